@@ -1,0 +1,2 @@
+//! The watchkeeper command.
+fn main() {}

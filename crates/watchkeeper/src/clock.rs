@@ -1,0 +1,248 @@
+//! Where do time and chance come from? From here, handed in: nothing else in the project asks the system for either.
+#![allow(clippy::disallowed_methods, reason = "this is the one place that knows real time")]
+
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng, SeedableRng, TryRng};
+pub use tokio::time::Instant;
+
+/// A monotonic and a wall clock, handed to everything that waits or writes timestamps.
+///
+/// Clones share the same clock. [`Clock::system`] is real time. [`Clock::virtual_at`] follows tokio's clock, which a test can pause, from
+/// a fixed wall time on; with a `rate` other than 1 it runs fast or slow, so that two parts of a simulation can disagree about time.
+///
+/// ```
+/// # use watchkeeper::clock::Clock;
+/// let clock = Clock::system();
+/// assert!(clock.now() <= clock.now());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Clock(Face);
+
+#[derive(Clone, Debug)]
+enum Face {
+    System,
+    Virtual { start: Instant, anchor: Timestamp, rate: f64 },
+}
+
+/// Returned by [`Clock::timeout`] when the time was up first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the time was up")]
+pub struct Elapsed;
+
+impl Clock {
+    /// The system's own clock.
+    pub fn system() -> Self {
+        Self(Face::System)
+    }
+
+    /// A clock that shows `anchor` now and moves with tokio's clock, so that a paused runtime controls it.
+    pub fn virtual_at(anchor: Timestamp) -> Self {
+        Self::virtual_with_rate(anchor, 1.0)
+    }
+
+    /// As [`Clock::virtual_at`], but `rate` seconds pass on it for each second of tokio's clock.
+    pub fn virtual_with_rate(anchor: Timestamp, rate: f64) -> Self {
+        assert!(rate > 0.0 && rate.is_finite(), "a clock needs a positive rate, not {rate}");
+        Self(Face::Virtual { start: Instant::now(), anchor, rate })
+    }
+
+    /// The monotonic time.
+    pub fn now(&self) -> Instant {
+        match &self.0 {
+            Face::System => Instant::now(),
+            Face::Virtual { start, rate, .. } => {
+                let elapsed = Instant::now().saturating_duration_since(*start);
+                *start + if *rate == 1.0 { elapsed } else { elapsed.mul_f64(*rate) }
+            }
+        }
+    }
+
+    /// The time of day, for Events, Leases and timestamps.
+    pub fn wall(&self) -> Timestamp {
+        match &self.0 {
+            Face::System => Timestamp::now(),
+            Face::Virtual { start, anchor, .. } => {
+                let elapsed = SignedDuration::try_from(self.now() - *start).unwrap_or(SignedDuration::MAX);
+                anchor.checked_add(elapsed).unwrap_or(Timestamp::MAX)
+            }
+        }
+    }
+
+    /// Sleeps until the monotonic time is `deadline`. Cancel-safe.
+    pub async fn sleep_until(&self, deadline: Instant) {
+        let deadline = match &self.0 {
+            Face::Virtual { start, rate, .. } if *rate != 1.0 => {
+                *start + deadline.saturating_duration_since(*start).div_f64(*rate)
+            }
+            _ => deadline,
+        };
+        tokio::time::sleep_until(deadline).await;
+    }
+
+    /// Sleeps for `duration`. Cancel-safe.
+    pub async fn sleep(&self, duration: Duration) {
+        // Some thirty years: tokio's timers overflow beyond.
+        let far = Duration::from_secs(1_000_000_000);
+        self.sleep_until(self.now() + duration.min(far)).await;
+    }
+
+    /// The output of `future`, or [`Elapsed`] when `duration` passes first. Cancel-safe if `future` is.
+    pub async fn timeout<F: Future>(&self, duration: Duration, future: F) -> Result<F::Output, Elapsed> {
+        tokio::select! {
+            biased;
+            output = future => Ok(output),
+            () = self.sleep(duration) => Err(Elapsed),
+        }
+    }
+}
+
+/// A source of chance, handed to everything that needs jitter, names, identifiers or hash seeds.
+///
+/// Clones draw from the same stream. [`Generator::fork`] makes an independent stream that depends only on the seed and the label, not on
+/// how much was drawn before: parts that start in another order still see the same numbers.
+#[derive(Clone, Debug)]
+pub struct Generator(Arc<Stream>);
+
+#[derive(Debug)]
+struct Stream {
+    seed: [u8; 32],
+    rng: Mutex<StdRng>,
+}
+
+impl Generator {
+    /// A generator seeded by the operating system, fit for secrets.
+    pub fn system() -> Self {
+        let mut seed = [0; 32];
+        // Without entropy no token would be secret: going on would be worse than stopping.
+        SysRng.try_fill_bytes(&mut seed).expect("the operating system gives no random bytes");
+        Self::from_seed(seed)
+    }
+
+    /// A generator whose whole stream follows from `seed`.
+    pub fn seeded(seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
+        Self::from_seed(bytes)
+    }
+
+    fn from_seed(seed: [u8; 32]) -> Self {
+        Self(Arc::new(Stream { seed, rng: Mutex::new(StdRng::from_seed(seed)) }))
+    }
+
+    /// An independent generator for the part named `label`.
+    pub fn fork(&self, label: &str) -> Self {
+        let mut seed = self.0.seed;
+        for (index, chunk) in seed.chunks_exact_mut(8).enumerate() {
+            let mut hasher = foldhash::quality::FixedState::with_seed(index as u64).build_hasher();
+            hasher.write(&self.0.seed);
+            hasher.write(label.as_bytes());
+            chunk.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        Self::from_seed(seed)
+    }
+
+    /// 64 random bits.
+    pub fn next_u64(&self) -> u64 {
+        self.0.rng.lock().next_u64()
+    }
+
+    /// Fills `bytes` with random bits.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        self.0.rng.lock().fill_bytes(bytes);
+    }
+
+    /// A number in `[0, 1)`.
+    pub fn unit(&self) -> f64 {
+        // 53 bits are what an f64 holds.
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number below `bound`; 0 when `bound` is 0.
+    pub fn below(&self, bound: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// `duration` plus up to `factor` of it, chosen at random.
+    pub fn jitter(&self, duration: Duration, factor: f64) -> Duration {
+        duration + duration.mul_f64(self.unit() * factor)
+    }
+
+    /// A random (version 4) UUID in its usual text form.
+    pub fn uuid(&self) -> String {
+        let mut bytes = [0; 16];
+        self.fill(&mut bytes);
+        let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+        let hex = format!("{number:032x}");
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    /// A seeded hasher for maps whose keys come from outside.
+    pub fn hasher(&self) -> foldhash::fast::FixedState {
+        foldhash::fast::FixedState::with_seed(self.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_virtual_clock_moves_with_the_paused_runtime() {
+        let clock = Clock::virtual_at(Timestamp::UNIX_EPOCH);
+        clock.sleep(Duration::from_secs(90)).await;
+        assert_eq!(clock.wall(), Timestamp::from_second(90).unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fast_clock_wakes_early_and_shows_a_later_time() {
+        let (fast, true_time) = (Clock::virtual_with_rate(Timestamp::UNIX_EPOCH, 2.0), Clock::system());
+        let before = true_time.now();
+        fast.sleep(Duration::from_secs(10)).await;
+        assert_eq!((true_time.now() - before).as_secs_f64().round(), 5.0);
+        assert_eq!(fast.wall().as_second(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_tells_which_came_first() {
+        let clock = Clock::system();
+        let late = clock.sleep(Duration::from_secs(2));
+        assert_eq!(clock.timeout(Duration::from_secs(1), late).await, Err(Elapsed));
+        assert_eq!(clock.timeout(Duration::from_secs(1), async { 7 }).await, Ok(7));
+    }
+
+    #[test]
+    fn a_fork_depends_on_seed_and_label_only() {
+        let (a, b) = (Generator::seeded(1), Generator::seeded(1));
+        b.next_u64();
+        assert_eq!(a.fork("x").next_u64(), b.fork("x").next_u64());
+        assert_ne!(a.fork("x").next_u64(), a.fork("y").next_u64());
+        assert_ne!(a.fork("x").next_u64(), Generator::seeded(2).fork("x").next_u64());
+    }
+
+    #[test]
+    fn numbers_stay_in_their_range() {
+        let generator = Generator::seeded(3);
+        for _ in 0..1000 {
+            assert!((0.0..1.0).contains(&generator.unit()));
+            assert!(generator.below(7) < 7);
+            let jittered = generator.jitter(Duration::from_secs(1), 1.0);
+            assert!(jittered >= Duration::from_secs(1) && jittered < Duration::from_secs(2));
+        }
+        assert_eq!(generator.below(0), 0);
+    }
+
+    #[test]
+    fn a_uuid_has_the_form_of_version_4() {
+        let uuid = Generator::seeded(4).uuid();
+        let parts: Vec<_> = uuid.split('-').map(str::len).collect();
+        assert_eq!(parts, [8, 4, 4, 4, 12]);
+        assert!(uuid[14..].starts_with('4') && "89ab".contains(&uuid[19..20]));
+    }
+}

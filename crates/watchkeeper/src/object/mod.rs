@@ -1,0 +1,4 @@
+//! What is a cached object?
+mod name;
+
+pub use name::{KeyError, ObjectName};

@@ -1,0 +1,224 @@
+//! Where do handled errors and caught panics go? To one hook: counted, rate limited, logged, and open to hooks of the user's own.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::{Clock, Instant};
+
+/// One error that was handled, or one panic that was caught.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The part that reports, such as `reflector` or `workqueue`.
+    pub part: &'static str,
+    /// What it was busy with: a kind, a key, a handler's name.
+    pub subject: &'a str,
+    /// What happened.
+    pub what: What<'a>,
+}
+
+/// What a [`Report`] tells.
+#[derive(Clone, Copy, Debug)]
+pub enum What<'a> {
+    /// An error that was handled; work goes on.
+    Error(&'a (dyn Error + 'static)),
+    /// A panic of user code that was caught; work goes on.
+    Panic(&'a str),
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => {
+                write!(f, "{error}")?;
+                let mut source = error.source();
+                while let Some(cause) = source {
+                    write!(f, ": {cause}")?;
+                    source = cause.source();
+                }
+                Ok(())
+            }
+            Self::Panic(message) => write!(f, "panicked: {message}"),
+        }
+    }
+}
+
+/// The one place where every handled error and every caught panic goes.
+///
+/// Clones share counters and hooks. Each report is counted and given to every hook; at most 100 lines a second are logged, and the number
+/// left out is logged with the next line.
+#[derive(Clone)]
+pub struct Reporter(Arc<Shared>);
+
+type Hook = Box<dyn Fn(&Report<'_>) + Send + Sync>;
+
+struct Shared {
+    clock: Clock,
+    hooks: Mutex<Vec<Arc<Hook>>>,
+    errors: AtomicU64,
+    panics: AtomicU64,
+    brake: Mutex<Brake>,
+}
+
+struct Brake {
+    second: Instant,
+    logged: u32,
+    left_out: u64,
+}
+
+const LINES_PER_SECOND: u32 = 100;
+
+impl Reporter {
+    /// A reporter that logs through `tracing`.
+    pub fn new(clock: &Clock) -> Self {
+        let brake = Brake { second: clock.now(), logged: 0, left_out: 0 };
+        Self(Arc::new(Shared {
+            clock: clock.clone(),
+            hooks: Mutex::default(),
+            errors: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            brake: Mutex::new(brake),
+        }))
+    }
+
+    /// Calls `hook` with every report from now on, on the task that reports; it must not block. A hook that panics is ignored.
+    pub fn add_hook(&self, hook: impl Fn(&Report<'_>) + Send + Sync + 'static) {
+        self.0.hooks.lock().push(Arc::new(Box::new(hook)));
+    }
+
+    /// Reports an error that was handled.
+    pub fn error(&self, part: &'static str, subject: &str, error: &(dyn Error + 'static)) {
+        self.0.errors.fetch_add(1, Ordering::Relaxed);
+        self.tell(&Report { part, subject, what: What::Error(error) });
+    }
+
+    /// Runs `code`; a panic in it is caught and reported, and gives `None`.
+    pub fn guard<T>(&self, part: &'static str, subject: &str, code: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(code)) {
+            Ok(value) => Some(value),
+            Err(payload) => {
+                self.panic(part, subject, payload.as_ref());
+                None
+            }
+        }
+    }
+
+    /// Reports a panic that was caught, by its payload.
+    pub fn panic(&self, part: &'static str, subject: &str, payload: &(dyn Any + Send)) {
+        self.0.panics.fetch_add(1, Ordering::Relaxed);
+        let message = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("(no message)");
+        self.tell(&Report { part, subject, what: What::Panic(message) });
+    }
+
+    /// How many errors were reported.
+    pub fn errors(&self) -> u64 {
+        self.0.errors.load(Ordering::Relaxed)
+    }
+
+    /// How many panics were reported.
+    pub fn panics(&self) -> u64 {
+        self.0.panics.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, report: &Report<'_>) {
+        if let Some(left_out) = self.may_log() {
+            let Report { part, subject, what } = report;
+            match what {
+                What::Error(_) => tracing::warn!(part, subject, left_out, "{what}"),
+                What::Panic(_) => tracing::error!(part, subject, left_out, "{what}"),
+            }
+        }
+        // The lock is not held while hooks run: a hook may report, or add a hook.
+        let hooks = self.0.hooks.lock().clone();
+        for hook in hooks {
+            let _ignored = catch_unwind(AssertUnwindSafe(|| hook(report)));
+        }
+    }
+
+    fn may_log(&self) -> Option<u64> {
+        let now = self.0.clock.now();
+        let mut brake = self.0.brake.lock();
+        if now.saturating_duration_since(brake.second) >= Duration::from_secs(1) {
+            brake.second = now;
+            brake.logged = 0;
+        }
+        if brake.logged >= LINES_PER_SECOND {
+            brake.left_out += 1;
+            return None;
+        }
+        brake.logged += 1;
+        Some(std::mem::take(&mut brake.left_out))
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").field("errors", &self.errors()).field("panics", &self.panics()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reporter() -> (Reporter, Arc<Mutex<Vec<String>>>) {
+        let (reporter, seen) = (Reporter::new(&Clock::system()), Arc::new(Mutex::new(Vec::new())));
+        let into = seen.clone();
+        reporter.add_hook(move |r| into.lock().push(format!("{} {} {}", r.part, r.subject, r.what)));
+        (reporter, seen)
+    }
+
+    #[test]
+    fn an_error_is_counted_and_told_with_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] std::fmt::Error);
+        let (reporter, seen) = reporter();
+        reporter.error("test", "a/b", &Outer(std::fmt::Error));
+        assert_eq!(reporter.errors(), 1);
+        assert!(seen.lock()[0].starts_with("test a/b outer: "));
+    }
+
+    #[test]
+    fn a_panic_is_caught_counted_and_told() {
+        let (reporter, seen) = reporter();
+        assert_eq!(reporter.guard("test", "x", || 1), Some(1));
+        assert_eq!(reporter.guard("test", "x", || panic!("boom {}", 2)), None::<()>);
+        assert_eq!(reporter.panics(), 1);
+        assert_eq!(seen.lock()[0], "test x panicked: boom 2");
+    }
+
+    #[test]
+    fn a_panicking_hook_does_not_stop_the_others() {
+        let reporter = Reporter::new(&Clock::system());
+        let told = Arc::new(AtomicU64::new(0));
+        reporter.add_hook(|_| panic!("bad hook"));
+        let count = told.clone();
+        reporter.add_hook(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        reporter.error("test", "x", &std::fmt::Error);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logging_is_braked_and_tells_what_it_left_out() {
+        let clock = Clock::system();
+        let reporter = Reporter::new(&clock);
+        let logged = (0..150).filter(|_| reporter.may_log().is_some()).count();
+        assert_eq!(logged, 100);
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(reporter.may_log(), Some(50));
+        assert_eq!(reporter.may_log(), Some(0));
+    }
+}

@@ -5,6 +5,8 @@ pub mod clock;
 mod env;
 pub mod object;
 pub mod report;
+pub mod source;
+pub mod wire;
 
 pub use env::Env;
-pub use object::ObjectName;
+pub use object::{Kind, Object, ObjectName, ResourceVersion};

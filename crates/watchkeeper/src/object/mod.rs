@@ -1,4 +1,20 @@
-//! What is a cached object?
-mod name;
+//! What is a cached object, and what is it called?
+//!
+//! An [`Object`] is one allocation: identity first, then the JSON bytes the server sent. Nothing is decoded on the way in.
 
+mod cached;
+mod decoded;
+mod identity;
+mod json_error;
+mod name;
+pub(crate) mod scan;
+mod version;
+
+pub(crate) use cached::Maker;
+pub use cached::{DecodeError, Kind, Labels, Object};
+pub use decoded::{Decoded, Keep};
+pub use identity::IdentityError;
+pub use json_error::JsonError;
 pub use name::{KeyError, ObjectName};
+pub use scan::Malformed;
+pub use version::ResourceVersion;

@@ -1,0 +1,387 @@
+//! What is a cached object? One immutable allocation: its identity, readable at once, and the JSON it came as.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use triomphe::ThinArc;
+
+use super::decoded::{Decoded, Keep, Slot};
+use super::identity::{self, Identity, IdentityError, Span};
+use super::json_error::JsonError;
+use super::name::{KeyError, ObjectName};
+use super::scan::Cursor;
+use super::version::ResourceVersion;
+
+/// A type that can be cached: any kind of `k8s-openapi`, of `kube-derive`, or known only at run time (`DynamicObject`).
+pub trait Kind:
+    Resource<DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static>
+    + DeserializeOwned
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static>
+        + DeserializeOwned
+        + fmt::Debug
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// A cached object of kind `K`: shared, immutable, in one allocation. A clone copies a pointer.
+///
+/// Its identity is read without decoding. The body stays the JSON the server sent, minus `metadata.managedFields`, until somebody asks for
+/// the typed value ([`Object::get`]) or for a part of it ([`Object::view`]).
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use watchkeeper::Object;
+///
+/// let object = Object::<ConfigMap>::from_json(br#"{"metadata":{"name":"a","namespace":"ns"},"data":{"k":"v"}}"#)?;
+/// assert_eq!(object.key().to_string(), "ns/a");
+/// assert_eq!(object.get()?.data.as_ref().unwrap()["k"], "v");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Object<K>(ThinArc<Header<K>, u8>);
+
+struct Header<K> {
+    identity: Identity,
+    slot: Slot<K>,
+    cache: Arc<Decoded<K>>,
+}
+
+/// The object's JSON does not fit the type it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot decode {key} as {kind}")]
+pub struct DecodeError {
+    /// Which object.
+    pub key: ObjectName,
+    /// The type that was asked for.
+    pub kind: &'static str,
+    /// Where and why.
+    #[source]
+    pub source: JsonError,
+}
+
+/// Makes objects of one kind out of bytes, with one allocation each.
+#[derive(Debug)]
+pub(crate) struct Maker<K> {
+    cache: Arc<Decoded<K>>,
+    expected: Option<(String, String)>,
+    keep_managed_fields: bool,
+    scratch: Vec<u8>,
+}
+
+impl<K> Maker<K> {
+    /// Objects share `cache` for their decoded values; one that names another kind than `expected` (apiVersion, kind) is refused.
+    pub(crate) fn new(cache: Arc<Decoded<K>>, expected: Option<(String, String)>) -> Self {
+        Self { cache, expected, keep_managed_fields: false, scratch: Vec::new() }
+    }
+
+    pub(crate) fn keep_managed_fields(mut self, keep: bool) -> Self {
+        self.keep_managed_fields = keep;
+        self
+    }
+
+    pub(crate) fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, IdentityError> {
+        let (identity, types) = identity::read(bytes, self.keep_managed_fields, &mut self.scratch)?;
+        if let Some((api_version, kind)) = &self.expected {
+            // Items of built-in lists carry neither.
+            let other_kind = types.kind.as_ref().is_some_and(|found| found != kind);
+            if other_kind || types.api_version.as_ref().is_some_and(|found| found != api_version) {
+                let name = |v: Option<&str>, k: Option<&str>| format!("{} {}", v.unwrap_or("?"), k.unwrap_or("?"));
+                return Err(IdentityError::OtherKind {
+                    expected: format!("{api_version} {kind}"),
+                    found: name(types.api_version.as_deref(), types.kind.as_deref()),
+                });
+            }
+        }
+        let header = Header { identity, slot: Slot::empty(), cache: self.cache.clone() };
+        Ok(Object(ThinArc::from_header_and_slice(header, &self.scratch)))
+    }
+}
+
+impl<K> Object<K> {
+    /// Takes an object in from its JSON; its decoded value is kept while somebody uses it.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, IdentityError> {
+        Maker::new(Decoded::new(Keep::None), None).make(bytes)
+    }
+
+    /// The object's key within its kind.
+    pub fn key(&self) -> ObjectName {
+        ObjectName::namespaced(self.namespace().unwrap_or(""), self.name())
+    }
+
+    /// The namespace; none for a cluster-scoped object.
+    pub fn namespace(&self) -> Option<&str> {
+        let namespace = self.text(&self.identity().namespace);
+        (!namespace.is_empty()).then_some(namespace)
+    }
+
+    /// The name within the namespace.
+    pub fn name(&self) -> &str {
+        self.text(&self.identity().name)
+    }
+
+    /// The uid, which tells two objects of one name apart; empty where the server set none.
+    pub fn uid(&self) -> &str {
+        self.text(&self.identity().uid)
+    }
+
+    /// The version of this state of the object.
+    pub fn version(&self) -> &ResourceVersion {
+        &self.identity().version
+    }
+
+    /// `metadata.generation`, 0 where there is none.
+    pub fn generation(&self) -> i64 {
+        self.identity().generation
+    }
+
+    /// Whether the object has a deletion mark: it waits for its finalizers.
+    pub fn is_deleting(&self) -> bool {
+        self.identity().deleting
+    }
+
+    /// The labels, read on the way.
+    pub fn labels(&self) -> Labels<'_> {
+        Labels(self.identity().labels.of(self.all()))
+    }
+
+    /// The annotations, read on the way.
+    pub fn annotations(&self) -> Labels<'_> {
+        Labels(self.identity().annotations.of(self.all()))
+    }
+
+    /// The owner references; empty where there are none, or none that can be read.
+    pub fn owner_references(&self) -> Vec<OwnerReference> {
+        let span = &self.identity().owners;
+        if span.is_empty() {
+            return Vec::new();
+        }
+        serde_json::from_slice(span.of(self.all())).unwrap_or_default()
+    }
+
+    /// The owner that controls this object.
+    pub fn controller(&self) -> Option<OwnerReference> {
+        self.owner_references().into_iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// The key of the owner that controls this object, if it is of kind `F` (of any version).
+    pub fn controller_of<F: Resource<DynamicType: Default>>(&self) -> Option<ObjectName> {
+        let (owner, kind) = (self.controller()?, F::DynamicType::default());
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let is_of_kind = owner.kind == F::kind(&kind) && group == F::group(&kind);
+        is_of_kind.then(|| ObjectName::namespaced(self.namespace().unwrap_or(""), &owner.name))
+    }
+
+    /// The JSON of the object as it is kept.
+    pub fn json(&self) -> &[u8] {
+        &self.all()[..self.identity().body as usize]
+    }
+
+    /// Whether both are the same state of the same object: equal uid and version.
+    pub fn same_state(&self, other: &Self) -> bool {
+        std::ptr::eq(self.identity(), other.identity()) || (self.version() == other.version() && self.uid() == other.uid())
+    }
+
+    /// Decodes just the fields of `V`.
+    pub fn view<V: DeserializeOwned>(&self) -> Result<V, DecodeError> {
+        serde_json::from_slice(self.json()).map_err(|source| self.undecodable::<V>(source))
+    }
+
+    /// Bytes that this object takes in memory, its decoded value not counted.
+    pub fn size(&self) -> usize {
+        size_of::<Header<K>>() + self.all().len() + 2 * size_of::<usize>()
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.0.header.header.identity
+    }
+
+    fn all(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    fn text(&self, span: &Span) -> &str {
+        // Checked when the object was taken in.
+        std::str::from_utf8(span.of(self.all())).unwrap_or_default()
+    }
+
+    fn undecodable<V>(&self, source: serde_json::Error) -> DecodeError {
+        DecodeError { key: self.key(), kind: std::any::type_name::<V>(), source: source.into() }
+    }
+}
+
+impl<K: DeserializeOwned> Object<K> {
+    /// The typed value, decoded on first use and shared by all who hold it.
+    pub fn get(&self) -> Result<Arc<K>, DecodeError> {
+        let header = &self.0.header.header;
+        header.slot.get(&header.cache, || {
+            serde_json::from_slice(self.json()).map_err(|source| self.undecodable::<K>(source))
+        })
+    }
+}
+
+impl<K: Serialize> Object<K> {
+    /// An object from a typed value, such as one to put into an indexer by hand.
+    pub fn from_typed(value: &K) -> Result<Self, KeyError> {
+        let json = serde_json::to_vec(value).map_err(|e| KeyError::Metadata(JsonError::from(e).to_string()))?;
+        Self::from_json(&json).map_err(|error| match error {
+            IdentityError::NoName => KeyError::NoName,
+            other => KeyError::Metadata(other.to_string()),
+        })
+    }
+}
+
+impl<K> Clone for Object<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> fmt::Debug for Object<K> {
+    /// Identity only: the body may be a Secret's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Object");
+        f.field("key", &self.key()).field("uid", &self.uid()).field("version", self.version()).finish()
+    }
+}
+
+/// Labels or annotations of an object, read from its bytes on the way.
+#[derive(Clone, Copy)]
+pub struct Labels<'a>(&'a [u8]);
+
+impl<'a> Labels<'a> {
+    /// All pairs, in the order in which the server wrote them; what cannot be read is left out.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
+        let mut cursor = Cursor::new(self.0);
+        let mut open = cursor.enter().is_ok();
+        std::iter::from_fn(move || {
+            while open {
+                let Ok(Some(key)) = cursor.key() else {
+                    open = false;
+                    break;
+                };
+                let Ok(value) = cursor.string() else {
+                    open = cursor.value().is_ok();
+                    continue;
+                };
+                if let (Ok(key), Ok(value)) = (cursor.text(&key), cursor.text(&value)) {
+                    return Some((key, value));
+                }
+            }
+            None
+        })
+    }
+
+    /// The value of one label.
+    pub fn get(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.iter().find(|(found, _)| found == key).map(|(_, value)| value)
+    }
+
+    /// All pairs as an owned map, the form that `kube_core`'s selectors match on.
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        self.iter().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
+    }
+}
+
+impl fmt::Debug for Labels<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ReplicaSet;
+    use k8s_openapi::api::core::v1::{Pod, Secret};
+    use serde::Deserialize;
+
+    use super::*;
+
+    const POD: &[u8] = br#"{"metadata":{"name":"web-1","namespace":"default","uid":"u1","resourceVersion":"7","generation":2,
+        "labels":{"app":"web","weird":"a\"b"},"managedFields":[{"manager":"kubelet"}],
+        "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r1","controller":true}]},
+        "spec":{"containers":[],"nodeName":"n1"}}"#;
+
+    #[test]
+    fn identity_is_readable_without_decoding() {
+        let pod = Object::<Pod>::from_json(POD).unwrap();
+        assert_eq!(pod.key(), ObjectName::namespaced("default", "web-1"));
+        assert_eq!((pod.uid(), pod.version(), pod.generation()), ("u1", &"7".into(), 2));
+        assert_eq!(pod.labels().get("app").as_deref(), Some("web"));
+        assert_eq!(pod.labels().get("weird").as_deref(), Some("a\"b"));
+        assert_eq!(pod.labels().iter().count(), 2);
+        assert!(pod.annotations().iter().next().is_none() && !pod.is_deleting());
+        assert_eq!(pod.controller_of::<ReplicaSet>(), Some(ObjectName::namespaced("default", "web")));
+        assert_eq!(pod.controller_of::<Pod>(), None);
+        assert!(!String::from_utf8_lossy(pod.json()).contains("managedFields"));
+    }
+
+    #[test]
+    fn the_typed_value_is_decoded_once_and_shared() {
+        let pod = Object::<Pod>::from_json(POD).unwrap();
+        let (a, b) = (pod.get().unwrap(), pod.clone().get().unwrap());
+        assert!(Arc::ptr_eq(&a, &b));
+        assert_eq!(a.spec.as_ref().unwrap().node_name.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn a_view_decodes_only_the_fields_asked_for() {
+        #[derive(Deserialize)]
+        struct Node {
+            spec: Spec,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            node_name: String,
+        }
+        let pod = Object::<Pod>::from_json(POD).unwrap();
+        assert_eq!(pod.view::<Node>().unwrap().spec.node_name, "n1");
+    }
+
+    #[test]
+    fn an_undecodable_object_keeps_its_identity_and_names_itself() {
+        let pod = Object::<Pod>::from_json(br#"{"metadata":{"name":"bad"},"spec":{"containers":7}}"#).unwrap();
+        let error = pod.get().unwrap_err();
+        assert!(error.to_string().contains("bad") && error.to_string().contains("Pod"), "{error}");
+        assert!(error.source.to_string().contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn a_typed_value_becomes_an_object_and_back() {
+        let pod = Object::<Pod>::from_json(POD).unwrap().get().unwrap();
+        let again = Object::from_typed(&*pod).unwrap();
+        assert_eq!(*again.get().unwrap(), *pod);
+        assert_eq!(Object::from_typed(&Pod::default()).unwrap_err(), KeyError::NoName);
+    }
+
+    #[test]
+    fn debug_shows_identity_and_never_the_body() {
+        let secret = br#"{"metadata":{"name":"s"},"data":{"password":"aHVudGVyMg=="}}"#;
+        let text = format!("{:?}", Object::<Secret>::from_json(secret).unwrap());
+        assert!(text.contains("\"s\"") && !text.contains("aHVudGVyMg"), "{text}");
+    }
+
+    #[test]
+    fn an_object_of_another_kind_is_refused() {
+        let mut maker = Maker::<Pod>::new(Decoded::new(Keep::None), Some(("v1".into(), "Pod".into())));
+        assert!(maker.make(br#"{"metadata":{"name":"a"}}"#).is_ok());
+        assert!(maker.make(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#).is_ok());
+        let error = maker.make(br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#).unwrap_err();
+        assert_eq!(error.to_string(), "expected kind v1 Pod, found v1 Node");
+    }
+}

@@ -1,0 +1,145 @@
+//! How long do decoded values live? As long as somebody uses them, and a bounded number of them longer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+/// How many decoded values an informer keeps for readers to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// None: each is freed with its last user.
+    None,
+    /// The most recently decoded ones.
+    Latest(usize),
+    /// One for each cached object that was ever decoded.
+    All,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self::Latest(4096)
+    }
+}
+
+/// The decoded values that one informer keeps, and the count of its decodes.
+#[derive(Debug)]
+pub struct Decoded<K> {
+    keep: Keep,
+    latest: Mutex<VecDeque<Arc<K>>>,
+    decodes: AtomicU64,
+}
+
+impl<K> Decoded<K> {
+    /// An empty cache with the given policy.
+    pub fn new(keep: Keep) -> Arc<Self> {
+        Arc::new(Self { keep, latest: Mutex::default(), decodes: AtomicU64::new(0) })
+    }
+
+    /// How often an object was decoded so far.
+    pub fn decodes(&self) -> u64 {
+        self.decodes.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, value: &Arc<K>) {
+        self.decodes.fetch_add(1, Ordering::Relaxed);
+        if let Keep::Latest(bound) = self.keep {
+            let mut latest = self.latest.lock();
+            latest.push_back(value.clone());
+            let dropped = if latest.len() > bound { latest.pop_front() } else { None };
+            // A big value is freed outside the lock.
+            drop(latest);
+            drop(dropped);
+        }
+    }
+}
+
+/// The place in an object where its decoded value can be found again.
+#[derive(Debug)]
+pub(super) struct Slot<K>(Mutex<State<K>>);
+
+#[derive(Debug)]
+enum State<K> {
+    Empty,
+    Shared(Weak<K>),
+    Kept(Arc<K>),
+}
+
+impl<K> Slot<K> {
+    pub(super) fn empty() -> Self {
+        Self(Mutex::new(State::Empty))
+    }
+
+    /// The decoded value: the one others hold, or a new one from `decode`. Two threads that come first decode twice, and share one.
+    pub(super) fn get<E>(
+        &self,
+        cache: &Decoded<K>,
+        decode: impl FnOnce() -> Result<K, E>,
+    ) -> Result<Arc<K>, E> {
+        if let Some(value) = self.shared() {
+            return Ok(value);
+        }
+        let value = Arc::new(decode()?);
+        if let Some(earlier) = self.shared() {
+            return Ok(earlier);
+        }
+        *self.0.lock() = match cache.keep {
+            Keep::All => State::Kept(value.clone()),
+            Keep::None | Keep::Latest(_) => State::Shared(Arc::downgrade(&value)),
+        };
+        cache.note(&value);
+        Ok(value)
+    }
+
+    fn shared(&self) -> Option<Arc<K>> {
+        match &*self.0.lock() {
+            State::Empty => None,
+            State::Shared(weak) => weak.upgrade(),
+            State::Kept(value) => Some(value.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(slot: &Slot<u32>, cache: &Decoded<u32>, value: u32) -> Arc<u32> {
+        slot.get(cache, || Ok::<_, ()>(value)).unwrap()
+    }
+
+    #[test]
+    fn a_value_in_use_is_shared_and_decoded_once() {
+        let (slot, cache) = (Slot::empty(), Decoded::new(Keep::None));
+        let first = get(&slot, &cache, 1);
+        assert!(Arc::ptr_eq(&first, &get(&slot, &cache, 2)));
+        drop(first);
+        assert_eq!(*get(&slot, &cache, 3), 3);
+        assert_eq!(cache.decodes(), 2);
+    }
+
+    #[test]
+    fn the_latest_values_outlive_their_users() {
+        let (a, b, c) = (Slot::empty(), Slot::empty(), Slot::empty());
+        let cache = Decoded::new(Keep::Latest(2));
+        (get(&a, &cache, 1), get(&b, &cache, 1), get(&c, &cache, 1));
+        assert_eq!((*get(&b, &cache, 2), *get(&c, &cache, 2)), (1, 1));
+        assert_eq!(*get(&a, &cache, 2), 2);
+    }
+
+    #[test]
+    fn all_keeps_every_value() {
+        let cache = Decoded::new(Keep::All);
+        let slots: Vec<_> = (0..5000).map(|_| Slot::empty()).collect();
+        slots.iter().for_each(|slot| drop(get(slot, &cache, 1)));
+        assert!(slots.iter().all(|slot| *get(slot, &cache, 2) == 1));
+    }
+
+    #[test]
+    fn a_failed_decode_leaves_the_slot_empty() {
+        let (slot, cache) = (Slot::empty(), Decoded::new(Keep::All));
+        assert_eq!(slot.get(&cache, || Err::<u32, _>("bad")), Err("bad"));
+        assert_eq!(*get(&slot, &cache, 1), 1);
+    }
+}

@@ -1,0 +1,193 @@
+//! How is an API server listed and watched? Through kube's `Client::send`, with the body left as bytes.
+
+use std::fmt;
+
+use futures::StreamExt;
+use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use kube_client::Client;
+use kube_client::client::Body;
+
+use super::{ByteStream, ListOptions, ListerWatcher, Selection, WatchOptions};
+use crate::object::Kind;
+use crate::wire::{ApiError, Class};
+
+/// Which part of a cluster to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The whole cluster.
+    #[default]
+    Cluster,
+    /// One namespace.
+    Namespace(String),
+}
+
+impl Scope {
+    /// The namespace, if the scope is one.
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Cluster => None,
+            Self::Namespace(namespace) => Some(namespace),
+        }
+    }
+}
+
+/// One kind on an API server, cluster-wide or in one namespace, all objects or those of a selection.
+#[derive(Clone)]
+pub struct ApiSource {
+    client: Client,
+    path: String,
+    selection: Selection,
+}
+
+impl ApiSource {
+    /// All objects of kind `K` in `scope`.
+    pub fn new<K: Kind>(client: Client, kind: &K::DynamicType, scope: &Scope) -> Self {
+        let path = K::url_path(kind, scope.namespace());
+        Self { client, path, selection: Selection::default() }
+    }
+
+    /// Only the objects of `selection`.
+    #[must_use]
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    async fn get(&self, query: &[(&str, String)]) -> Result<ByteStream, ApiError> {
+        let request = Request::get(self.url(query))
+            .header(ACCEPT, "application/json")
+            // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
+            .header(ACCEPT_ENCODING, "identity")
+            .body(Body::empty())
+            .map_err(|error| ApiError::new(Class::Invalid, format!("cannot ask for {}: {error}", self.path)))?;
+        let response = self.client.send(request).await.map_err(ApiError::from_transport)?;
+        let response = checked(response).await?;
+        let chunks = response.into_body().into_data_stream();
+        Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
+    }
+
+    /// The path with `query` and the selection; empty values are left out.
+    fn url(&self, query: &[(&str, String)]) -> String {
+        let selectors = [("labelSelector", &self.selection.labels), ("fieldSelector", &self.selection.fields)];
+        let query = query.iter().map(|(key, value)| (*key, value)).chain(selectors);
+        let mut pairs = form_urlencoded::Serializer::new(String::new());
+        pairs.extend_pairs(query.filter(|(_, value)| !value.is_empty()));
+        format!("{}?{}", self.path, pairs.finish())
+    }
+}
+
+/// The answer itself if it is a success, the error it tells otherwise.
+pub(super) async fn checked(response: Response<Body>) -> Result<Response<Body>, ApiError> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    // A body that breaks off says no less about the code it came with.
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    Err(ApiError::from_response(parts.status, retry_after(&parts.headers), &body))
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+impl ListerWatcher for ApiSource {
+    async fn list(&self, options: &ListOptions) -> Result<ByteStream, ApiError> {
+        let limit = if options.limit == 0 { String::new() } else { options.limit.to_string() };
+        let version = options.version.to_string();
+        self.get(&[
+            ("limit", limit),
+            ("continue", options.continue_token.clone()),
+            ("resourceVersionMatch", if version.is_empty() { "" } else { "NotOlderThan" }.to_owned()),
+            ("resourceVersion", version),
+        ])
+        .await
+    }
+
+    async fn watch(&self, options: &WatchOptions) -> Result<ByteStream, ApiError> {
+        self.get(&[
+            ("watch", "true".to_owned()),
+            ("resourceVersion", options.version.to_string()),
+            ("timeoutSeconds", options.timeout.as_secs().to_string()),
+            ("allowWatchBookmarks", options.bookmarks.to_string()),
+        ])
+        .await
+    }
+}
+
+impl fmt::Debug for ApiSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiSource").field("path", &self.path).field("selection", &self.selection).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use kube_core::dynamic::{ApiResource, DynamicObject};
+    use kube_core::gvk::GroupVersionKind;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::object::ResourceVersion;
+
+    /// A client that answers every request with `code` and `body`, and the requests it saw.
+    fn client(code: u16, body: &'static str) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = seen.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            log.lock().push(request.uri().to_string());
+            let response = Response::builder().status(code).header(RETRY_AFTER, "4");
+            async move { Ok::<_, Infallible>(response.body(Body::from(body.as_bytes().to_vec())).unwrap()) }
+        });
+        (Client::new(service, "default"), seen)
+    }
+
+    async fn read(mut stream: ByteStream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            bytes.extend_from_slice(&chunk.unwrap());
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_list_asks_for_pages_of_a_selection_in_a_namespace() {
+        let (client, seen) = client(200, "body");
+        let selection = Selection { labels: "app in (a,b)".into(), fields: "spec.nodeName=n1".into() };
+        let source =
+            ApiSource::new::<Pod>(client, &(), &Scope::Namespace("ns".into())).select(selection);
+        let options = ListOptions { limit: 500, continue_token: "t+/=".into(), ..ListOptions::default() };
+        assert_eq!(read(source.list(&options).await.unwrap()).await, b"body");
+        let expected = "/api/v1/namespaces/ns/pods?limit=500&continue=t%2B%2F%3D&labelSelector=app+in+%28a%2Cb%29&fieldSelector=spec.nodeName%3Dn1";
+        assert_eq!(seen.lock()[..], [expected]);
+    }
+
+    #[tokio::test]
+    async fn a_watch_of_a_kind_known_at_run_time_asks_for_what_follows_a_version() {
+        let (client, seen) = client(200, "");
+        let foo = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
+        let source = ApiSource::new::<DynamicObject>(client, &foo, &Scope::Cluster);
+        let options = WatchOptions {
+            version: ResourceVersion::from(7),
+            timeout: std::time::Duration::from_secs(301),
+            bookmarks: true,
+        };
+        source.watch(&options).await.map(drop).unwrap();
+        let expected = "/apis/example.com/v1/foos?watch=true&resourceVersion=7&timeoutSeconds=301&allowWatchBookmarks=true";
+        assert_eq!(seen.lock()[..], [expected]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_success_becomes_a_typed_error() {
+        let (client, _) = client(429, r#"{"kind":"Status","reason":"TooManyRequests","message":"slow","code":429}"#);
+        let source = ApiSource::new::<Pod>(client, &(), &Scope::Cluster);
+        let error = source.list(&ListOptions::default()).await.map(drop).unwrap_err();
+        assert_eq!((error.class(), error.retry_after().unwrap().as_secs()), (Class::TooManyRequests, 4));
+    }
+}

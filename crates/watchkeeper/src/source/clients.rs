@@ -1,0 +1,63 @@
+//! Which clients does a process have? One that lists and watches, one for all other requests.
+
+use std::time::Duration;
+
+use kube_client::{Client, Config};
+
+use super::requests::Requests;
+use crate::env::Env;
+
+/// The two clients of a process: one for list and watch, which the reflectors retry themselves, and one for requests, each of which has
+/// a deadline.
+#[derive(Clone)]
+pub struct Clients {
+    watch: Client,
+    requests: Requests,
+}
+
+/// The configuration gives no client.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a client for {server}: {source}")]
+pub struct ClientError {
+    /// The API server's address.
+    pub server: String,
+    /// What is wrong with it.
+    #[source]
+    pub source: kube_client::Error,
+}
+
+impl Clients {
+    /// Two clients from one configuration; must be called on a tokio runtime.
+    pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
+        let server = config.cluster_url.to_string();
+        let make = |config: Config| {
+            Client::try_from(config).map_err(|source| ClientError { server: server.clone(), source })
+        };
+        config.default_retry = false;
+        config.read_timeout = None;
+        config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
+        let watch = make(config.clone())?;
+        Ok(Self { watch, requests: Requests::new(make(config)?, env) })
+    }
+
+    /// Both roles on one client of the caller's making.
+    pub fn from_client(client: Client, env: &Env) -> Self {
+        Self { watch: client.clone(), requests: Requests::new(client, env) }
+    }
+
+    /// The client that lists and watches.
+    pub fn watch(&self) -> &Client {
+        &self.watch
+    }
+
+    /// The seam through which all other requests go.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}

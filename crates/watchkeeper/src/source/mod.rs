@@ -1,0 +1,67 @@
+//! Where do lists and watches come from, and where do requests go?
+//!
+//! A [`ListerWatcher`] is anything that can be listed and watched: [`ApiSource`] asks an API server, [`ScriptedSource`] plays a script in
+//! tests. [`Clients`] holds the two clients of a process; every other request leaves through its [`Requests`].
+
+mod api;
+mod clients;
+mod requests;
+mod scripted;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+
+pub use api::{ApiSource, Scope};
+pub use clients::{ClientError, Clients};
+pub use requests::{Requests, Resources, Written};
+pub use scripted::{Asked, Feed, Reply, ScriptedSource};
+
+use crate::object::ResourceVersion;
+use crate::wire::ApiError;
+
+/// The body of an answer, in the chunks in which it arrives.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ApiError>> + Send>>;
+
+/// Something that one kind can be listed and watched from.
+pub trait ListerWatcher: Send + Sync + 'static {
+    /// Asks for one page of a list. Cancel-safe: a dropped request has no effect.
+    fn list(&self, options: &ListOptions) -> impl Future<Output = Result<ByteStream, ApiError>> + Send;
+
+    /// Opens a watch. Dropping the stream ends it.
+    fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<ByteStream, ApiError>> + Send;
+}
+
+/// Which objects of a kind to ask for; an empty selector asks for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// A label selector, such as `app=web,tier!=cache`.
+    pub labels: String,
+    /// A field selector, such as `spec.nodeName=n1`.
+    pub fields: String,
+}
+
+/// What to list. An unset version asks for the newest state (a consistent read).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// At most this many items in one page; 0 asks for all at once.
+    pub limit: u32,
+    /// The token of the page before; empty for the first.
+    pub continue_token: String,
+    /// A state not older than this version.
+    pub version: ResourceVersion,
+}
+
+/// What to watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchOptions {
+    /// Changes after this version.
+    pub version: ResourceVersion,
+    /// The server ends the watch after this time.
+    pub timeout: Duration,
+    /// Whether the server may send bookmarks.
+    pub bookmarks: bool,
+}

@@ -1,0 +1,335 @@
+//! What did the API server answer instead? One classifier, wherever the answer arrived.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::pieces::SplitError;
+
+/// The class of an [`ApiError`]: what a caller may want to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The resource version or continue token asked for is no longer served: list again.
+    Expired,
+    /// The server does not know the resource version asked for yet.
+    VersionTooLarge,
+    /// Slow down; [`ApiError::retry_after`] may say for how long.
+    TooManyRequests,
+    /// The caller may not do this.
+    Forbidden,
+    /// The caller is not known.
+    Unauthorized,
+    /// There is no such object, or no such kind.
+    NotFound,
+    /// An object of this name exists.
+    AlreadyExists,
+    /// The object was changed meanwhile.
+    Conflict,
+    /// The request or object is not valid.
+    Invalid,
+    /// Took too long; whether a write was applied is unknown.
+    Timeout,
+    /// Nobody listens at the server's address: nothing was sent.
+    ConnectionRefused,
+    /// The connection broke; whether a write was applied is unknown.
+    ConnectionLost,
+    /// The answer could not be read.
+    Undecodable,
+    /// Anything else.
+    Other,
+}
+
+/// An answer of an API server that is not the one asked for, or the lack of any answer.
+///
+/// Its text names the reason and the server's message; it never carries a body that could not be read as a Status.
+#[derive(Debug)]
+pub struct ApiError {
+    class: Class,
+    code: Option<u16>,
+    reason: String,
+    message: String,
+    retry_after: Option<Duration>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    kind: Option<String>,
+    message: Option<String>,
+    reason: Option<String>,
+    code: Option<u16>,
+    details: Option<Details>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: Option<u64>,
+    causes: Option<Vec<Cause>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+const TOO_LARGE: &str = "Too large resource version";
+
+impl ApiError {
+    /// From an HTTP answer that is not a success, with the `Retry-After` header in seconds where there was one.
+    pub fn from_response(code: StatusCode, retry_after: Option<u64>, body: &[u8]) -> Self {
+        let status = serde_json::from_slice::<Status>(body).ok();
+        let status = status.filter(|s| s.kind.as_deref() == Some("Status"));
+        let mut error = match status {
+            Some(mut status) => {
+                status.code.get_or_insert(code.as_u16());
+                Self::from(status)
+            }
+            None => Self {
+                message: format!("HTTP {code} without a readable Status"),
+                ..Self::from(Status { code: Some(code.as_u16()), ..Status::default() })
+            },
+        };
+        error.retry_after = error.retry_after.or(retry_after.map(Duration::from_secs));
+        error
+    }
+
+    /// From the object of an ERROR event in a watch stream.
+    pub fn from_event(object: &[u8]) -> Self {
+        match serde_json::from_slice::<Status>(object) {
+            Ok(status) if status.kind.as_deref() == Some("Status") => Self::from(status),
+            _ => Self::new(Class::Undecodable, "an ERROR event that carries no Status"),
+        }
+    }
+
+    /// From a failure to send the request or to read the answer.
+    pub fn from_transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let error = error.into();
+        let mut class = Class::Other;
+        let mut cause: Option<&(dyn Error + 'static)> = Some(error.as_ref());
+        while let Some(link) = cause {
+            if let Some(found) = transport_class(link) {
+                class = found;
+            }
+            cause = link.source();
+        }
+        Self { class, source: Some(error), ..Self::new(class, "cannot reach the API server") }
+    }
+
+    /// A successful answer whose body could not be read as what was asked for.
+    pub fn undecodable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(error.into()), ..Self::new(Class::Undecodable, "cannot read the API server's answer") }
+    }
+
+    /// An error of a given class, for sources that are not an API server.
+    pub fn new(class: Class, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { class, code: None, reason: String::new(), message, retry_after: None, source: None }
+    }
+
+    /// What kind of answer this is.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The HTTP or Status code, where there was an answer.
+    pub fn code(&self) -> Option<u16> {
+        self.code
+    }
+
+    /// The Status reason, such as `NotFound`; empty where there was none.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The server's message.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Whether the object or kind asked for does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.class == Class::NotFound
+    }
+
+    /// Whether the version asked for cannot be served: only another list helps.
+    pub fn is_version_unusable(&self) -> bool {
+        matches!(self.class, Class::Expired | Class::VersionTooLarge)
+    }
+}
+
+fn transport_class(error: &(dyn Error + 'static)) -> Option<Class> {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return match error.kind() {
+            io::ErrorKind::ConnectionRefused => Some(Class::ConnectionRefused),
+            io::ErrorKind::TimedOut => Some(Class::Timeout),
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+            | io::ErrorKind::UnexpectedEof => Some(Class::ConnectionLost),
+            _ => None,
+        };
+    }
+    if let Some(api) = error.downcast_ref::<ApiError>() {
+        return Some(api.class);
+    }
+    // hyper and hyper-util do not tell their kinds apart by type.
+    let text = error.to_string();
+    let lost = ["connection closed", "incomplete message", "connection error", "canceled", "channel closed", "end of file"];
+    if text.contains("timed out") || text.contains("deadline") {
+        return Some(Class::Timeout);
+    }
+    lost.iter().any(|lost| text.contains(lost)).then_some(Class::ConnectionLost)
+}
+
+impl From<Status> for ApiError {
+    fn from(status: Status) -> Self {
+        let (reason, code) = (status.reason.unwrap_or_default(), status.code);
+        let message = status.message.unwrap_or_default();
+        let details = status.details.unwrap_or_default();
+        let too_large = message.contains(TOO_LARGE)
+            || details.causes.unwrap_or_default().iter().any(|cause| {
+                cause.reason.as_deref() == Some("ResourceVersionTooLarge")
+                    || cause.message.as_deref().is_some_and(|m| m.contains(TOO_LARGE))
+            });
+        let class = match (reason.as_str(), code) {
+            _ if too_large => Class::VersionTooLarge,
+            ("Expired" | "Gone", _) => Class::Expired,
+            ("TooManyRequests", _) => Class::TooManyRequests,
+            ("Forbidden", _) => Class::Forbidden,
+            ("Unauthorized", _) => Class::Unauthorized,
+            ("NotFound", _) => Class::NotFound,
+            ("AlreadyExists", _) => Class::AlreadyExists,
+            ("Conflict", _) => Class::Conflict,
+            ("Invalid" | "BadRequest", _) => Class::Invalid,
+            ("Timeout" | "ServerTimeout", _) => Class::Timeout,
+            (_, Some(410)) => Class::Expired,
+            (_, Some(429)) => Class::TooManyRequests,
+            (_, Some(403)) => Class::Forbidden,
+            (_, Some(401)) => Class::Unauthorized,
+            (_, Some(404)) => Class::NotFound,
+            (_, Some(409)) => Class::Conflict,
+            (_, Some(400 | 422)) => Class::Invalid,
+            (_, Some(408 | 504)) => Class::Timeout,
+            _ => Class::Other,
+        };
+        let retry_after = details.retry_after_seconds.filter(|s| *s > 0).map(Duration::from_secs);
+        Self { class, code, reason, message, retry_after, source: None }
+    }
+}
+
+impl From<SplitError> for ApiError {
+    fn from(error: SplitError) -> Self {
+        match error {
+            SplitError::Truncated => Self { source: Some(error.into()), ..Self::new(Class::ConnectionLost, "the answer broke off") },
+            other => Self::undecodable(other),
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match (self.reason.as_str(), self.code) {
+            ("", None) => Ok(()),
+            ("", Some(code)) => write!(f, " ({code})"),
+            (reason, None) => write!(f, " ({reason})"),
+            (reason, Some(code)) => write!(f, " ({code} {reason})"),
+        }
+    }
+}
+
+impl Error for ApiError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, reason: &str) -> Vec<u8> {
+        serde_json::to_vec_pretty(&serde_json::json!({
+            "kind": "Status", "status": "Failure", "message": "m", "reason": reason, "code": code,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_status_is_classified_the_same_wherever_it_arrives() {
+        for (code, reason, class) in [
+            (410, "Expired", Class::Expired),
+            (410, "Gone", Class::Expired),
+            (410, "", Class::Expired),
+            (429, "TooManyRequests", Class::TooManyRequests),
+            (403, "Forbidden", Class::Forbidden),
+            (401, "Unauthorized", Class::Unauthorized),
+            (404, "NotFound", Class::NotFound),
+            (409, "AlreadyExists", Class::AlreadyExists),
+            (409, "Conflict", Class::Conflict),
+            (422, "Invalid", Class::Invalid),
+            (504, "Timeout", Class::Timeout),
+            (500, "InternalError", Class::Other),
+        ] {
+            let body = status(code, reason);
+            assert_eq!(ApiError::from_event(&body).class(), class, "event {code} {reason}");
+            let http = StatusCode::from_u16(code).unwrap();
+            assert_eq!(ApiError::from_response(http, None, &body).class(), class, "answer {code} {reason}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_status_is_classified_by_its_code_and_keeps_its_body_to_itself() {
+        for body in ["", "<html>secret</html>", "{\"kind\":\"Sta", "{\"data\":\"secret\"}"] {
+            let error = ApiError::from_response(StatusCode::GONE, Some(3), body.as_bytes());
+            assert_eq!((error.class(), error.code()), (Class::Expired, Some(410)));
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+
+    #[test]
+    fn a_version_from_the_future_is_recognised_in_all_its_forms() {
+        for body in [
+            r#"{"kind":"Status","reason":"Timeout","code":504,"message":"Too large resource version: 9, current: 5"}"#,
+            r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}}"#,
+            r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"message":"Too large resource version"}]}}"#,
+        ] {
+            assert_eq!(ApiError::from_event(body.as_bytes()).class(), Class::VersionTooLarge);
+        }
+    }
+
+    #[test]
+    fn transport_failures_are_found_anywhere_in_the_chain() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] io::Error);
+        for (kind, class) in [
+            (io::ErrorKind::ConnectionRefused, Class::ConnectionRefused),
+            (io::ErrorKind::ConnectionReset, Class::ConnectionLost),
+            (io::ErrorKind::TimedOut, Class::Timeout),
+        ] {
+            assert_eq!(ApiError::from_transport(Outer(kind.into())).class(), class);
+        }
+    }
+
+    #[test]
+    fn an_error_event_without_a_status_is_undecodable() {
+        assert_eq!(ApiError::from_event(b"{\"a\":1}").class(), Class::Undecodable);
+        assert_eq!(ApiError::from_event(b"7").class(), Class::Undecodable);
+    }
+}

@@ -1,0 +1,14 @@
+//! How do bytes from an API server become objects and errors?
+//!
+//! Lists and watches arrive in chunks cut anywhere. [`ListSplitter`] and [`WatchSplitter`] find where each object begins and ends, for
+//! any chunking and for pretty-printed JSON alike; [`ApiError`] is the one classifier for everything an API server can answer instead.
+
+mod error;
+mod list;
+mod pieces;
+mod watch;
+
+pub use error::{ApiError, Class};
+pub use list::{ListMeta, ListSplitter};
+pub use pieces::SplitError;
+pub use watch::{EventType, WatchLine, WatchSplitter};

@@ -1,0 +1,205 @@
+//! Where does one watch event end and the next begin, and what is in it?
+
+use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken};
+use crate::object::Malformed;
+use crate::object::scan::Cursor;
+
+/// Splits a watch stream, cut into chunks anywhere, into events.
+#[derive(Debug)]
+pub struct WatchSplitter {
+    pending: Pending,
+    /// Inside an event, as opposed to between two.
+    inside: bool,
+    cap: usize,
+}
+
+/// The type of a watch event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// An object came into sight.
+    Added,
+    /// An object changed.
+    Modified,
+    /// An object is gone; the event carries its last state.
+    Deleted,
+    /// Nothing changed up to the version in the event.
+    Bookmark,
+    /// The server ends the watch; the event carries a Status.
+    Error,
+    /// A type this library does not know.
+    Unknown(String),
+}
+
+/// One event of a watch stream: its type, and its object as bytes.
+#[derive(Clone, Debug)]
+pub struct WatchLine<'a> {
+    /// What happened.
+    pub event: EventType,
+    /// The JSON of the object, or of a Status.
+    pub object: &'a [u8],
+}
+
+impl Default for WatchSplitter {
+    fn default() -> Self {
+        Self { pending: Pending::default(), inside: false, cap: OBJECT_CAP }
+    }
+}
+
+impl WatchSplitter {
+    /// A splitter that refuses events of more than `cap` bytes.
+    pub fn with_cap(cap: usize) -> Self {
+        Self { cap, ..Self::default() }
+    }
+
+    /// Takes the next chunk and hands over each event that is complete with it.
+    pub fn feed(
+        &mut self,
+        mut chunk: &[u8],
+        mut event: impl FnMut(Result<WatchLine<'_>, Malformed>),
+    ) -> Result<(), SplitError> {
+        loop {
+            if !self.inside {
+                let blank = chunk.iter().take_while(|b| b.is_ascii_whitespace()).count();
+                chunk = &chunk[blank..];
+                match chunk.first() {
+                    None => return Ok(()),
+                    Some(b'{') => {
+                        self.pending.reset();
+                        self.inside = true;
+                    }
+                    Some(_) => return Err(Malformed { what: "expected a watch event", at: 0 }.into()),
+                }
+            }
+            match self.pending.take(chunk, self.cap)? {
+                Taken::More => return Ok(()),
+                Taken::Whole(frame, used) => {
+                    event(parse(frame));
+                    chunk = &chunk[used..];
+                    self.inside = false;
+                }
+            }
+        }
+    }
+
+    /// Tells whether the stream ended between two events, as it should. A partial event is dropped: the next watch brings it again.
+    pub fn finish(&self) -> Result<(), SplitError> {
+        if self.inside { Err(SplitError::Truncated) } else { Ok(()) }
+    }
+}
+
+fn parse(frame: &[u8]) -> Result<WatchLine<'_>, Malformed> {
+    let mut cursor = Cursor::new(frame);
+    let (mut event, mut object) = (None, None);
+    cursor.enter()?;
+    while let Some(key) = cursor.key()? {
+        match &frame[key.range] {
+            b"type" => {
+                let raw = cursor.string()?;
+                event = Some(EventType::from(cursor.text(&raw)?.as_ref()));
+            }
+            b"object" => object = Some(cursor.value()?),
+            _ => {
+                cursor.value()?;
+            }
+        }
+    }
+    let event = event.ok_or_else(|| cursor.malformed("a watch event without a type"))?;
+    let object = object.ok_or_else(|| cursor.malformed("a watch event without an object"))?;
+    Ok(WatchLine { event, object: &frame[object] })
+}
+
+impl From<&str> for EventType {
+    fn from(text: &str) -> Self {
+        match text {
+            "ADDED" => Self::Added,
+            "MODIFIED" => Self::Modified,
+            "DELETED" => Self::Deleted,
+            "BOOKMARK" => Self::Bookmark,
+            "ERROR" => Self::Error,
+            other => Self::Unknown(other.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn split(stream: &[u8], cuts: &[usize]) -> Result<Vec<(EventType, Value)>, SplitError> {
+        let mut splitter = WatchSplitter::default();
+        let mut events = Vec::new();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (stream.len() + 1)).collect();
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        for window in cuts.windows(2) {
+            splitter.feed(&stream[window[0]..window[1]], |line| {
+                let line = line.unwrap();
+                events.push((line.event, serde_json::from_slice(line.object).unwrap()));
+            })?;
+        }
+        splitter.finish().map(|()| events)
+    }
+
+    #[test]
+    fn events_are_found_in_lines_and_in_pretty_printed_json() {
+        let stream = b"{\"type\":\"ADDED\",\"object\":{\"a\":1}}\n\n{\n \"object\": {\"b\": \"}\"},\n \"type\": \"BOOKMARK\"\n}\r\n";
+        let events = split(stream, &[]).unwrap();
+        assert_eq!(events, [(EventType::Added, json!({"a":1})), (EventType::Bookmark, json!({"b":"}"}))]);
+    }
+
+    #[test]
+    fn a_partial_last_event_is_told_and_not_handed_over() {
+        let stream = br#"{"type":"ADDED","object":{}}{"type":"ADDED","obj"#;
+        assert_eq!(split(stream, &[]), Err(SplitError::Truncated));
+    }
+
+    #[test]
+    fn what_is_not_an_event_is_an_error() {
+        assert!(matches!(split(b"<html>", &[]), Err(SplitError::Malformed(_))));
+        let mut results = Vec::new();
+        let stream = br#"{"type":"ADDED"}{"object":{}}{"type":7,"object":{}}{"type":"HELLO","object":{}}"#;
+        WatchSplitter::default().feed(stream, |line| results.push(line.map(|l| l.event))).unwrap();
+        assert!(results[..3].iter().all(Result::is_err));
+        assert_eq!(results[3], Ok(EventType::Unknown("HELLO".to_owned())));
+    }
+
+    #[test]
+    fn an_event_over_the_cap_is_refused() {
+        let mut splitter = WatchSplitter::with_cap(20);
+        assert_eq!(splitter.feed(b"{\"type\":\"ADDED\",", |_| ()), Ok(()));
+        assert_eq!(splitter.feed(b"\"object\":{\"a\":1}}", |_| ()), Err(SplitError::TooLarge { cap: 20 }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_events(
+            bodies in prop::collection::vec(r#"[a-z"\\{}é]{0,100}"#, 0..8),
+            cuts in prop::collection::vec(any::<usize>(), 0..20),
+            pretty in any::<bool>(),
+        ) {
+            let mut stream = String::new();
+            for (index, body) in bodies.iter().enumerate() {
+                let event = json!({"type": "MODIFIED", "object": {"n": index, "s": body, "l": [body, {}]}});
+                let text = if pretty { serde_json::to_string_pretty(&event) } else { serde_json::to_string(&event) };
+                stream += &text.unwrap();
+                stream.push('\n');
+            }
+            let expected: Vec<_> = bodies.iter().enumerate()
+                .map(|(i, b)| (EventType::Modified, json!({"n": i, "s": b, "l": [b, {}]}))).collect();
+            prop_assert_eq!(split(stream.as_bytes(), &cuts).unwrap(), expected);
+        }
+
+        #[test]
+        fn a_cut_at_any_byte_loses_only_the_last_event(at in 0..90_usize) {
+            let whole = b"{\"type\":\"ADDED\",\"object\":{\"a\":\"x\\\"\"}}\n{\"type\":\"DELETED\",\"object\":{\"a\":\"\xc3\xa9\"}}\n";
+            let mut splitter = WatchSplitter::default();
+            let mut seen = 0;
+            splitter.feed(&whole[..at.min(whole.len())], |line| { line.unwrap(); seen += 1; }).unwrap();
+            let first = whole.iter().position(|b| *b == b'\n').unwrap();
+            prop_assert_eq!(seen, usize::from(at >= first) + usize::from(at >= whole.len() - 1));
+        }
+    }
+}

@@ -100,7 +100,8 @@ impl<K> Maker<K> {
             // Items of built-in lists carry neither.
             let other_kind = types.kind.as_ref().is_some_and(|found| found != kind);
             if other_kind || types.api_version.as_ref().is_some_and(|found| found != api_version) {
-                let name = |v: Option<&str>, k: Option<&str>| format!("{} {}", v.unwrap_or("?"), k.unwrap_or("?"));
+                let name =
+                    |v: Option<&str>, k: Option<&str>| format!("{} {}", v.unwrap_or("?"), k.unwrap_or("?"));
                 return Err(IdentityError::OtherKind {
                     expected: format!("{api_version} {kind}"),
                     found: name(types.api_version.as_deref(), types.kind.as_deref()),
@@ -193,7 +194,8 @@ impl<K> Object<K> {
 
     /// Whether both are the same state of the same object: equal uid and version.
     pub fn same_state(&self, other: &Self) -> bool {
-        std::ptr::eq(self.identity(), other.identity()) || (self.version() == other.version() && self.uid() == other.uid())
+        std::ptr::eq(self.identity(), other.identity())
+            || (self.version() == other.version() && self.uid() == other.uid())
     }
 
     /// Decodes just the fields of `V`.
@@ -237,7 +239,8 @@ impl<K: DeserializeOwned> Object<K> {
 impl<K: Serialize> Object<K> {
     /// An object from a typed value, such as one to put into an indexer by hand.
     pub fn from_typed(value: &K) -> Result<Self, KeyError> {
-        let json = serde_json::to_vec(value).map_err(|e| KeyError::Metadata(JsonError::from(e).to_string()))?;
+        let json =
+            serde_json::to_vec(value).map_err(|e| KeyError::Metadata(JsonError::from(e).to_string()))?;
         Self::from_json(&json).map_err(|error| match error {
             IdentityError::NoName => KeyError::NoName,
             other => KeyError::Metadata(other.to_string()),
@@ -355,7 +358,8 @@ mod tests {
 
     #[test]
     fn an_undecodable_object_keeps_its_identity_and_names_itself() {
-        let pod = Object::<Pod>::from_json(br#"{"metadata":{"name":"bad"},"spec":{"containers":7}}"#).unwrap();
+        let pod =
+            Object::<Pod>::from_json(br#"{"metadata":{"name":"bad"},"spec":{"containers":7}}"#).unwrap();
         let error = pod.get().unwrap_err();
         assert!(error.to_string().contains("bad") && error.to_string().contains("Pod"), "{error}");
         assert!(error.source.to_string().contains("line 1"), "{error}");

@@ -61,7 +61,9 @@ impl ApiSource {
             // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
-            .map_err(|error| ApiError::new(Class::Invalid, format!("cannot ask for {}: {error}", self.path)))?;
+            .map_err(|error| {
+                ApiError::new(Class::Invalid, format!("cannot ask for {}: {error}", self.path))
+            })?;
         let response = self.client.send(request).await.map_err(ApiError::from_transport)?;
         let response = checked(response).await?;
         let chunks = response.into_body().into_data_stream();
@@ -70,7 +72,8 @@ impl ApiSource {
 
     /// The path with `query` and the selection; empty values are left out.
     fn url(&self, query: &[(&str, String)]) -> String {
-        let selectors = [("labelSelector", &self.selection.labels), ("fieldSelector", &self.selection.fields)];
+        let selectors =
+            [("labelSelector", &self.selection.labels), ("fieldSelector", &self.selection.fields)];
         let query = query.iter().map(|(key, value)| (*key, value)).chain(selectors);
         let mut pairs = form_urlencoded::Serializer::new(String::new());
         pairs.extend_pairs(query.filter(|(_, value)| !value.is_empty()));
@@ -160,8 +163,7 @@ mod tests {
     async fn a_list_asks_for_pages_of_a_selection_in_a_namespace() {
         let (client, seen) = client(200, "body");
         let selection = Selection { labels: "app in (a,b)".into(), fields: "spec.nodeName=n1".into() };
-        let source =
-            ApiSource::new::<Pod>(client, &(), &Scope::Namespace("ns".into())).select(selection);
+        let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace("ns".into())).select(selection);
         let options = ListOptions { limit: 500, continue_token: "t+/=".into(), ..ListOptions::default() };
         assert_eq!(read(source.list(&options).await.unwrap()).await, b"body");
         let expected = "/api/v1/namespaces/ns/pods?limit=500&continue=t%2B%2F%3D&labelSelector=app+in+%28a%2Cb%29&fieldSelector=spec.nodeName%3Dn1";
@@ -185,7 +187,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_no_success_becomes_a_typed_error() {
-        let (client, _) = client(429, r#"{"kind":"Status","reason":"TooManyRequests","message":"slow","code":429}"#);
+        let (client, _) =
+            client(429, r#"{"kind":"Status","reason":"TooManyRequests","message":"slow","code":429}"#);
         let source = ApiSource::new::<Pod>(client, &(), &Scope::Cluster);
         let error = source.list(&ListOptions::default()).await.map(drop).unwrap_err();
         assert_eq!((error.class(), error.retry_after().unwrap().as_secs()), (Class::TooManyRequests, 4));

@@ -13,6 +13,7 @@ use crate::env::Env;
 pub struct Clients {
     watch: Client,
     requests: Requests,
+    env: Env,
 }
 
 /// The configuration gives no client.
@@ -37,17 +38,22 @@ impl Clients {
         config.read_timeout = None;
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
         let watch = make(config.clone())?;
-        Ok(Self { watch, requests: Requests::new(make(config)?, env) })
+        Ok(Self { watch, requests: Requests::new(make(config)?, env), env: env.clone() })
     }
 
     /// Both roles on one client of the caller's making.
     pub fn from_client(client: Client, env: &Env) -> Self {
-        Self { watch: client.clone(), requests: Requests::new(client, env) }
+        Self { watch: client.clone(), requests: Requests::new(client, env), env: env.clone() }
     }
 
     /// The client that lists and watches.
     pub fn watch(&self) -> &Client {
         &self.watch
+    }
+
+    /// The clock, generator and reporter that came with the clients, and go on to what is built on them.
+    pub fn env(&self) -> &Env {
+        &self.env
     }
 
     /// The seam through which all other requests go.

@@ -91,7 +91,8 @@ impl Requests {
         let is_write = request.method() != Method::GET;
         let path = request.uri().path().to_owned();
         let exchange = async {
-            let response = self.client.send(request.map(Body::from)).await.map_err(ApiError::from_transport)?;
+            let response =
+                self.client.send(request.map(Body::from)).await.map_err(ApiError::from_transport)?;
             let body = checked(response).await?.into_body().collect().await;
             body.map(|body| body.to_bytes()).map_err(ApiError::from_transport)
         };
@@ -164,7 +165,11 @@ impl<K: Kind> Resources<'_, K> {
     }
 
     /// Patches an object.
-    pub async fn patch<P: Serialize + fmt::Debug>(&self, key: &ObjectName, patch: &Patch<P>) -> Result<K, ApiError> {
+    pub async fn patch<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        patch: &Patch<P>,
+    ) -> Result<K, ApiError> {
         self.exchange(self.at(key).patch(key.name(), &self.patch_params(), patch)).await
     }
 
@@ -188,11 +193,17 @@ impl<K: Kind> Resources<'_, K> {
     }
 
     fn post(&self) -> PostParams {
-        PostParams { field_manager: self.requests.manager.as_deref().map(Into::into), ..PostParams::default() }
+        PostParams {
+            field_manager: self.requests.manager.as_deref().map(Into::into),
+            ..PostParams::default()
+        }
     }
 
     fn patch_params(&self) -> PatchParams {
-        PatchParams { field_manager: self.requests.manager.as_deref().map(Into::into), ..PatchParams::default() }
+        PatchParams {
+            field_manager: self.requests.manager.as_deref().map(Into::into),
+            ..PatchParams::default()
+        }
     }
 
     async fn exchange<T: DeserializeOwned>(
@@ -209,7 +220,8 @@ fn named<K: Kind>(object: &K) -> Result<ObjectName, ApiError> {
 }
 
 fn encode<K: Serialize>(object: &K) -> Result<Vec<u8>, ApiError> {
-    serde_json::to_vec(object).map_err(|error| ApiError::new(Class::Invalid, JsonError::from(error).to_string()))
+    serde_json::to_vec(object)
+        .map_err(|error| ApiError::new(Class::Invalid, JsonError::from(error).to_string()))
 }
 
 fn unsendable(error: RequestError) -> ApiError {
@@ -245,7 +257,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_is_told_to_listeners_before_the_writer_learns_of_it() {
-        let (requests, seen) = requests(r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"}}"#);
+        let (requests, seen) =
+            requests(r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"}}"#);
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = told.clone();
         requests.on_write(move |written| log.lock().push(written.clone()));

@@ -125,7 +125,10 @@ impl ApiError {
 
     /// A successful answer whose body could not be read as what was asked for.
     pub fn undecodable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: Some(error.into()), ..Self::new(Class::Undecodable, "cannot read the API server's answer") }
+        Self {
+            source: Some(error.into()),
+            ..Self::new(Class::Undecodable, "cannot read the API server's answer")
+        }
     }
 
     /// An error of a given class, for sources that are not an API server.
@@ -188,7 +191,14 @@ fn transport_class(error: &(dyn Error + 'static)) -> Option<Class> {
     }
     // hyper and hyper-util do not tell their kinds apart by type.
     let text = error.to_string();
-    let lost = ["connection closed", "incomplete message", "connection error", "canceled", "channel closed", "end of file"];
+    let lost = [
+        "connection closed",
+        "incomplete message",
+        "connection error",
+        "canceled",
+        "channel closed",
+        "end of file",
+    ];
     if text.contains("timed out") || text.contains("deadline") {
         return Some(Class::Timeout);
     }
@@ -234,7 +244,10 @@ impl From<Status> for ApiError {
 impl From<SplitError> for ApiError {
     fn from(error: SplitError) -> Self {
         match error {
-            SplitError::Truncated => Self { source: Some(error.into()), ..Self::new(Class::ConnectionLost, "the answer broke off") },
+            SplitError::Truncated => Self {
+                source: Some(error.into()),
+                ..Self::new(Class::ConnectionLost, "the answer broke off")
+            },
             other => Self::undecodable(other),
         }
     }

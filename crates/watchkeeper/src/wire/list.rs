@@ -191,11 +191,14 @@ impl ListSplitter {
                 Ok(Step::Used(start + value.at()))
             }
             // A number, a boolean or null; `items: null` is a list of nothing.
-            Some(_) => match bytes[start..].iter().position(|b| matches!(b, b',' | b'}') || b.is_ascii_whitespace()) {
-                Some(0) => Err(Malformed { what: "expected a value", at: start }.into()),
-                Some(length) => Ok(Step::Used(start + length)),
-                None => Ok(Step::NeedMore),
-            },
+            Some(_) => {
+                match bytes[start..].iter().position(|b| matches!(b, b',' | b'}') || b.is_ascii_whitespace())
+                {
+                    Some(0) => Err(Malformed { what: "expected a value", at: start }.into()),
+                    Some(length) => Ok(Step::Used(start + length)),
+                    None => Ok(Step::NeedMore),
+                }
+            }
         }
     }
 }
@@ -212,8 +215,8 @@ impl ListMeta {
             #[serde(default)]
             remaining_item_count: Option<i64>,
         }
-        let raw: Raw =
-            serde_json::from_slice(bytes).map_err(|_| Malformed { what: "unreadable list metadata", at: 0 })?;
+        let raw: Raw = serde_json::from_slice(bytes)
+            .map_err(|_| Malformed { what: "unreadable list metadata", at: 0 })?;
         Ok(Self {
             version: raw.resource_version.as_deref().unwrap_or_default().into(),
             continue_token: raw.r#continue.unwrap_or_default(),
@@ -236,7 +239,9 @@ mod tests {
         cuts.extend([0, stream.len()]);
         cuts.sort_unstable();
         for window in cuts.windows(2) {
-            splitter.feed(&stream[window[0]..window[1]], |item| items.push(serde_json::from_slice(item).unwrap()))?;
+            splitter.feed(&stream[window[0]..window[1]], |item| {
+                items.push(serde_json::from_slice(item).unwrap())
+            })?;
         }
         splitter.finish().map(|meta| (items, meta))
     }
@@ -263,7 +268,10 @@ mod tests {
 
     #[test]
     fn an_empty_list_is_a_list() {
-        for text in [r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#, r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#] {
+        for text in [
+            r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#,
+            r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#,
+        ] {
             assert_eq!(split(text.as_bytes(), &[3, 10]).unwrap(), (vec![], meta("1", "")));
         }
     }
@@ -278,7 +286,9 @@ mod tests {
 
     #[test]
     fn what_is_not_a_list_is_an_error() {
-        for text in ["[]", "<html>", r#"{"items":[1]}"#, r#"{"items":[]} x"#, r#"{x}"#, r#"{"a" "b"}"#, r#"{"a":}"#] {
+        for text in
+            ["[]", "<html>", r#"{"items":[1]}"#, r#"{"items":[]} x"#, r#"{x}"#, r#"{"a" "b"}"#, r#"{"a":}"#]
+        {
             assert!(matches!(split(text.as_bytes(), &[]), Err(SplitError::Malformed(_))), "{text}");
         }
     }

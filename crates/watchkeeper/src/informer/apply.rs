@@ -1,0 +1,98 @@
+//! What does a delta do to the store, and what are handlers told of it?
+
+use super::handler::Notification;
+use crate::object::{Object, ResourceVersion};
+use crate::queue::{Deleted, Delta, Popped};
+use crate::store::{Batch, Indexer};
+
+/// Applies deltas to the store in one step and returns what to tell, in order.
+///
+/// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the stored one is a
+/// new object: the old one's delete is told first.
+pub(super) fn apply<K>(store: &Indexer<K>, popped: Popped<K>) -> Vec<Notification<K>> {
+    let Popped { deltas, in_initial_list, version } = popped;
+    store.write(|batch| {
+        let mut told = Vec::with_capacity(deltas.len());
+        for delta in deltas {
+            match delta {
+                Delta::Added(object)
+                | Delta::Updated(object)
+                | Delta::Replaced(object)
+                | Delta::Sync(object) => {
+                    put(batch, object, in_initial_list, &mut told);
+                }
+                Delta::Deleted(deleted) => {
+                    batch.remove(&deleted.key());
+                    told.push(Notification::Delete(deleted));
+                }
+                Delta::ReplacedAll { items, version } => {
+                    replace_all(batch, items, version, in_initial_list, &mut told);
+                }
+                Delta::SyncAll => told.extend(
+                    batch
+                        .each()
+                        .map(|object| Notification::Update { old: object.clone(), new: object.clone() }),
+                ),
+                Delta::Bookmark(_) => {}
+            }
+        }
+        if let Some(version) = version {
+            batch.set_version(version);
+        }
+        told
+    })
+}
+
+fn put<K>(
+    batch: &mut Batch<'_, K>,
+    object: Object<K>,
+    in_initial_list: bool,
+    told: &mut Vec<Notification<K>>,
+) {
+    let old = batch.put(object.clone());
+    tell_put(old, object, in_initial_list, told);
+}
+
+fn tell_put<K>(
+    old: Option<Object<K>>,
+    new: Object<K>,
+    in_initial_list: bool,
+    told: &mut Vec<Notification<K>>,
+) {
+    match old {
+        Some(old) if old.uid() == new.uid() => told.push(Notification::Update { old, new }),
+        Some(old) => {
+            told.push(Notification::Delete(Deleted::tombstone(&old)));
+            told.push(Notification::Add { object: new, in_initial_list });
+        }
+        None => told.push(Notification::Add { object: new, in_initial_list }),
+    }
+}
+
+/// Deletes first, in no particular order; then adds and updates in the order of the list.
+fn replace_all<K>(
+    batch: &mut Batch<'_, K>,
+    items: Vec<Object<K>>,
+    version: ResourceVersion,
+    in_initial_list: bool,
+    told: &mut Vec<Notification<K>>,
+) {
+    let before = batch.clear();
+    let mut kept = Vec::with_capacity(items.len());
+    for object in items {
+        // An unchanged object keeps its allocation, and with it its decoded value.
+        let object = match before.get_like(&object) {
+            Some(old) if !old.version().is_unset() && old.same_state(&object) => old.clone(),
+            _ => object,
+        };
+        batch.put(object.clone());
+        kept.push(object);
+    }
+    for old in before.iter().filter(|old| batch.get_like(old).is_none()) {
+        told.push(Notification::Delete(Deleted::tombstone(old)));
+    }
+    for object in kept {
+        tell_put(before.get_like(&object).cloned(), object, in_initial_list, told);
+    }
+    batch.set_version(version);
+}

@@ -1,0 +1,142 @@
+//! What is a handler told, and in which form?
+
+use crate::object::Object;
+use crate::queue::Deleted;
+
+/// Hears of every change of a kind, one at a time and in order, on a task of its own.
+///
+/// Synchronous: slow work belongs into a work queue. The store shows each change, or a later one, before a handler hears of it.
+pub trait Handler<K>: Send + 'static {
+    /// An object came into sight; `in_initial_list` tells whether it was there when this handler began.
+    fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
+        let _ = (object, in_initial_list);
+    }
+
+    /// An object changed, or is told again: then both have the same version.
+    fn update(&mut self, old: &Object<K>, new: &Object<K>) {
+        let _ = (old, new);
+    }
+
+    /// An object is gone.
+    fn delete(&mut self, deleted: &Deleted<K>) {
+        let _ = deleted;
+    }
+}
+
+/// One change, whichever it is.
+#[derive(Debug)]
+pub enum Change<'a, K> {
+    /// An object came into sight.
+    Added {
+        /// The object.
+        object: &'a Object<K>,
+        /// Whether it was there when the handler began.
+        in_initial_list: bool,
+    },
+    /// An object changed, or is told again.
+    Updated {
+        /// The state before.
+        old: &'a Object<K>,
+        /// The state now.
+        new: &'a Object<K>,
+    },
+    /// An object is gone.
+    Deleted(&'a Deleted<K>),
+}
+
+impl<'a, K> Change<'a, K> {
+    /// Whether nothing changed: the object is told again, with an equal version.
+    pub fn is_resync(&self) -> bool {
+        matches!(self, Self::Updated { old, new } if old.version() == new.version())
+    }
+
+    /// The newest state there is, a deleted object's last one included; none for a tombstone without one.
+    pub fn last_known(&self) -> Option<&'a Object<K>> {
+        match self {
+            Self::Added { object, .. } => Some(object),
+            Self::Updated { new, .. } => Some(new),
+            Self::Deleted(deleted) => deleted.last_known(),
+        }
+    }
+}
+
+/// A handler from a function that is called with every object added or changed, and told again.
+pub fn on_apply<K, F: FnMut(&Object<K>) + Send + 'static>(apply: F) -> OnApply<F> {
+    OnApply(apply)
+}
+
+/// See [`on_apply`].
+#[derive(Debug)]
+pub struct OnApply<F>(F);
+
+impl<K, F: FnMut(&Object<K>) + Send + 'static> Handler<K> for OnApply<F> {
+    fn add(&mut self, object: &Object<K>, _in_initial_list: bool) {
+        (self.0)(object);
+    }
+
+    fn update(&mut self, _old: &Object<K>, new: &Object<K>) {
+        (self.0)(new);
+    }
+}
+
+/// A handler from a function that is called with every change.
+pub fn on_change<K, F: FnMut(Change<'_, K>) + Send + 'static>(change: F) -> OnChange<F> {
+    OnChange(change)
+}
+
+/// See [`on_change`].
+#[derive(Debug)]
+pub struct OnChange<F>(F);
+
+impl<K, F: FnMut(Change<'_, K>) + Send + 'static> Handler<K> for OnChange<F> {
+    fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
+        (self.0)(Change::Added { object, in_initial_list });
+    }
+
+    fn update(&mut self, old: &Object<K>, new: &Object<K>) {
+        (self.0)(Change::Updated { old, new });
+    }
+
+    fn delete(&mut self, deleted: &Deleted<K>) {
+        (self.0)(Change::Deleted(deleted));
+    }
+}
+
+/// One change on its way to a handler.
+#[derive(Debug)]
+pub(super) enum Notification<K> {
+    Add { object: Object<K>, in_initial_list: bool },
+    Update { old: Object<K>, new: Object<K> },
+    Delete(Deleted<K>),
+}
+
+impl<K> Notification<K> {
+    pub(super) fn is_initial_add(&self) -> bool {
+        matches!(self, Self::Add { in_initial_list: true, .. })
+    }
+
+    /// Whether nothing changed: only handlers that asked to be told again are.
+    pub(super) fn is_resync(&self) -> bool {
+        matches!(self, Self::Update { old, new } if old.version() == new.version())
+    }
+
+    pub(super) fn tell(&self, handler: &mut (impl Handler<K> + ?Sized)) {
+        match self {
+            Self::Add { object, in_initial_list } => handler.add(object, *in_initial_list),
+            Self::Update { old, new } => handler.update(old, new),
+            Self::Delete(deleted) => handler.delete(deleted),
+        }
+    }
+}
+
+impl<K> Clone for Notification<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Add { object, in_initial_list } => {
+                Self::Add { object: object.clone(), in_initial_list: *in_initial_list }
+            }
+            Self::Update { old, new } => Self::Update { old: old.clone(), new: new.clone() },
+            Self::Delete(deleted) => Self::Delete(deleted.clone()),
+        }
+    }
+}

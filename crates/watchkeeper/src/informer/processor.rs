@@ -1,0 +1,207 @@
+//! Who is told what? All handlers of every change, and those that are due of a resync.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handler::{Handler, Notification};
+use super::listener::Mailbox;
+use crate::clock::Instant;
+
+/// How a handler wants to be called.
+#[derive(Clone, Debug, Default)]
+pub struct HandlerOptions {
+    /// What reports call it; the type's name by default.
+    pub name: Option<String>,
+    /// How often it wants to be told of every object again: the informer's period by default, zero for never.
+    pub resync: Option<Duration>,
+}
+
+/// The handlers of one informer.
+pub(super) struct Processor<K> {
+    listeners: Vec<Listener<K>>,
+    next_id: u64,
+    /// How often the informer checks who is due; `None` for never. Fixed once it has started.
+    check_period: Option<Duration>,
+    started: bool,
+}
+
+pub(super) struct Listener<K> {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) mailbox: Arc<Mailbox<K>>,
+    /// The handler, until its task takes it.
+    pub(super) handler: Option<Box<dyn Handler<K>>>,
+    requested: Duration,
+    next_resync: Instant,
+    /// Whether resyncs are for it: all are until the first check.
+    syncing: bool,
+}
+
+/// Handlers cannot ask for more frequent resyncs.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+impl<K> Processor<K> {
+    pub(super) fn new(resync: Duration) -> Self {
+        let check_period = (!resync.is_zero()).then_some(resync);
+        Self { listeners: Vec::new(), next_id: 0, check_period, started: false }
+    }
+
+    /// Adds a handler with its requested period; the caller starts its task.
+    pub(super) fn add(
+        &mut self,
+        handler: Box<dyn Handler<K>>,
+        name: String,
+        requested: Duration,
+        now: Instant,
+    ) -> &mut Listener<K> {
+        let mut requested = if requested.is_zero() { requested } else { requested.max(SHORTEST) };
+        if let Some(check) = self.check_period
+            && !requested.is_zero()
+            && requested < check
+        {
+            if self.started {
+                tracing::warn!(
+                    handler = name,
+                    ?requested,
+                    ?check,
+                    "resync period raised: the informer runs already"
+                );
+                requested = check;
+            } else {
+                self.check_period = Some(requested);
+            }
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.listeners.push(Listener {
+            id,
+            name,
+            mailbox: Arc::default(),
+            handler: Some(handler),
+            requested,
+            next_resync: now + effective(requested, self.check_period),
+            syncing: true,
+        });
+        let last = self.listeners.len() - 1;
+        &mut self.listeners[last]
+    }
+
+    /// Takes a handler out; what waits for it is dropped.
+    pub(super) fn remove(&mut self, id: u64) {
+        if let Some(at) = self.listeners.iter().position(|listener| listener.id == id) {
+            self.listeners.remove(at).mailbox.close();
+        }
+    }
+
+    pub(super) fn start(&mut self) -> &mut [Listener<K>] {
+        self.started = true;
+        &mut self.listeners
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.listeners.drain(..).for_each(|listener| listener.mailbox.close());
+    }
+
+    pub(super) fn check_period(&self) -> Option<Duration> {
+        self.check_period
+    }
+
+    pub(super) fn distribute(&self, notifications: Vec<Notification<K>>) {
+        for notification in notifications {
+            let for_all = !notification.is_resync();
+            let mut receivers =
+                self.listeners.iter().filter(|listener| for_all || listener.syncing).peekable();
+            while let Some(listener) = receivers.next() {
+                if receivers.peek().is_none() {
+                    listener.mailbox.put(notification);
+                    break;
+                }
+                listener.mailbox.put(notification.clone());
+            }
+        }
+    }
+
+    pub(super) fn upstream_synced(&self) {
+        self.listeners.iter().for_each(|listener| listener.mailbox.upstream_synced());
+    }
+
+    /// Marks who is due for a resync; whether anyone is.
+    pub(super) fn mark_due(&mut self, now: Instant) -> bool {
+        let check = self.check_period;
+        for listener in &mut self.listeners {
+            let period = effective(listener.requested, check);
+            listener.syncing = !period.is_zero() && now >= listener.next_resync;
+            if listener.syncing {
+                listener.next_resync = now + period;
+            }
+        }
+        self.listeners.iter().any(|listener| listener.syncing)
+    }
+}
+
+/// The period a handler gets: none where the informer does not resync, else not shorter than the informer's.
+fn effective(requested: Duration, check: Option<Duration>) -> Duration {
+    match check {
+        Some(check) if !requested.is_zero() => requested.max(check),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    struct Nothing;
+    impl Handler<()> for Nothing {}
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn add(processor: &mut Processor<()>, seconds: u64, now: Instant) {
+        processor.add(Box::new(Nothing), "h".into(), SECOND * seconds as u32, now);
+    }
+
+    fn due(processor: &mut Processor<()>, now: Instant) -> Vec<u64> {
+        processor.mark_due(now);
+        processor.listeners.iter().filter(|l| l.syncing).map(|l| l.id).collect()
+    }
+
+    // client-go: TestResyncCheckPeriod
+    #[test]
+    fn a_shorter_request_lowers_the_check_period_before_the_start_only() {
+        let now = Clock::system().now();
+        let mut processor = Processor::new(SECOND * 12);
+        add(&mut processor, 60, now);
+        assert_eq!(processor.check_period(), Some(SECOND * 12));
+        add(&mut processor, 3, now);
+        assert_eq!(processor.check_period(), Some(SECOND * 3));
+        processor.start();
+        add(&mut processor, 2, now);
+        assert_eq!(processor.check_period(), Some(SECOND * 3));
+    }
+
+    // client-go: TestListenerResyncPeriods
+    #[test]
+    fn each_handler_is_due_at_its_own_period() {
+        let now = Clock::system().now();
+        let mut processor = Processor::new(SECOND);
+        add(&mut processor, 0, now);
+        add(&mut processor, 2, now);
+        add(&mut processor, 3, now);
+        let at = |seconds| now + SECOND * seconds;
+        assert!(due(&mut processor, at(1)).is_empty());
+        assert_eq!(due(&mut processor, at(2)), [1]);
+        assert_eq!(due(&mut processor, at(3)), [2]);
+        assert_eq!(due(&mut processor, at(4)), [1]);
+        assert_eq!(due(&mut processor, at(6)), [1, 2]);
+    }
+
+    #[test]
+    fn an_informer_without_resync_never_finds_anyone_due() {
+        let now = Clock::system().now();
+        let mut processor = Processor::new(Duration::ZERO);
+        add(&mut processor, 2, now);
+        assert_eq!(processor.check_period(), None);
+        assert!(!processor.mark_due(now + SECOND * 100));
+    }
+}

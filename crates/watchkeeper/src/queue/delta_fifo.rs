@@ -1,0 +1,192 @@
+//! How are the deltas of each key gathered? In a list per key, handed over together when the key's turn comes.
+
+use std::collections::VecDeque;
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+
+use super::{Deleted, Delta, KnownObjects, Popped, Queue};
+use crate::object::{Object, ObjectName, ResourceVersion};
+
+/// The queue that most documents about client-go describe: per key a list of deltas, oldest first.
+///
+/// Changes of different objects may overtake each other, so the store has a version only when the queue has run empty.
+#[derive(Debug)]
+pub struct DeltaFifo<K> {
+    /// Every key in `line` has deltas here, and the other way round.
+    deltas: HashMap<ObjectName, Vec<Delta<K>>, FixedState>,
+    line: VecDeque<ObjectName>,
+    /// The key popped last, until it is processed: it still counts as pending, with the state it will have.
+    in_flight: Option<(ObjectName, Option<Object<K>>)>,
+    populated: bool,
+    /// Pops and processings of the first state still to come.
+    initial: usize,
+    /// Whether the pop in flight was one of them.
+    initial_in_flight: bool,
+    emit: Emit,
+    /// The version of the last thing that came in.
+    newest: ResourceVersion,
+    /// The newest version told with a pop.
+    told: ResourceVersion,
+}
+
+/// The type of the deltas that a list brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Emit {
+    /// [`Delta::Replaced`].
+    #[default]
+    Replaced,
+    /// [`Delta::Sync`], as old clients expect.
+    Sync,
+}
+
+impl<K> DeltaFifo<K> {
+    /// An empty queue; `hasher` is seeded by whoever hands it in.
+    pub fn new(hasher: FixedState) -> Self {
+        Self {
+            deltas: HashMap::with_hasher(hasher),
+            line: VecDeque::new(),
+            in_flight: None,
+            populated: false,
+            initial: 0,
+            initial_in_flight: false,
+            emit: Emit::default(),
+            newest: ResourceVersion::UNSET,
+            told: ResourceVersion::UNSET,
+        }
+    }
+
+    /// Lists bring deltas of type `emit`.
+    #[must_use]
+    pub fn emit(mut self, emit: Emit) -> Self {
+        self.emit = emit;
+        self
+    }
+
+    fn append(&mut self, key: ObjectName, delta: Delta<K>) {
+        let pending = self.deltas.entry_ref(&key).or_default();
+        if pending.is_empty() {
+            self.line.push_back(key);
+        }
+        pending.push(delta);
+        // Two deletes in a row tell the same; the one that knows the final state stays.
+        if let [.., first, second] = pending.as_slice()
+            && first.is_delete()
+            && second.is_delete()
+        {
+            let older_is_tombstone = matches!(first, Delta::Deleted(Deleted::Unknown { .. }));
+            let drop_at = pending.len() - if older_is_tombstone { 2 } else { 1 };
+            pending.remove(drop_at);
+        }
+    }
+
+    fn is_in_flight(&self, key: &ObjectName) -> bool {
+        self.in_flight.as_ref().is_some_and(|(popped, _)| popped == key)
+    }
+
+    fn is_pending(&self, key: &ObjectName) -> bool {
+        self.deltas.contains_key(key) || self.is_in_flight(key)
+    }
+}
+
+impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
+    fn push(&mut self, delta: Delta<K>, known: &dyn KnownObjects<K>) {
+        if let Some(version) = delta.version() {
+            self.newest = version.clone();
+        }
+        let Some(key) = delta.key() else { return };
+        self.populated = true;
+        // A delete of something nobody knows is nothing.
+        if delta.is_delete() && !self.is_pending(&key) && known.known(&key).is_none() {
+            return;
+        }
+        self.append(key, delta);
+    }
+
+    fn replace(&mut self, items: Vec<Object<K>>, version: ResourceVersion, known: &dyn KnownObjects<K>) {
+        let mut listed = HashSet::with_capacity_and_hasher(items.len(), self.deltas.hasher().clone());
+        for object in items {
+            let key = object.key();
+            listed.insert(key.clone());
+            let delta = match self.emit {
+                Emit::Replaced => Delta::Replaced(object),
+                Emit::Sync => Delta::Sync(object),
+            };
+            self.append(key, delta);
+        }
+        let mut gone: Vec<(ObjectName, Option<Object<K>>)> = Vec::new();
+        for key in self.line.iter().filter(|key| !listed.contains(*key)) {
+            let newest = self.deltas.get(key).and_then(|deltas| deltas.last());
+            gone.push((key.clone(), newest.and_then(Delta::object).cloned()));
+        }
+        if let Some((key, last_known)) = &self.in_flight
+            && !listed.contains(key)
+            && !self.deltas.contains_key(key)
+        {
+            gone.push((key.clone(), last_known.clone()));
+        }
+        known.each_known(&mut |object| {
+            let key = object.key();
+            if !listed.contains(&key) && !self.is_pending(&key) {
+                gone.push((key, Some(object.clone())));
+            }
+        });
+        let deletions = gone.len();
+        for (key, last_known) in gone {
+            self.append(key.clone(), Delta::Deleted(Deleted::Unknown { key, last_known }));
+        }
+        if !self.populated {
+            self.populated = true;
+            self.initial = listed.len() + deletions;
+        }
+        self.newest = version;
+    }
+
+    fn resync(&mut self, known: &dyn KnownObjects<K>) {
+        let mut again = Vec::new();
+        known.each_known(&mut |object| {
+            let key = object.key();
+            // What is pending is newer than what is known.
+            if !self.is_pending(&key) {
+                again.push((key, object.clone()));
+            }
+        });
+        for (key, object) in again {
+            self.append(key, Delta::Sync(object));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Popped<K>> {
+        let in_initial_list = !self.has_synced();
+        let deltas = match self.line.pop_front() {
+            Some(key) => {
+                let deltas = self.deltas.remove(&key).unwrap_or_default();
+                let newest = deltas.last().and_then(Delta::object).cloned();
+                self.in_flight = Some((key, newest));
+                self.initial_in_flight = self.initial > 0;
+                deltas
+            }
+            None if self.told == self.newest => return None,
+            None => Vec::new(),
+        };
+        let version = (self.line.is_empty() && self.told != self.newest).then(|| self.newest.clone());
+        if let Some(version) = &version {
+            self.told = version.clone();
+        }
+        Some(Popped { deltas, in_initial_list, version })
+    }
+
+    fn processed(&mut self) {
+        if self.in_flight.take().is_some() && std::mem::take(&mut self.initial_in_flight) {
+            self.initial = self.initial.saturating_sub(1);
+        }
+    }
+
+    fn has_synced(&self) -> bool {
+        self.populated && self.initial == 0
+    }
+
+    fn len(&self) -> usize {
+        self.line.len()
+    }
+}

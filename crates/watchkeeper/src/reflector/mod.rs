@@ -1,0 +1,10 @@
+//! How does a kind stay mirrored? List it, then watch it, for ever.
+//!
+//! [`plan`] decides, without IO, what to ask next after each outcome; [`Reflector`] asks, reads the bytes, and hands objects on.
+
+mod backoff;
+mod plan;
+mod run;
+
+pub use backoff::Backoff;
+pub use run::{Health, Phase, Reflector, Sink};

@@ -1,0 +1,259 @@
+//! How can readers keep an old state while the writer makes a new one? With a hash trie whose copies share what did not change.
+
+use std::sync::Arc;
+
+/// A persistent set: a clone is O(1), and a change copies only the nodes on the way to it, or nothing where no clone shares them.
+#[derive(Debug)]
+pub(crate) struct Trie<T> {
+    root: Node<T>,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Node<T> {
+    Empty,
+    Leaf(Arc<Vec<(u64, T)>>),
+    Branch(Arc<[Node<T>; WIDTH]>),
+}
+
+const WIDTH: usize = 16;
+const BITS: u32 = WIDTH.trailing_zeros();
+/// Entries of a leaf before it becomes a branch.
+const LEAF: usize = 16;
+/// Below this depth a hash has no more bits to tell entries apart.
+const DEEPEST: u32 = u64::BITS / BITS;
+
+impl<T> Clone for Trie<T> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone(), len: self.len }
+    }
+}
+
+impl<T> Clone for Node<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Empty => Self::Empty,
+            Self::Leaf(entries) => Self::Leaf(entries.clone()),
+            Self::Branch(children) => Self::Branch(children.clone()),
+        }
+    }
+}
+
+impl<T> Default for Trie<T> {
+    fn default() -> Self {
+        Self { root: Node::Empty, len: 0 }
+    }
+}
+
+impl<T> Trie<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The entry with `hash` for which `is` holds.
+    pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
+        let (mut node, mut depth) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Empty => return None,
+                Node::Leaf(entries) => {
+                    return entries.iter().find(|(h, entry)| *h == hash && is(entry)).map(|(_, entry)| entry);
+                }
+                Node::Branch(children) => node = &children[slot(hash, depth)],
+            }
+            depth += 1;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Iter<'_, T> {
+        Iter { branches: vec![std::slice::from_ref(&self.root).iter()], leaf: [].iter(), left: self.len }
+    }
+}
+
+impl<T: Clone> Trie<T> {
+    /// Puts `value` in the place of the entry with `hash` for which `is` holds, which is returned, or adds it.
+    pub(crate) fn insert(&mut self, hash: u64, value: T, is: impl Fn(&T) -> bool) -> Option<T> {
+        let old = insert(&mut self.root, 0, hash, value, &is);
+        self.len += usize::from(old.is_none());
+        old
+    }
+
+    /// Takes out the entry with `hash` for which `is` holds.
+    pub(crate) fn remove(&mut self, hash: u64, is: impl Fn(&T) -> bool) -> Option<T> {
+        // Nothing is copied for an entry that is not there.
+        self.get(hash, &is)?;
+        let old = remove(&mut self.root, 0, hash, &is);
+        self.len -= usize::from(old.is_some());
+        old
+    }
+
+    /// Changes the entry with `hash` for which `is` holds in place.
+    pub(crate) fn get_mut(&mut self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&mut T> {
+        self.get(hash, &is)?;
+        let (mut node, mut depth) = (&mut self.root, 0);
+        loop {
+            match node {
+                Node::Empty => return None,
+                Node::Leaf(entries) => {
+                    let entries = Arc::make_mut(entries);
+                    return entries.iter_mut().find(|(h, e)| *h == hash && is(e)).map(|(_, e)| e);
+                }
+                Node::Branch(children) => node = &mut Arc::make_mut(children)[slot(hash, depth)],
+            }
+            depth += 1;
+        }
+    }
+}
+
+fn slot(hash: u64, depth: u32) -> usize {
+    (hash >> (depth * BITS)) as usize % WIDTH
+}
+
+fn insert<T: Clone>(
+    node: &mut Node<T>,
+    depth: u32,
+    hash: u64,
+    value: T,
+    is: &dyn Fn(&T) -> bool,
+) -> Option<T> {
+    match node {
+        Node::Empty => {
+            *node = Node::Leaf(Arc::new(vec![(hash, value)]));
+            None
+        }
+        Node::Branch(children) => {
+            insert(&mut Arc::make_mut(children)[slot(hash, depth)], depth + 1, hash, value, is)
+        }
+        Node::Leaf(entries) => {
+            if let Some(at) = entries.iter().position(|(h, entry)| *h == hash && is(entry)) {
+                return Some(std::mem::replace(&mut Arc::make_mut(entries)[at].1, value));
+            }
+            if entries.len() < LEAF || depth == DEEPEST {
+                Arc::make_mut(entries).push((hash, value));
+                return None;
+            }
+            let mut children: [Node<T>; WIDTH] = std::array::from_fn(|_| Node::Empty);
+            for (hash, entry) in std::mem::take(Arc::make_mut(entries)) {
+                insert(&mut children[slot(hash, depth)], depth + 1, hash, entry, &|_: &T| false);
+            }
+            *node = Node::Branch(Arc::new(children));
+            insert(node, depth, hash, value, is)
+        }
+    }
+}
+
+fn remove<T: Clone>(node: &mut Node<T>, depth: u32, hash: u64, is: &dyn Fn(&T) -> bool) -> Option<T> {
+    match node {
+        Node::Empty => None,
+        Node::Leaf(entries) => {
+            let at = entries.iter().position(|(h, entry)| *h == hash && is(entry))?;
+            let (_, old) = Arc::make_mut(entries).swap_remove(at);
+            if entries.is_empty() {
+                *node = Node::Empty;
+            }
+            Some(old)
+        }
+        Node::Branch(children) => {
+            let children = Arc::make_mut(children);
+            let old = remove(&mut children[slot(hash, depth)], depth + 1, hash, is);
+            if children.iter().all(|child| matches!(child, Node::Empty)) {
+                *node = Node::Empty;
+            }
+            old
+        }
+    }
+}
+
+/// All entries, in the order of their hashes' bits.
+pub(crate) struct Iter<'a, T> {
+    branches: Vec<std::slice::Iter<'a, Node<T>>>,
+    leaf: std::slice::Iter<'a, (u64, T)>,
+    left: usize,
+}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        loop {
+            if let Some((_, entry)) = self.leaf.next() {
+                self.left -= 1;
+                return Some(entry);
+            }
+            match self.branches.last_mut()?.next() {
+                None => {
+                    self.branches.pop();
+                }
+                Some(Node::Empty) => {}
+                Some(Node::Leaf(entries)) => self.leaf = entries.iter(),
+                Some(Node::Branch(children)) => self.branches.push(children.iter()),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T> ExactSizeIterator for Iter<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few distinct hashes, so that entries collide at every depth.
+    fn bad_hash(key: u16) -> u64 {
+        match key % 3 {
+            0 => 7,
+            1 => u64::from(key) << 60,
+            _ => u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    type Entry = (u16, u32);
+
+    fn contents(trie: &Trie<Entry>) -> BTreeMap<u16, u32> {
+        assert_eq!(trie.iter().len(), trie.len());
+        trie.iter().copied().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_changes_equal_those_of_a_map_and_old_clones_stay(
+            changes in prop::collection::vec((0..200_u16, any::<u32>(), 0..10_u8), 0..600),
+        ) {
+            let (mut trie, mut model) = (Trie::default(), BTreeMap::new());
+            let mut kept = Vec::new();
+            for (key, value, what) in changes {
+                let is = |entry: &Entry| entry.0 == key;
+                match what {
+                    0..6 => prop_assert_eq!(trie.insert(bad_hash(key), (key, value), is), model.insert(key, value).map(|old| (key, old))),
+                    6..8 => prop_assert_eq!(trie.remove(bad_hash(key), is), model.remove(&key).map(|old| (key, old))),
+                    8 => if let Some(entry) = trie.get_mut(bad_hash(key), is) {
+                        entry.1 = value;
+                        model.insert(key, value);
+                    },
+                    _ => kept.push((trie.clone(), model.clone())),
+                }
+                prop_assert_eq!(trie.get(bad_hash(key), is).map(|e| e.1), model.get(&key).copied());
+            }
+            prop_assert_eq!(contents(&trie), model);
+            for (trie, model) in kept {
+                prop_assert_eq!(contents(&trie), model);
+            }
+        }
+    }
+
+    #[test]
+    fn an_emptied_trie_holds_no_nodes() {
+        let mut trie = Trie::default();
+        (0..1000_u16).for_each(|key| assert!(trie.insert(bad_hash(key), (key, 0), |e| e.0 == key).is_none()));
+        (0..1000_u16).for_each(|key| assert!(trie.remove(bad_hash(key), |e| e.0 == key).is_some()));
+        assert!(trie.len() == 0 && matches!(trie.root, Node::Empty));
+    }
+}

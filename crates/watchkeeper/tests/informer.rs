@@ -1,0 +1,434 @@
+//! Does a shared informer keep its promises, on both queues, through the public API? In process, on the paused clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
+use watchkeeper::reflector::Phase;
+use watchkeeper::source::{Asked, Feed, Reply, ScriptedSource};
+use watchkeeper::store::namespace_index;
+use watchkeeper::wire::{ApiError, Class};
+use watchkeeper::{Env, ObjectName, SharedInformer};
+
+const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
+
+fn config_map(name: &str, uid: &str, version: u64) -> serde_json::Value {
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()}})
+}
+
+/// A list of `name@version` items at `version`; the uid is the name's first letter unless given as `name/uid@version`.
+fn list(version: u64, items: &[&str]) -> Reply {
+    list_page(version, "", items)
+}
+
+fn list_page(version: u64, token: &str, items: &[&str]) -> Reply {
+    let items: Vec<_> = items.iter().map(|item| parse(item)).collect();
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": token});
+    Reply::body(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
+}
+
+fn parse(item: &str) -> serde_json::Value {
+    let (name, version) = item.split_once('@').unwrap();
+    let (name, uid) = name.split_once('/').unwrap_or((name, &name[..1]));
+    config_map(name, uid, version.parse().unwrap())
+}
+
+fn event(kind: &str, item: &str) -> String {
+    let mut object = parse(item);
+    object["kind"] = "ConfigMap".into();
+    object["apiVersion"] = "v1".into();
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn gone() -> String {
+    let status =
+        json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"});
+    format!("{}\n", json!({"type": "ERROR", "object": status}))
+}
+
+/// What a handler was told, in short.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn handler(&self) -> impl FnMut(Change<'_, ConfigMap>) + Send + 'static {
+        let log = self.0.clone();
+        move |change| {
+            let line = match &change {
+                Change::Added { object, in_initial_list: true } => {
+                    format!("+ {}@{} initial", object.name(), object.version())
+                }
+                Change::Added { object, .. } => format!("+ {}@{}", object.name(), object.version()),
+                Change::Updated { new, .. } if change.is_resync() => {
+                    format!("= {}@{}", new.name(), new.version())
+                }
+                Change::Updated { old, new } => {
+                    format!("{} {}->{}", new.name(), old.version(), new.version())
+                }
+                Change::Deleted(deleted) => {
+                    let state =
+                        deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
+                    format!(
+                        "- {}@{state}{}",
+                        deleted.key().name(),
+                        if deleted.is_tombstone() { " tombstone" } else { "" }
+                    )
+                }
+            };
+            log.lock().push(line);
+        }
+    }
+
+    /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    fn take_sorted(&self) -> Vec<String> {
+        let mut lines = self.take();
+        lines.sort();
+        lines
+    }
+}
+
+struct World {
+    env: Env,
+    source: ScriptedSource,
+    informer: SharedInformer<ConfigMap>,
+    log: Log,
+    stop: CancellationToken,
+}
+
+impl World {
+    fn new(queue: QueueKind, resync: Duration) -> Self {
+        let (env, source, log) = (Env::simulated(1), ScriptedSource::new(), Log::default());
+        let informer = SharedInformer::builder(&env)
+            .queue(queue)
+            .resync(resync)
+            .indexes([namespace_index()])
+            .build(source.clone());
+        informer.add_handler(on_change(log.handler())).unwrap();
+        Self { env, source, informer, log, stop: CancellationToken::new() }
+    }
+
+    fn start(&self) -> tokio::task::JoinHandle<()> {
+        let (informer, stop) = (self.informer.clone(), self.stop.clone());
+        tokio::spawn(async move { informer.run(stop).await })
+    }
+
+    /// Lets everything that is ready happen.
+    async fn settle(&self) {
+        self.env.clock.sleep(Duration::from_millis(1)).await;
+    }
+
+    fn cached(&self) -> Vec<String> {
+        let mut all: Vec<_> = self
+            .informer
+            .indexer()
+            .snapshot()
+            .iter()
+            .map(|o| format!("{}@{}", o.name(), o.version()))
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// A running informer that has listed `items` at version 10 and watches.
+    async fn watching(queue: QueueKind, items: &[&str]) -> (Self, Feed) {
+        let world = Self::new(queue, Duration::ZERO);
+        let (reply, feed) = Reply::live();
+        world.source.on_list(list(10, items)).on_watch(reply);
+        world.start();
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        (world, feed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_then_a_watch_fill_the_store_and_tell_the_handler() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
+        feed.send(event("ADDED", "c@11") + &event("MODIFIED", "a@12"));
+        feed.send(event("DELETED", "b@13"));
+        world.settle().await;
+        assert_eq!(world.log.take(), ["+ c@11", "a 1->12", "- b@13"]);
+        assert_eq!(world.cached(), ["a@12", "c@11"]);
+        assert_eq!(world.informer.indexer().version(), 13.into());
+        assert_eq!(world.informer.last_sync_version(), 13.into());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_put_together_and_bookmarks_advance_the_store() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::ZERO);
+        let (reply, feed) = Reply::live();
+        world.source.on_list(list_page(10, "t", &["a@1"])).on_list(list(10, &["b@2"])).on_watch(reply);
+        world.start();
+        world.informer.wait_until_synced().await;
+        assert_eq!(world.cached(), ["a@1", "b@2"]);
+        let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": "77"}}});
+        feed.send(bookmark.to_string());
+        world.informer.indexer().wait_until_fresh(&77.into()).await;
+        drop(feed);
+        world.source.until_asked(4).await;
+        let Asked::Watch(options) = &world.source.asked()[3] else { panic!("{:?}", world.source.asked()) };
+        assert_eq!(options.version, 77.into());
+        let Asked::List(second) = &world.source.asked()[1] else { panic!() };
+        assert_eq!((second.continue_token.as_str(), second.limit), ("t", 500));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_resumed_without_a_list() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        feed.send(event("MODIFIED", "a@11"));
+        world.settle().await;
+        // Cut inside an event: the next watch brings it whole.
+        feed.send(event("MODIFIED", "a@12")[..20].to_owned());
+        feed.fail(ApiError::new(Class::ConnectionLost, "cut"));
+        let (reply, feed) = Reply::live();
+        world.source.on_watch(reply);
+        feed.send(event("MODIFIED", "a@12"));
+        world.settle().await;
+        assert_eq!(world.cached(), ["a@12"]);
+        assert_eq!(world.log.take(), ["+ a@1 initial", "a 1->11", "a 11->12"]);
+        assert_eq!(world.informer.health().lists, 1);
+    }
+}
+
+// client-go: TestResetWatch, TestReplaceEvents
+#[tokio::test(start_paused = true)]
+async fn a_410_leads_to_a_relist_with_tombstones_and_updates() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2", "c@3"]).await;
+        world.log.take();
+        world.source.on_list(list(20, &["a@1", "b@15", "d@16"])).on_watch(Reply::body("").then_hang());
+        feed.send(gone());
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(world.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@1", "b 2->15"]);
+        assert_eq!(world.cached(), ["a@1", "b@15", "d@16"]);
+        assert_eq!(world.informer.indexer().version(), 20.into());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a/one@1"]).await;
+        world.log.take();
+        world.source.on_list(list(20, &["a/two@15"])).on_watch(Reply::body("").then_hang());
+        feed.send(gone());
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(world.log.take(), ["- a@1 tombstone", "+ a@15"]);
+    }
+}
+
+// client-go: TestSharedInformerInitializationRace, TestAddWhileActive
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_joins_late_is_told_of_everything_first_and_misses_nothing() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let late = Log::default();
+        let registration = world.informer.add_handler(on_change(late.handler())).unwrap();
+        feed.send(event("MODIFIED", "a@11"));
+        assert!(!registration.has_synced());
+        registration.wait_until_synced().await;
+        world.settle().await;
+        let told = late.take();
+        assert_eq!(told[2..], ["a 1->11"]);
+        let mut first = told[..2].to_vec();
+        first.sort();
+        assert_eq!(first, ["+ a@1 initial", "+ b@2 initial"]);
+        // client-go: TestRemoveWhileActive
+        world.informer.remove_handler(&registration);
+        world.informer.remove_handler(&registration);
+        feed.send(event("MODIFIED", "a@12"));
+        world.settle().await;
+        assert_eq!((late.take().len(), world.log.take().last().unwrap().as_str()), (0, "a 11->12"));
+    }
+}
+
+// client-go: TestListenerResyncPeriods
+#[tokio::test(start_paused = true)]
+async fn resyncs_reach_only_handlers_that_are_due_and_never_the_server() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::from_secs(10));
+        let (never, slow) = (Log::default(), Log::default());
+        let options = |seconds| HandlerOptions {
+            resync: Some(Duration::from_secs(seconds)),
+            ..HandlerOptions::default()
+        };
+        world.informer.add_handler_with(on_change(never.handler()), options(0)).unwrap();
+        world.informer.add_handler_with(on_change(slow.handler()), options(25)).unwrap();
+        world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        world.start();
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        for log in [&world.log, &never, &slow] {
+            assert_eq!(log.take(), ["+ a@1 initial"]);
+        }
+        world.env.clock.sleep(Duration::from_secs(31)).await;
+        assert_eq!(world.log.take(), ["= a@1", "= a@1", "= a@1"]);
+        assert_eq!((never.take().len(), slow.take()), (0, vec!["= a@1".to_owned()]));
+        assert_eq!(world.source.asked().len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_is_tried_again_with_growing_delays() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::ZERO);
+        for _ in 0..5 {
+            world.source.on_list(Reply::refuse(ApiError::new(Class::ConnectionRefused, "refused")));
+        }
+        world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        let begin = world.env.clock.now();
+        world.start();
+        world.source.until_asked(3).await;
+        assert!(!world.informer.has_synced());
+        assert!(world.informer.health().degraded.is_some());
+        world.informer.wait_until_synced().await;
+        let waited = (world.env.clock.now() - begin).as_secs_f64();
+        // 0.8 + 1.6 + 3.2 + 6.4 + 12.8, and up to twice that by jitter.
+        assert!((24.8..49.6).contains(&waited), "{waited}");
+        world.settle().await;
+        let health = world.informer.health();
+        assert_eq!((health.phase, health.degraded), (Phase::Watching, None));
+        assert_eq!(world.env.reporter.errors(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_object_is_reported_and_does_not_stop_the_others() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::ZERO);
+        let items = json!([config_map("a", "a", 1), {"metadata": {"labels": {}}}, {"spec": 1}, config_map("b", "b", 2)]);
+        let body = json!({"items": items, "metadata": {"resourceVersion": "10"}}).to_string();
+        let (reply, feed) = Reply::live();
+        world.source.on_list(Reply::body(body)).on_watch(reply);
+        world.start();
+        world.informer.wait_until_synced().await;
+        feed.send(r#"{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"}}}"#);
+        feed.send(r#"{"type":"DANCED","object":{"metadata":{"name":"s"}}}{"type":"ADDED"}"#);
+        feed.send(r#"{"type":"ADDED","object":{"metadata":{"name":"odd","namespace":"ns","resourceVersion":"11"},"data":7}}"#);
+        world.settle().await;
+        assert_eq!(world.env.reporter.errors(), 5);
+        assert_eq!(world.cached(), ["a@1", "b@2", "odd@11"]);
+        let lister = world.informer.lister();
+        assert!(lister.get(&ObjectName::namespaced("ns", "a")).is_ok());
+        assert!(!lister.get(&ObjectName::namespaced("ns", "odd")).unwrap_err().is_not_found());
+        let missing = lister.namespace("ns").get("zzz").unwrap_err();
+        assert_eq!(
+            (missing.is_not_found(), missing.to_string().as_str()),
+            (true, "configmaps \"ns/zzz\" not found")
+        );
+    }
+}
+
+// client-go: TestEventPanics
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_is_reported_and_goes_on_with_the_next() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::ZERO);
+        let shaky = Log::default();
+        let mut tell = shaky.handler();
+        let registration = world
+            .informer
+            .add_handler(on_change(move |change: Change<'_, ConfigMap>| {
+                assert!(change.last_known().unwrap().name() != "b", "no b please");
+                tell(change);
+            }))
+            .unwrap();
+        world.source.on_list(list(10, &["a@1", "b@2", "c@3"])).on_watch(Reply::body("").then_hang());
+        world.start();
+        registration.wait_until_synced().await;
+        assert_eq!(shaky.take_sorted(), ["+ a@1 initial", "+ c@3 initial"]);
+        assert_eq!(world.log.take().len(), 3);
+        assert_eq!(world.env.reporter.panics(), 1);
+    }
+}
+
+// client-go: TestShutdown, TestStateSharedInformer, TestAddOnStoppedSharedInformer
+#[tokio::test(start_paused = true)]
+async fn a_stopped_informer_has_ended_its_tasks_and_takes_no_handlers() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        assert!(!world.informer.is_stopped());
+        world.informer.run(CancellationToken::new()).await;
+        world.stop.cancel();
+        while !world.informer.is_stopped() {
+            tokio::task::yield_now().await;
+        }
+        world.settle().await;
+        assert!(!feed.send(event("MODIFIED", "a@11")));
+        let error = world.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap_err();
+        assert!(error.to_string().contains("configmaps has stopped already"));
+        assert_eq!(world.informer.health().phase, Phase::Stopped);
+        assert_eq!(world.cached(), ["a@1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_running_informer_ends_its_handlers() {
+    let (world, feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
+    drop(feed);
+    let task = world.start();
+    task.await.unwrap();
+    let other = World::new(QueueKind::Ordered, Duration::ZERO);
+    other.source.on_list(list(1, &["a@1"])).on_watch(Reply::body("").then_hang());
+    let alive = Arc::new(());
+    let held = alive.clone();
+    other.informer.add_handler(on_change(move |_: Change<'_, ConfigMap>| drop(held.clone()))).unwrap();
+    let running = other.start();
+    other.informer.wait_until_synced().await;
+    running.abort();
+    while Arc::strong_count(&alive) > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(other.informer.is_stopped());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_slow_handler_does_not_hold_another_up() {
+    for queue in QUEUES {
+        let env = Env::simulated(1);
+        let source = ScriptedSource::new();
+        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        informer
+            .add_handler(on_change(move |_: Change<'_, ConfigMap>| {
+                let _released = blocked.lock().recv();
+            }))
+            .unwrap();
+        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        informer
+            .add_handler(on_change(move |change: Change<'_, ConfigMap>| {
+                sender.send(change.last_known().unwrap().version().clone()).unwrap();
+            }))
+            .unwrap();
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        assert_eq!(told.recv().await, Some(1.into()));
+        for version in 11..200 {
+            feed.send(event("MODIFIED", &format!("a@{version}")));
+            assert_eq!(told.recv().await, Some(version.into()));
+        }
+        drop(release);
+        stop.cancel();
+        task.await.unwrap();
+    }
+}

@@ -1,5 +1,9 @@
 //! Where do time and chance come from? From here, handed in: nothing else in the project asks the system for either.
-#![allow(clippy::disallowed_methods, reason = "this is the one place that knows real time")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this is the one place that knows real time"
+)]
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};

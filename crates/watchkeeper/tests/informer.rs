@@ -1,4 +1,5 @@
 //! Does a shared informer keep its promises, on both queues, through the public API? In process, on the paused clock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;
 use std::time::Duration;

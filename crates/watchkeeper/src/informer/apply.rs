@@ -49,7 +49,7 @@ fn put<K>(
     in_initial_list: bool,
     told: &mut Vec<Notification<K>>,
 ) {
-    let old = batch.put(object.clone());
+    let old = batch.put(&object);
     tell_put(old, object, in_initial_list, told);
 }
 
@@ -85,7 +85,7 @@ fn replace_all<K>(
             Some(old) if !old.version().is_unset() && old.same_state(&object) => old.clone(),
             _ => object,
         };
-        batch.put(object.clone());
+        batch.put(&object);
         kept.push(object);
     }
     for old in before.iter().filter(|old| batch.get_like(old).is_none()) {

@@ -8,8 +8,10 @@ use crate::object::Object;
 /// A named function that gives each object the values to find it by: none, one or several.
 pub struct Index<K> {
     name: Arc<str>,
-    values: Arc<dyn Fn(&Object<K>) -> Vec<String> + Send + Sync>,
+    values: Arc<Values<K>>,
 }
+
+type Values<K> = dyn Fn(&Object<K>) -> Vec<String> + Send + Sync;
 
 /// The name of the index by namespace.
 pub const NAMESPACE_INDEX: &str = "namespace";

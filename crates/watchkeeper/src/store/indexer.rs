@@ -102,7 +102,7 @@ impl<K> Indexer<K> {
 
     /// Puts an object in, in the place of one with the same key.
     pub fn add(&self, object: Object<K>) {
-        self.write(|batch| drop(batch.put(object)));
+        self.write(|batch| drop(batch.put(&object)));
     }
 
     /// As [`Indexer::add`]: the store does not ask whether the object was there.
@@ -119,7 +119,7 @@ impl<K> Indexer<K> {
     pub fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
         self.write(|batch| {
             batch.clear();
-            items.into_iter().for_each(|object| drop(batch.put(object)));
+            items.iter().for_each(|object| drop(batch.put(object)));
             batch.set_version(version);
         });
     }
@@ -219,13 +219,13 @@ impl<K> Batch<'_, K> {
         self.state.items.get(hash, |other| same_key(other, object))
     }
 
-    pub(crate) fn put(&mut self, object: Object<K>) -> Option<Object<K>> {
+    pub(crate) fn put(&mut self, object: &Object<K>) -> Option<Object<K>> {
         let hash = hash_of(&self.shared.hasher, object.namespace(), object.name());
-        let old = self.state.items.insert(hash, object.clone(), |other| same_key(other, &object));
+        let old = self.state.items.insert(hash, object.clone(), |other| same_key(other, object));
         self.state.bytes += object.size();
         self.state.bytes -= old.as_ref().map_or(0, Object::size);
         for filled in &mut self.state.indexes {
-            self.shared.file(filled, old.as_ref(), Some(&object));
+            self.shared.file(filled, old.as_ref(), Some(object));
         }
         old
     }

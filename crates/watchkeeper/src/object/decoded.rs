@@ -123,7 +123,7 @@ mod tests {
     fn the_latest_values_outlive_their_users() {
         let (a, b, c) = (Slot::empty(), Slot::empty(), Slot::empty());
         let cache = Decoded::new(Keep::Latest(2));
-        [&a, &b, &c].map(|slot| get(slot, &cache, 1));
+        [&a, &b, &c].iter().for_each(|slot| drop(get(slot, &cache, 1)));
         assert_eq!((*get(&b, &cache, 2), *get(&c, &cache, 2)), (1, 1));
         assert_eq!(*get(&a, &cache, 2), 2);
     }

@@ -8,3 +8,6 @@ pub mod report;
 
 pub use env::Env;
 pub use object::ObjectName;
+
+pub mod process;
+pub mod workqueue;

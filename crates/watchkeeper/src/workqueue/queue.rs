@@ -155,6 +155,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 
     /// Takes a key back from its worker. One that was added meanwhile takes its place in the order now, also during a shutdown.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one done")]
     pub(super) fn done(&mut self, ticket: Ticket, now: Instant) -> Finished {
         let Ticket(number) = ticket;
         let Some(slot) = self.slots[number].as_mut() else {

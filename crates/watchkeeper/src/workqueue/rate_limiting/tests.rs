@@ -334,8 +334,7 @@ impl QueueMetrics for Recorded {
 #[tokio::test(start_paused = true)]
 async fn metrics_follow_a_key_through_its_runs() {
     let (env, metrics) = (Env::simulated(1), Recorded::default());
-    let queue =
-        RateLimitingQueue::with_metrics("test", limiter::default_controller(), &env, metrics.clone());
+    let queue = RateLimitingQueue::with_metrics("test", limiter::default_controller(), &env, metrics.clone());
     let adds_and_depth = || (metrics.0.lock().adds, metrics.0.lock().depth);
     queue.add("foo");
     assert_eq!(adds_and_depth(), (1, 1));
@@ -361,7 +360,8 @@ async fn metrics_follow_a_key_through_its_runs() {
 #[tokio::test(start_paused = true)]
 async fn retries_are_counted_even_without_a_delay_but_not_after_a_shutdown() {
     let (env, metrics) = (Env::simulated(1), Recorded::default());
-    let queue = RateLimitingQueue::with_metrics("test", ItemExponential::new(MS, SECOND), &env, metrics.clone());
+    let queue =
+        RateLimitingQueue::with_metrics("test", ItemExponential::new(MS, SECOND), &env, metrics.clone());
     queue.add_after("foo", Duration::ZERO);
     assert_eq!((metrics.0.lock().retries, metrics.0.lock().adds), (1, 1));
     queue.add_rate_limited("bar");

@@ -1,0 +1,69 @@
+//! What is a Foo? A wish for a Deployment of a name and a number of replicas.
+
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a Foo asks for.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "samplecontroller.k8s.io",
+    version = "v1alpha1",
+    kind = "Foo",
+    namespaced,
+    status = "FooStatus",
+    derive = "PartialEq",
+    crates(kube_core = "kube_core"),
+    annotation("api-approved.kubernetes.io", "unapproved, experimental-only; a sample"),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FooSpec {
+    /// The name of the Deployment to make and keep.
+    pub deployment_name: String,
+    /// How many replicas it shall have.
+    #[schemars(range(min = 1, max = 10))]
+    pub replicas: Option<i32>,
+}
+
+/// What was seen of the Foo's Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FooStatus {
+    /// How many replicas of the Deployment are available.
+    pub available_replicas: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_core::CustomResourceExt;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_crd_has_what_a_real_api_server_demands() {
+        let crd = serde_json::to_value(Foo::crd()).unwrap();
+        assert_eq!(crd["metadata"]["name"], "foos.samplecontroller.k8s.io");
+        assert!(
+            crd["metadata"]["annotations"]["api-approved.kubernetes.io"]
+                .as_str()
+                .unwrap()
+                .starts_with("unapproved")
+        );
+        let version = &crd["spec"]["versions"][0];
+        assert_eq!(version["subresources"]["status"], json!({}));
+        let replicas = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"];
+        assert_eq!((&replicas["minimum"], &replicas["maximum"]), (&json!(1.0), &json!(10.0)));
+        let required = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["required"];
+        assert!(required.is_null(), "an empty deployment name is reported, not refused: {required}");
+    }
+
+    #[test]
+    fn a_foo_without_replicas_or_name_is_still_a_foo() {
+        let foo: Foo = serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {}})).unwrap();
+        assert_eq!(foo.spec, FooSpec::default());
+    }
+}

@@ -1,0 +1,185 @@
+//! How does the world come to be as a Foo wishes? Handlers put keys into a queue, workers take them out and sync.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, InformerStopped, Lister, LookupError, on_apply, on_change};
+use watchkeeper::process::run_workers;
+use watchkeeper::record::{EventRecorder, EventType};
+use watchkeeper::wire::ApiError;
+use watchkeeper::workqueue::{WorkItem, limiter};
+use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
+
+use crate::COMPONENT;
+use crate::api::{Foo, FooStatus};
+use crate::deployment::{is_controlled_by, new_deployment};
+
+const SYNCED: &str = "Synced";
+const MESSAGE_SYNCED: &str = "Foo synced successfully";
+const ERR_RESOURCE_EXISTS: &str = "ErrResourceExists";
+
+/// The controller of Foos.
+#[derive(Debug)]
+pub struct Controller {
+    foos: Lister<Foo>,
+    deployments: Lister<Deployment>,
+    queue: RateLimitingQueue<ObjectName>,
+    clients: Clients,
+    recorder: EventRecorder,
+    env: Env,
+}
+
+/// Why a Foo could not be synced, for now.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The cache has no readable object.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// A Deployment of the name that the Foo asks for belongs to somebody else.
+    #[error("Resource {0:?} already exists and is not managed by Foo")]
+    ResourceExists(String),
+    /// The API server refused, or could not be reached.
+    #[error("cannot {what}")]
+    Api {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        #[source]
+        source: ApiError,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("deployment name missing from the Foo's spec: set spec.deploymentName")]
+struct NoDeploymentName;
+
+impl Controller {
+    /// A controller whose handlers are registered at the informers of `factory`, which the caller starts.
+    pub fn new(
+        clients: &Clients,
+        factory: &SharedInformerFactory,
+        recorder: EventRecorder,
+    ) -> Result<Arc<Self>, InformerStopped> {
+        let env = clients.env().fork(COMPONENT);
+        let (foos, deployments) = (factory.informer::<Foo>(), factory.informer::<Deployment>());
+        let controller = Arc::new(Self {
+            foos: foos.lister(),
+            deployments: deployments.lister(),
+            queue: RateLimitingQueue::new("foos", limiter::sample_controller(), &env),
+            clients: clients.clone(),
+            recorder,
+            env,
+        });
+        let this = controller.clone();
+        foos.add_handler(on_apply(move |foo: &Object<Foo>| this.enqueue(foo.key())))?;
+        let this = controller.clone();
+        deployments.add_handler(on_change(move |change: Change<'_, Deployment>| {
+            // A resync tells nothing new of a Deployment.
+            if !change.is_resync()
+                && let Some(deployment) = change.last_known()
+            {
+                this.handle_object(deployment);
+            }
+        }))?;
+        Ok(controller)
+    }
+
+    /// Works with `workers` workers until `stop`. The caches must have synced.
+    pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
+        tracing::info!(workers, "starting workers");
+        let work = run_workers(workers, stop, &self.env, || {
+            let this = self.clone();
+            async move { while this.process_next_item().await {} }
+        });
+        let shut_down = async {
+            stop.cancelled().await;
+            tracing::info!("shutting down workers");
+            self.queue.shut_down();
+        };
+        tokio::join!(work, shut_down);
+    }
+
+    /// Takes one key and syncs its Foo; false when the queue has been shut down.
+    async fn process_next_item(&self) -> bool {
+        let Some(item): Option<WorkItem<ObjectName>> = self.queue.get().await else { return false };
+        match self.sync_handler(item.key()).await {
+            Ok(()) => {
+                tracing::info!(foo = %item.key(), "successfully synced");
+                item.forget();
+            }
+            Err(error) => item.retry(error),
+        }
+        true
+    }
+
+    /// Makes the world as the Foo of that key wishes, and writes what it found into the Foo's status.
+    async fn sync_handler(&self, key: &ObjectName) -> Result<(), SyncError> {
+        let foo = match self.foos.get(key) {
+            Err(error) if error.is_not_found() => {
+                tracing::debug!(foo = %key, "the Foo in the queue no longer exists");
+                return Ok(());
+            }
+            found => found?,
+        };
+        let name = &foo.spec.deployment_name;
+        if name.is_empty() {
+            // Trying again would not help: the Foo comes back into the queue when it is changed.
+            self.env.reporter.error(COMPONENT, &key.to_string(), &NoDeploymentName);
+            return Ok(());
+        }
+        let requests = self.clients.requests();
+        let mut deployment = match self.deployments.get(&key.sibling(name)) {
+            Err(error) if error.is_not_found() => {
+                let created = requests.of::<Deployment>().create(&new_deployment(&foo)).await;
+                Arc::new(created.map_err(api("create the Deployment"))?)
+            }
+            found => found?,
+        };
+        if !is_controlled_by(&deployment, &foo) {
+            let error = SyncError::ResourceExists(name.clone());
+            self.recorder.event(&*foo, EventType::Warning, ERR_RESOURCE_EXISTS, &error.to_string());
+            return Err(error);
+        }
+        let current = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        if foo.spec.replicas.is_some() && foo.spec.replicas != current {
+            tracing::debug!(foo = %key, ?current, desired = ?foo.spec.replicas, "updating the Deployment's replicas");
+            let updated = requests.of::<Deployment>().replace(&new_deployment(&foo)).await;
+            deployment = Arc::new(updated.map_err(api("update the Deployment"))?);
+        }
+        self.update_foo_status(&foo, &deployment).await?;
+        self.recorder.event(&*foo, EventType::Normal, SYNCED, MESSAGE_SYNCED);
+        Ok(())
+    }
+
+    /// Writes the status through its subresource, if it has changed.
+    async fn update_foo_status(&self, foo: &Foo, deployment: &Deployment) -> Result<(), SyncError> {
+        let available = deployment.status.as_ref().and_then(|status| status.available_replicas);
+        let status = Some(FooStatus { available_replicas: available.unwrap_or_default() });
+        if foo.status == status {
+            return Ok(());
+        }
+        let changed = Foo { status, ..foo.clone() };
+        let written = self.clients.requests().of::<Foo>().replace_status(&changed).await;
+        written.map(drop).map_err(api("update the Foo's status"))
+    }
+
+    fn enqueue(&self, foo: ObjectName) {
+        self.queue.add(foo);
+    }
+
+    /// Puts the Foo that controls a Deployment into the queue; a Deployment without one is none of ours.
+    fn handle_object(&self, deployment: &Object<Deployment>) {
+        if let Some(owner) = deployment.controller_of::<Foo>() {
+            if self.foos.contains(&owner) {
+                self.enqueue(owner);
+            } else {
+                tracing::debug!(deployment = %deployment.key(), foo = %owner, "ignoring an orphaned object");
+            }
+        }
+    }
+}
+
+fn api(what: &'static str) -> impl FnOnce(ApiError) -> SyncError {
+    move |source| SyncError::Api { what, source }
+}

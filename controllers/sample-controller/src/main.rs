@@ -1,0 +1,39 @@
+//! The sample-controller as a program of its own, against the cluster of a kubeconfig or the one it runs in.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+use watchkeeper::Env;
+use watchkeeper::process::{ClientArgs, signals};
+
+/// Keeps a Deployment for each Foo
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    options: sample_controller::Options,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(&args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = &*error, "error running the controller");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let env = Env::system();
+    let stop = signals::install(&env)?;
+    let clients = args.client.connect(&env).await?;
+    Ok(sample_controller::run(&clients, &args.options, &stop).await?)
+}

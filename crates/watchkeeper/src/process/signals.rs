@@ -1,0 +1,114 @@
+//! When does the operator want the program to stop? At the first signal in order, at the second one at once.
+
+use std::io;
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+
+use futures::stream::{self, Stream, StreamExt};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::Env;
+
+/// Why signals are not listened for.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// Signals belong to the whole process, and someone in it listens already: share that token.
+    #[error("signal handlers are installed already: pass on the token of the first installation")]
+    AlreadyInstalled,
+    /// The operating system refused.
+    #[error("cannot listen for signals")]
+    Listen(#[source] io::Error),
+}
+
+/// The task that listens, and the mark that there is one. It belongs to the process: a second signal must end the program
+/// even while everything else is being torn down.
+static LISTENER: OnceLock<JoinHandle<()>> = OnceLock::new();
+
+/// Listens for SIGINT and SIGTERM (on Windows: ctrl-c); returns a token that the first of them cancels.
+///
+/// The second signal ends the process at once, with code 1: a program that hangs while it stops can still be ended politely. May be called
+/// once per process, within a tokio runtime. The task that listens lives as long as that runtime, whatever becomes of the token.
+///
+/// ```
+/// # use watchkeeper::{Env, process::signals};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), signals::InstallError> {
+/// let stop = signals::install(&Env::system())?;
+/// assert!(!stop.is_cancelled());
+/// assert!(signals::install(&Env::system()).is_err());
+/// # Ok(())
+/// # }
+/// ```
+pub fn install(env: &Env) -> Result<CancellationToken, InstallError> {
+    if LISTENER.get().is_some() {
+        return Err(InstallError::AlreadyInstalled);
+    }
+    let signals = os_signals().map_err(InstallError::Listen)?;
+    let (stop, reporter) = (CancellationToken::new(), env.reporter.clone());
+    let listener = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            let ended = listen(signals, &stop, |code| std::process::exit(code)).await;
+            reporter.error("signals", "listener", &ended);
+        }
+    });
+    match LISTENER.set(listener) {
+        Ok(()) => Ok(stop),
+        Err(second) => {
+            second.abort();
+            Err(InstallError::AlreadyInstalled)
+        }
+    }
+}
+
+/// The operating system delivers no more signals.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no more signals are delivered: the program can no longer be stopped by one")]
+struct Ended;
+
+/// The rule itself: the first signal cancels `stop`, the second calls `exit`.
+async fn listen(
+    signals: impl Stream<Item = &'static str>,
+    stop: &CancellationToken,
+    exit: impl FnOnce(i32),
+) -> Ended {
+    let mut signals = pin!(signals);
+    if let Some(signal) = signals.next().await {
+        tracing::info!(signal, "stopping; a second signal exits at once");
+        stop.cancel();
+        if let Some(signal) = signals.next().await {
+            tracing::warn!(signal, "second signal, exiting");
+            exit(1);
+        }
+    }
+    Ended
+}
+
+#[cfg(unix)]
+fn os_signals() -> io::Result<impl Stream<Item = &'static str> + Send + 'static> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(stream::poll_fn(move |context: &mut Context<'_>| {
+        // Both are polled each time, so that both wake the task.
+        match (interrupt.poll_recv(context), terminate.poll_recv(context)) {
+            (Poll::Ready(Some(())), _) => Poll::Ready(Some("SIGINT")),
+            (_, Poll::Ready(Some(()))) => Poll::Ready(Some("SIGTERM")),
+            (Poll::Ready(None), Poll::Ready(None)) => Poll::Ready(None),
+            _ => Poll::Pending,
+        }
+    }))
+}
+
+#[cfg(windows)]
+fn os_signals() -> io::Result<impl Stream<Item = &'static str> + Send + 'static> {
+    let mut ctrl_c = tokio::signal::windows::ctrl_c()?;
+    Ok(stream::poll_fn(move |context: &mut Context<'_>| {
+        ctrl_c.poll_recv(context).map(|got| got.map(|()| "ctrl-c"))
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Who keeps the workers running? This does: it restarts those that panic or return, and ends when the last one has.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::Env;
+
+/// How long a worker that ended stays away before it is started again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs `count` workers until `stop` is cancelled and every one of them has returned.
+///
+/// `worker` is called for each start of a worker; what it returns runs as a task of its own. A worker that panics is reported and started
+/// again after a second, and so is one that returns although nothing was stopped. After the stop no worker is started; those that run are
+/// left to finish, so they must have a way to notice, such as a queue that is shut down.
+///
+/// Dropping the future aborts all workers.
+///
+/// ```
+/// # use watchkeeper::process::run_workers;
+/// # use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+/// # use watchkeeper::{Env, ObjectName};
+/// # use tokio_util::sync::CancellationToken;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let (env, stop) = (Env::system(), CancellationToken::new());
+/// # let queue = RateLimitingQueue::<ObjectName>::new("foos", limiter::default_controller(), &env);
+/// # stop.cancel();
+/// let workers = run_workers(2, &stop, &env, || {
+///     let queue = queue.clone();
+///     async move {
+///         while let Some(item) = queue.get().await {
+///             item.forget();
+///         }
+///     }
+/// });
+/// let shut_down = async {
+///     stop.cancelled().await;
+///     queue.shut_down();
+/// };
+/// tokio::join!(workers, shut_down);
+/// # }
+/// ```
+pub async fn run_workers<F, Fut>(count: usize, stop: &CancellationToken, env: &Env, worker: F)
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let start = |tasks: &mut JoinSet<Event>, number: usize| {
+        let subject = subject(number);
+        match env.reporter.guard("worker", &subject, &worker) {
+            Some(run) => tasks
+                .spawn(async move { Event::Ended(number, AssertUnwindSafe(run).catch_unwind().await.err()) }),
+            None => tasks.spawn(async move { Event::Ended(number, None) }),
+        };
+    };
+    if !stop.is_cancelled() {
+        (0..count).for_each(|number| start(&mut tasks, number));
+    }
+    while let Some(event) = tasks.join_next().await {
+        match event {
+            Ok(Event::Ended(number, panic)) => {
+                if let Some(payload) = panic {
+                    env.reporter.panic("worker", &subject(number), payload.as_ref());
+                }
+                let (clock, stop) = (env.clock.clone(), stop.clone());
+                tasks.spawn(async move {
+                    stop.run_until_cancelled(clock.sleep(PAUSE)).await;
+                    Event::Rested(number)
+                });
+            }
+            Ok(Event::Rested(number)) if !stop.is_cancelled() => start(&mut tasks, number),
+            Ok(Event::Rested(_)) => {}
+            // Panics are caught within the task: this one was aborted, by a runtime that shuts down.
+            Err(_) => {}
+        }
+    }
+}
+
+/// What a task of the set came back with: a worker, or the pause after one.
+enum Event {
+    Ended(usize, Option<Box<dyn Any + Send>>),
+    Rested(usize),
+}
+
+fn subject(number: usize) -> String {
+    format!("worker {number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn world() -> (Env, CancellationToken, Arc<AtomicUsize>) {
+        (Env::simulated(1), CancellationToken::new(), Arc::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_workers_run_as_were_asked_for_until_the_stop() {
+        let (env, stop, running) = world();
+        let workers = run_workers(3, &stop, &env, || {
+            let (running, stop) = (running.clone(), stop.clone());
+            async move {
+                running.fetch_add(1, SeqCst);
+                stop.cancelled().await;
+                running.fetch_sub(1, SeqCst);
+            }
+        });
+        let observer = async {
+            env.clock.sleep(10 * SECOND).await;
+            assert_eq!(running.load(SeqCst), 3);
+            stop.cancel();
+        };
+        tokio::join!(workers, observer);
+        assert_eq!(running.load(SeqCst), 0, "all were joined");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_panics_is_reported_and_restarted_after_a_second() {
+        let (env, stop, _) = world();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
+        let (start, starts) = (env.clock.now(), Arc::new(Mutex::new(Vec::new())));
+        run_workers(1, &stop, &env, || {
+            let (starts, clock, stop) = (starts.clone(), env.clock.clone(), stop.clone());
+            async move {
+                let run = {
+                    let mut starts = starts.lock();
+                    starts.push(clock.now() - start);
+                    starts.len()
+                };
+                if run < 3 {
+                    std::panic::resume_unwind(Box::new("boom"));
+                }
+                stop.cancel();
+            }
+        })
+        .await;
+        assert_eq!(*starts.lock(), [Duration::ZERO, SECOND, 2 * SECOND]);
+        assert_eq!(*told.lock(), ["worker: worker 0: panicked: boom", "worker: worker 0: panicked: boom"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_returns_before_the_stop_is_restarted_after_a_second() {
+        let (env, stop, starts) = world();
+        let workers = run_workers(2, &stop, &env, || {
+            starts.fetch_add(1, SeqCst);
+            async {}
+        });
+        let observer = async {
+            env.clock.sleep(2 * SECOND + SECOND / 2).await;
+            assert_eq!(starts.load(SeqCst), 6);
+            stop.cancel();
+        };
+        let begun = env.clock.now();
+        tokio::join!(workers, observer);
+        assert_eq!((starts.load(SeqCst), env.clock.now() - begun), (6, 2 * SECOND + SECOND / 2));
+        assert_eq!(env.reporter.panics(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_while_making_a_worker_does_not_stop_the_others() {
+        let (env, stop, made) = world();
+        let stop_later = async {
+            env.clock.sleep(SECOND / 2).await;
+            stop.cancel();
+        };
+        let workers = run_workers(2, &stop, &env, || {
+            if made.fetch_add(1, SeqCst) == 0 {
+                std::panic::resume_unwind(Box::new("no worker"));
+            }
+            stop.clone().cancelled_owned()
+        });
+        tokio::join!(workers, stop_later);
+        assert_eq!((made.load(SeqCst), env.reporter.panics()), (2, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_runs_after_the_stop() {
+        let (env, stop, starts) = world();
+        stop.cancel();
+        run_workers(2, &stop, &env, || {
+            starts.fetch_add(1, SeqCst);
+            async {}
+        })
+        .await;
+        assert_eq!(starts.load(SeqCst), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropping_the_future_aborts_the_workers() {
+        let (env, stop, _) = world();
+        let alive = Arc::new(());
+        let workers = run_workers(2, &stop, &env, || {
+            let alive = alive.clone();
+            async move {
+                std::future::pending::<()>().await;
+                drop(alive);
+            }
+        });
+        assert!(env.clock.timeout(SECOND, workers).await.is_err());
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! How fast may all keys together go? As fast as tokens drip into a bucket, which can save up a burst.
+
+use std::time::Duration;
+
+use super::limiter::RateLimiter;
+use crate::clock::Instant;
+
+/// The wait when no token will ever come: some 292 years.
+const FOREVER: Duration = Duration::from_nanos(i64::MAX as u64);
+
+/// Lets `burst` tries through at once and `rate` a second in the long run, whatever their keys.
+///
+/// Each try reserves the next free token and waits until that token is there, so a crowd of tries is spread out evenly.
+/// Time comes from the caller; if it goes backwards, none has passed.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    rate: f64,
+    burst: u32,
+    /// As of `last`. Below zero when tokens are reserved that are not there yet.
+    tokens: f64,
+    /// The time of the last reservation; none before the first, when the bucket is full anyway.
+    last: Option<Instant>,
+}
+
+impl TokenBucket {
+    /// A full bucket: `rate` tokens a second, at most `burst` saved up.
+    ///
+    /// With an infinite rate nothing ever waits. With a rate of zero (or less) only the first burst gets through, and with a burst of
+    /// zero nothing does.
+    pub fn new(rate: f64, burst: u32) -> Self {
+        Self { rate, burst, tokens: f64::from(burst), last: None }
+    }
+
+    /// Reserves one token; returns how long to wait for it.
+    fn reserve(&mut self, now: Instant) -> Duration {
+        if self.rate == f64::INFINITY {
+            return Duration::ZERO;
+        }
+        if self.burst < 1 {
+            return FOREVER;
+        }
+        let last = self.last.unwrap_or(now).min(now);
+        let dripped = (now - last).as_secs_f64() * self.rate.max(0.0);
+        let tokens = (self.tokens + dripped).min(f64::from(self.burst)) - 1.0;
+        self.tokens = tokens;
+        self.last = self.last.max(Some(now));
+        if tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        // A rate of zero divides to infinity, which no `Duration` holds.
+        let wait = -tokens / self.rate.max(0.0);
+        Duration::try_from_secs_f64(wait).map_or(FOREVER, |wait| wait.min(FOREVER))
+    }
+}
+
+impl<T> RateLimiter<T> for TokenBucket {
+    fn when(&mut self, _item: &T, now: Instant) -> Duration {
+        self.reserve(now)
+    }
+
+    fn forget(&mut self, _item: &T) {}
+
+    /// Always 0: a bucket does not know keys.
+    fn retries(&self, _item: &T) -> u32 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn start() -> Instant {
+        Clock::system().now()
+    }
+
+    #[test]
+    fn after_the_burst_each_try_waits_for_a_token_of_its_own() {
+        let (mut bucket, start) = (TokenBucket::new(10.0, 2), start());
+        let waits: Vec<_> = (0..5).map(|_| bucket.reserve(start)).collect();
+        assert_eq!(waits, [Duration::ZERO, Duration::ZERO, 100 * MS, 200 * MS, 300 * MS]);
+    }
+
+    #[test]
+    fn tokens_come_back_with_time_up_to_the_burst() {
+        let (mut bucket, start) = (TokenBucket::new(10.0, 2), start());
+        let _ = [bucket.reserve(start), bucket.reserve(start)];
+        // Half a token dripped in: half of one is missing.
+        assert_eq!(bucket.reserve(start + 50 * MS), 50 * MS);
+        let later = start + 3_600_000 * MS;
+        let waits: Vec<_> = (0..3).map(|_| bucket.reserve(later)).collect();
+        assert_eq!(waits, [Duration::ZERO, Duration::ZERO, 100 * MS]);
+    }
+
+    #[test]
+    fn a_debt_is_paid_back_before_anyone_goes_unhindered() {
+        let (mut bucket, start) = (TokenBucket::new(10.0, 1), start());
+        for _ in 0..4 {
+            bucket.reserve(start);
+        }
+        assert_eq!(bucket.reserve(start + 300 * MS), 100 * MS);
+        assert_eq!(bucket.reserve(start + 500 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn time_that_goes_backwards_gives_no_tokens() {
+        let (mut bucket, start) = (TokenBucket::new(10.0, 1), start());
+        let later = start + 1000 * MS;
+        assert_eq!(bucket.reserve(later), Duration::ZERO);
+        assert_eq!(bucket.reserve(start), 100 * MS);
+        assert_eq!(bucket.reserve(later), 200 * MS);
+    }
+
+    #[test]
+    fn rates_and_bursts_at_the_edges() {
+        let now = start();
+        let waits = |rate, burst| {
+            let mut bucket = TokenBucket::new(rate, burst);
+            [bucket.reserve(now), bucket.reserve(now + 3_600_000 * MS)]
+        };
+        assert_eq!(waits(f64::INFINITY, 0), [Duration::ZERO, Duration::ZERO]);
+        assert_eq!(waits(10.0, 0), [FOREVER, FOREVER]);
+        assert_eq!(waits(0.0, 1), [Duration::ZERO, FOREVER]);
+        assert_eq!(waits(-1.0, 1), [Duration::ZERO, FOREVER]);
+        assert_eq!(waits(1e-300, 1), [Duration::ZERO, FOREVER]);
+    }
+
+    #[test]
+    fn a_bucket_counts_no_retries() {
+        let mut bucket = TokenBucket::new(10.0, 1);
+        RateLimiter::<u8>::when(&mut bucket, &1, start());
+        RateLimiter::<u8>::forget(&mut bucket, &1);
+        assert_eq!(RateLimiter::<u8>::retries(&bucket, &1), 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! What does a worker hold in its hands? A key that is its alone until it decides what becomes of it.
+
+use std::error::Error;
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use super::queue::Ticket;
+use super::rate_limiting::{RateLimitingQueue, Verdict};
+
+/// What can be a key of a work queue: anything small that can be hashed, compared, cloned cheaply and printed.
+pub trait Key: Hash + Eq + Clone + Send + fmt::Debug + 'static {}
+
+impl<T: Hash + Eq + Clone + Send + fmt::Debug + 'static> Key for T {}
+
+/// A key handed out to one worker, and to no other until this is gone.
+///
+/// The worker ends its work with one of the methods that take `self`. An item that is dropped undecided, by a panic, a cancelled task or an
+/// early return, is added again rate limited: no key is lost unless the queue is shutting down, when nothing is added any more.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use watchkeeper::Env;
+/// # use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+/// # async fn sync(key: &str) -> Result<(), std::io::Error> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let queue = RateLimitingQueue::<&'static str>::new("foos", limiter::default_controller(), &Env::system());
+/// # queue.add("default/web");
+/// # let Some(item) = queue.get().await else { return };
+/// match sync(item.key()).await {
+///     Ok(()) => item.forget(),
+///     Err(error) if item.attempts() < 5 => item.retry(error),
+///     Err(error) => item.give_up(error),
+/// }
+/// # }
+/// ```
+#[must_use = "a dropped work item is retried: say what becomes of it"]
+pub struct WorkItem<T: Key> {
+    queue: RateLimitingQueue<T>,
+    key: T,
+    /// Taken when the worker decides.
+    ticket: Option<Ticket>,
+}
+
+impl<T: Key> WorkItem<T> {
+    pub(super) fn new(queue: RateLimitingQueue<T>, ticket: Ticket, key: T) -> Self {
+        Self { queue, key, ticket: Some(ticket) }
+    }
+
+    /// The key to work on.
+    pub fn key(&self) -> &T {
+        &self.key
+    }
+
+    /// How often the key was retried since it last succeeded or was given up.
+    pub fn attempts(&self) -> u32 {
+        self.queue.retries(&self.key)
+    }
+
+    /// The work is done: the key's failures are forgotten.
+    pub fn forget(mut self) {
+        self.settle(Verdict::Forget);
+    }
+
+    /// The work failed: reports `error` and adds the key again, rate limited.
+    pub fn retry(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.report(&*error.into());
+        self.settle(Verdict::RateLimited);
+    }
+
+    /// The work is done for now: the key's failures are forgotten, and it is added again after `delay`.
+    pub fn retry_after(mut self, delay: Duration) {
+        self.settle(Verdict::After(delay));
+    }
+
+    /// The work failed for good: reports `error`, forgets the key's failures and does not try again until the key is next added.
+    pub fn give_up(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.report(&GivenUp { attempts: self.attempts(), source: error.into() });
+        self.settle(Verdict::Forget);
+    }
+
+    fn report(&self, error: &(dyn Error + 'static)) {
+        let subject = format!("{} {:?}", self.queue.name(), self.key);
+        self.queue.0.reporter.error("workqueue", &subject, error);
+    }
+
+    fn settle(&mut self, verdict: Verdict) {
+        if let Some(ticket) = self.ticket.take() {
+            self.queue.0.settle(ticket, &self.key, verdict);
+        }
+    }
+}
+
+impl<T: Key> Drop for WorkItem<T> {
+    fn drop(&mut self) {
+        self.settle(Verdict::RateLimited);
+    }
+}
+
+impl<T: Key> fmt::Debug for WorkItem<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkItem").field("queue", &self.queue.name()).field("key", &self.key).finish()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("dropped out of the queue after {attempts} retries")]
+struct GivenUp {
+    attempts: u32,
+    source: Box<dyn Error + Send + Sync>,
+}

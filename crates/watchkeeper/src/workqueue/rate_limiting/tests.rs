@@ -1,0 +1,401 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::workqueue::limiter::{self, ItemExponential};
+
+mod crowd;
+mod upstream;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A queue on the paused clock, with a backoff of 1 ms doubling up to 1 s.
+fn queue() -> (RateLimitingQueue<&'static str>, Env) {
+    let env = Env::simulated(1);
+    (RateLimitingQueue::new("test", ItemExponential::new(MS, SECOND), &env), env)
+}
+
+/// The key that is ready now, if any.
+fn ready<T: Key>(queue: &RateLimitingQueue<T>) -> Option<WorkItem<T>> {
+    match poll_once(queue.get()) {
+        Poll::Ready(item) => item,
+        Poll::Pending => None,
+    }
+}
+
+/// Polls a future once and drops it, as a cancelled task does.
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn within<F: Future>(env: &Env, future: F) -> F::Output {
+    env.clock.timeout(60 * SECOND, future).await.expect("nothing happened for a minute")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_get_sleeps_until_the_next_key_is_due() {
+    let (queue, env) = queue();
+    let start = env.clock.now();
+    queue.add_after("foo", 5 * SECOND);
+    let item = within(&env, queue.get()).await.unwrap();
+    assert_eq!((*item.key(), env.clock.now() - start), ("foo", 5 * SECOND));
+    item.forget();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_get_is_woken_for_an_earlier_due_time() {
+    let (queue, env) = queue();
+    let start = env.clock.now();
+    queue.add_after("late", 50 * SECOND);
+    let add_early = async {
+        env.clock.sleep(SECOND).await;
+        queue.add_after("early", 2 * SECOND);
+    };
+    let (item, ()) = tokio::join!(within(&env, queue.get()), add_early);
+    let item = item.unwrap();
+    assert_eq!((*item.key(), env.clock.now() - start), ("early", 3 * SECOND));
+    item.forget();
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_get_that_keeps_the_time_is_cancelled_another_keeps_it() {
+    let (queue, env) = queue();
+    queue.add_after("foo", 5 * SECOND);
+    // The first to wait has set the timer; the second has not.
+    let mut first = Box::pin(queue.get());
+    assert!(poll_once(first.as_mut()).is_pending());
+    let second = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|item| *item.key()) }
+    });
+    tokio::task::yield_now().await;
+    drop(first);
+    let start = env.clock.now();
+    assert_eq!(within(&env, second).await.unwrap(), Some("foo"));
+    assert_eq!(env.clock.now() - start, 5 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_get_that_keeps_the_time_takes_another_key_another_keeps_it() {
+    let (queue, env) = queue();
+    queue.add_after("foo", 5 * SECOND);
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                let item = queue.get().await.unwrap();
+                let key = *item.key();
+                item.forget();
+                key
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let start = env.clock.now();
+    queue.add("now");
+    let mut keys = Vec::new();
+    for worker in workers {
+        keys.push(within(&env, worker).await.unwrap());
+    }
+    keys.sort_unstable();
+    assert_eq!((keys, env.clock.now() - start), (vec!["foo", "now"], 5 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_that_reached_a_cancelled_get_goes_to_another() {
+    let (queue, env) = queue();
+    let mut first = Box::pin(queue.get());
+    assert!(poll_once(first.as_mut()).is_pending());
+    let second = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|item| *item.key()) }
+    });
+    tokio::task::yield_now().await;
+    queue.add("foo");
+    drop(first);
+    assert_eq!(within(&env, second).await.unwrap(), Some("foo"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_become_due_together_reach_every_waiting_worker() {
+    let (queue, env) = queue();
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.get().await.unwrap() })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    // One timer fires for all three; whoever is woken by it must wake the next.
+    for key in ["a", "b", "c"] {
+        queue.add_after(key, SECOND);
+    }
+    let mut items = Vec::new();
+    for worker in workers {
+        items.push(within(&env, worker).await.unwrap());
+    }
+    let mut keys: Vec<_> = items.iter().map(|item| *item.key()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_became_due_unnoticed_keep_their_place_in_the_order() {
+    let (queue, env) = queue();
+    queue.add_after("second", 5 * SECOND);
+    queue.add("first");
+    env.clock.sleep(7 * SECOND).await;
+    queue.add("third");
+    assert_eq!(queue.len(), 3);
+    let order: Vec<_> = std::iter::from_fn(|| ready(&queue)).collect();
+    assert_eq!(order.iter().map(|item| *item.key()).collect::<Vec<_>>(), ["first", "second", "third"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn len_counts_what_became_due() {
+    let (queue, env) = queue();
+    queue.add_after("foo", 5 * SECOND);
+    assert!(queue.is_empty());
+    env.clock.sleep(5 * SECOND).await;
+    assert_eq!(queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_dropped_undecided_is_retried_rate_limited() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    for attempt in 0..4 {
+        let start = env.clock.now();
+        let item = within(&env, queue.get()).await.unwrap();
+        assert_eq!(item.attempts(), attempt);
+        let expected = if attempt == 0 { Duration::ZERO } else { MS * 2_u32.pow(attempt - 1) };
+        assert_eq!(env.clock.now() - start, expected);
+        drop(item);
+    }
+    assert_eq!((queue.retries(&"foo"), env.reporter.errors()), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_held_by_a_panicking_worker_is_retried() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let _item = queue.get().await;
+            panic!("worker");
+        }
+    });
+    assert!(worker.await.unwrap_err().is_panic());
+    let item = within(&env, queue.get()).await.unwrap();
+    assert_eq!((*item.key(), item.attempts()), ("foo", 1));
+    item.forget();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_reported_and_retried_and_a_success_forgotten() {
+    let (queue, env) = queue();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let into = told.clone();
+    env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
+    queue.add("foo");
+    ready(&queue).unwrap().retry("no luck");
+    assert_eq!(queue.retries(&"foo"), 1);
+    assert!(ready(&queue).is_none());
+    let item = within(&env, queue.get()).await.unwrap();
+    assert_eq!(item.attempts(), 1);
+    item.forget();
+    assert_eq!(queue.retries(&"foo"), 0);
+    env.clock.sleep(SECOND).await;
+    assert!(ready(&queue).is_none());
+    assert_eq!(*told.lock(), ["workqueue: test \"foo\": no luck"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_given_up_is_reported_forgotten_and_not_tried_again() {
+    let (queue, env) = queue();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let into = told.clone();
+    env.reporter.add_hook(move |r| into.lock().push(r.what.to_string()));
+    queue.add_rate_limited("foo");
+    let item = within(&env, queue.get()).await.unwrap();
+    item.give_up(std::io::Error::other("hopeless"));
+    assert_eq!(*told.lock(), ["dropped out of the queue after 1 retries: hopeless"]);
+    env.clock.sleep(SECOND).await;
+    assert!(ready(&queue).is_none());
+    assert_eq!(queue.retries(&"foo"), 0);
+    queue.add("foo");
+    assert!(ready(&queue).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_forgets_failures_and_waits_as_told() {
+    let (queue, env) = queue();
+    queue.add_rate_limited("foo");
+    let item = within(&env, queue.get()).await.unwrap();
+    let start = env.clock.now();
+    item.retry_after(9 * SECOND);
+    assert_eq!((queue.retries(&"foo"), env.reporter.errors()), (0, 0));
+    let item = within(&env, queue.get()).await.unwrap();
+    assert_eq!(env.clock.now() - start, 9 * SECOND);
+    item.retry_after(Duration::ZERO);
+    assert_eq!(queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_all_timers_is_no_trouble() {
+    let (queue, env) = queue();
+    queue.add_after("never", Duration::MAX);
+    queue.add_after("soon", SECOND);
+    let item = within(&env, queue.get()).await.unwrap();
+    assert_eq!(*item.key(), "soon");
+    item.forget();
+    assert!(env.clock.timeout(1_000_000 * SECOND, queue.get()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_every_waiting_get_and_drops_what_is_not_due() {
+    let (queue, env) = queue();
+    queue.add_after("foo", 5 * SECOND);
+    let gets: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.get().await.is_none() })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let start = env.clock.now();
+    queue.shut_down();
+    for get in gets {
+        assert!(within(&env, get).await.unwrap());
+    }
+    queue.add("bar");
+    queue.add_after("bar", SECOND);
+    queue.add_rate_limited("bar");
+    assert_eq!(env.clock.now(), start);
+    env.clock.sleep(10 * SECOND).await;
+    assert!(queue.is_empty() && queue.is_shutting_down() && within(&env, queue.get()).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_during_a_drain_ends_it_all_the_same() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let item = ready(&queue).unwrap();
+    queue.add_after("delayed", SECOND);
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(poll_once(drain.as_mut()).is_pending());
+    item.retry("late");
+    within(&env, drain).await;
+    env.clock.sleep(10 * SECOND).await;
+    assert!(within(&env, queue.get()).await.is_none(), "neither the retry nor the delayed key surfaces");
+}
+
+#[tokio::test(start_paused = true)]
+async fn everyone_who_waits_for_a_drain_is_released() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let item = ready(&queue).unwrap();
+    let drains: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.shut_down_with_drain().await })
+        })
+        .collect();
+    env.clock.sleep(SECOND).await;
+    assert!(drains.iter().all(|drain| !drain.is_finished()));
+    item.forget();
+    for drain in drains {
+        within(&env, drain).await.unwrap();
+    }
+}
+
+#[derive(Clone, Default)]
+struct Counts {
+    adds: u32,
+    depth: i32,
+    retries: u32,
+    waits: Vec<Duration>,
+    runs: Vec<Duration>,
+}
+
+#[derive(Clone, Default)]
+struct Recorded(Arc<Mutex<Counts>>);
+
+impl Recorded {
+    fn now(&self) -> Counts {
+        self.0.lock().clone()
+    }
+}
+
+impl QueueMetrics for Recorded {
+    fn added(&self) {
+        let mut counts = self.0.lock();
+        counts.adds += 1;
+        counts.depth += 1;
+    }
+    fn taken(&self, waited: Duration) {
+        let mut counts = self.0.lock();
+        counts.depth -= 1;
+        counts.waits.push(waited);
+    }
+    fn done(&self, worked: Duration) {
+        self.0.lock().runs.push(worked);
+    }
+    fn retried(&self) {
+        self.0.lock().retries += 1;
+    }
+}
+
+// client-go: TestMetrics
+#[tokio::test(start_paused = true)]
+async fn metrics_follow_a_key_through_its_runs() {
+    let (env, metrics) = (Env::simulated(1), Recorded::default());
+    let queue = RateLimitingQueue::with_metrics("test", limiter::default_controller(), &env, metrics.clone());
+    let adds_and_depth = || (metrics.now().adds, metrics.now().depth);
+    queue.add("foo");
+    assert_eq!(adds_and_depth(), (1, 1));
+    env.clock.sleep(50 * MS).await;
+    let first = ready(&queue).unwrap();
+    assert_eq!((adds_and_depth(), metrics.now().waits.as_slice()), ((1, 0), &[50 * MS][..]));
+    for _ in 0..5 {
+        queue.add("foo");
+    }
+    // Depth counts what needs a run, not only what waits.
+    assert_eq!((adds_and_depth(), queue.len()), ((2, 1), 0));
+    env.clock.sleep(25 * MS).await;
+    first.forget();
+    assert_eq!(metrics.now().runs, [25 * MS]);
+    let second = ready(&queue).unwrap();
+    assert_eq!((adds_and_depth(), metrics.now().waits[1]), ((2, 0), 25 * MS));
+    env.clock.sleep(MS).await;
+    assert_eq!(queue.running(), Some(Running { count: 1, unfinished: MS, longest: MS }));
+    second.forget();
+    assert_eq!(queue.running(), Some(Running::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_counted_even_without_a_delay_but_not_after_a_shutdown() {
+    let (env, metrics) = (Env::simulated(1), Recorded::default());
+    let queue =
+        RateLimitingQueue::with_metrics("test", ItemExponential::new(MS, SECOND), &env, metrics.clone());
+    queue.add_after("foo", Duration::ZERO);
+    assert_eq!((metrics.now().retries, metrics.now().adds), (1, 1));
+    queue.add_rate_limited("bar");
+    assert_eq!((metrics.now().retries, metrics.now().adds), (2, 1));
+    env.clock.sleep(MS).await;
+    assert_eq!((queue.len(), metrics.now().adds), (2, 2));
+    queue.shut_down();
+    queue.add_after("baz", Duration::ZERO);
+    queue.add_rate_limited("baz");
+    assert_eq!((metrics.now().retries, metrics.now().adds), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_without_metrics_keeps_no_times() {
+    let (queue, _env) = queue();
+    assert_eq!(queue.running(), None);
+    assert_eq!(format!("{queue:?}"), "RateLimitingQueue { name: \"test\", .. }");
+}

@@ -1,0 +1,179 @@
+//! Does the queue do what client-go's tests ask of it? Each test here answers to one of them, through the public API.
+
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// Which of the two ways to shut down.
+#[derive(Clone, Copy)]
+enum Ending {
+    Plain,
+    Drain,
+}
+
+async fn shut_down<T: Key>(queue: &RateLimitingQueue<T>, ending: Ending) {
+    match ending {
+        Ending::Plain => queue.shut_down(),
+        Ending::Drain => queue.shut_down_with_drain().await,
+    }
+}
+
+// client-go: TestBasic
+#[tokio::test(start_paused = true)]
+async fn many_producers_and_workers_share_a_queue() {
+    for ending in [Ending::Plain, Ending::Drain] {
+        let env = Env::simulated(1);
+        let queue = RateLimitingQueue::<u32>::new("test", limiter::default_controller(), &env);
+        let (mut producers, mut workers) = (JoinSet::new(), JoinSet::new());
+        for producer in 0..50 {
+            let (queue, clock) = (queue.clone(), env.clock.clone());
+            producers.spawn(async move {
+                for _ in 0..50 {
+                    queue.add(producer);
+                    clock.sleep(MS).await;
+                }
+            });
+        }
+        for _ in 0..10 {
+            let (queue, clock) = (queue.clone(), env.clock.clone());
+            workers.spawn(async move {
+                while let Some(item) = queue.get().await {
+                    assert_ne!(*item.key(), u32::MAX, "added after the shutdown");
+                    clock.sleep(3 * MS).await;
+                    item.forget();
+                }
+            });
+        }
+        producers.join_all().await;
+        shut_down(&queue, ending).await;
+        queue.add(u32::MAX);
+        within(&env, workers.join_all()).await;
+        assert!(queue.is_empty());
+    }
+}
+
+// client-go: TestAddWhileProcessing
+#[tokio::test(start_paused = true)]
+async fn workers_may_add_the_key_they_hold() {
+    for ending in [Ending::Plain, Ending::Drain] {
+        let env = Env::simulated(1);
+        let queue = RateLimitingQueue::<u32>::new("test", limiter::default_controller(), &env);
+        (0..50).for_each(|key| queue.add(key));
+        let mut workers = JoinSet::new();
+        for _ in 0..10 {
+            let queue = queue.clone();
+            workers.spawn(async move {
+                let mut seen = [0; 50];
+                while let Some(item) = queue.get().await {
+                    let key = *item.key();
+                    seen[key as usize] += 1;
+                    if seen[key as usize] == 1 {
+                        queue.add(key);
+                    }
+                    item.forget();
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        env.clock.sleep(SECOND).await;
+        shut_down(&queue, ending).await;
+        within(&env, workers.join_all()).await;
+        assert!(queue.is_empty());
+    }
+}
+
+// client-go: TestCollapseWhileProcessing
+#[tokio::test(start_paused = true)]
+async fn a_second_worker_stays_blocked_until_the_first_is_done() {
+    let (queue, env) = queue();
+    queue.add("bar");
+    let first = ready(&queue).unwrap();
+    queue.add("bar");
+    queue.add("bar");
+    let mut second = Box::pin(queue.get());
+    assert!(env.clock.timeout(SECOND, second.as_mut()).await.is_err());
+    first.forget();
+    let second = within(&env, second).await.unwrap();
+    assert_eq!((*second.key(), queue.len()), ("bar", 0));
+    second.forget();
+    assert!(ready(&queue).is_none());
+}
+
+// client-go: TestQueueDrainageUsingShutDownWithDrain
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_every_key_handed_out() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    queue.add("bar");
+    let (first, second) = (ready(&queue).unwrap(), ready(&queue).unwrap());
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(env.clock.timeout(SECOND, drain.as_mut()).await.is_err());
+    first.forget();
+    assert!(env.clock.timeout(SECOND, drain.as_mut()).await.is_err());
+    second.forget();
+    within(&env, drain).await;
+}
+
+// client-go: TestNoQueueDrainageUsingShutDown
+#[tokio::test(start_paused = true)]
+async fn a_plain_shutdown_waits_for_nobody() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let item = ready(&queue).unwrap();
+    queue.shut_down();
+    assert!(within(&env, queue.get()).await.is_none());
+    item.forget();
+}
+
+// client-go: TestForceQueueShutdownUsingShutDown
+#[tokio::test(start_paused = true)]
+async fn a_plain_shutdown_releases_a_drain() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let item = ready(&queue).unwrap();
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(env.clock.timeout(SECOND, drain.as_mut()).await.is_err());
+    queue.shut_down();
+    within(&env, drain).await;
+    item.forget();
+}
+
+// client-go: TestQueueDrainageUsingShutDownWithDrainWithDirtyItem
+#[tokio::test(start_paused = true)]
+async fn a_key_added_again_before_a_drain_is_handed_out_once_more() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let first = ready(&queue).unwrap();
+    queue.add("foo");
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(poll_once(drain.as_mut()).is_pending());
+    first.forget();
+    let again = within(&env, queue.get()).await.unwrap();
+    assert_eq!(*again.key(), "foo");
+    again.forget();
+    assert!(within(&env, queue.get()).await.is_none());
+    within(&env, drain).await;
+}
+
+// client-go: TestRateLimitingQueue
+#[tokio::test(start_paused = true)]
+async fn rate_limited_adds_back_off_per_key_until_forgotten() {
+    let (queue, _env) = queue();
+    let due = || {
+        let state = queue.0.state.lock();
+        state.queue.next_due().map(|due| due - queue.0.clock.now())
+    };
+    queue.add_rate_limited("one");
+    assert_eq!(due(), Some(MS));
+    queue.0.clock.sleep(MS).await;
+    queue.add_rate_limited("one");
+    assert_eq!((due(), queue.retries(&"one")), (Some(2 * MS), 2));
+    queue.add_rate_limited("two");
+    assert_eq!((due(), queue.retries(&"two")), (Some(MS), 1));
+    queue.0.clock.sleep(2 * MS).await;
+    assert_eq!(queue.len(), 2);
+    queue.forget(&"one");
+    assert_eq!((queue.retries(&"one"), queue.retries(&"two")), (0, 1));
+    queue.add_rate_limited("one");
+    assert_eq!(due(), Some(MS));
+}

@@ -1,1 +1,256 @@
-//! Placeholder.
+//! An embedded, Kubernetes-compatible API server for development and tests.
+//!
+//! It stores untyped JSON objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, and
+//! CustomResourceDefinitions. It runs in process, on a paused clock if need be, or on a loopback socket for kubectl and other clients.
+//! It is not a cluster: nothing is durable, and every caller may do everything.
+//!
+//! ```
+//! use watchkeeper::Env;
+//! use watchkeeper_apiserver::ApiServer;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = ApiServer::new(&Env::simulated(1));
+//! let version = server.client().apiserver_version().await?;
+//! assert_eq!(version.minor, "36");
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use kube_client::Client;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+use watchkeeper::Env;
+use watchkeeper::clock::{Clock, Generator};
+
+mod convert;
+mod core;
+mod crd;
+mod credentials;
+mod defaults;
+mod discovery;
+mod handler;
+mod kinds;
+mod meta;
+mod negotiate;
+mod registry;
+mod reply;
+mod route;
+mod schema;
+mod selector;
+mod serve;
+mod status;
+mod store;
+mod strategic;
+mod validation;
+mod verbs;
+mod watch;
+
+pub use credentials::{Credentials, CredentialsError};
+pub use reply::ReplyBody;
+pub use serve::{ListenOptions, Listening, ServeError};
+
+use crate::core::Core;
+
+/// An API server. Clones share one state.
+#[derive(Clone)]
+pub struct ApiServer {
+    shared: Arc<Shared>,
+}
+
+/// What every request and every watch shares.
+pub(crate) struct Shared {
+    pub(crate) core: Mutex<Core>,
+    pub(crate) clock: Clock,
+    pub(crate) bookmark_period: Duration,
+    pub(crate) streaming_lists: bool,
+    generator: Generator,
+    watches: AtomicU64,
+    changed: Notify,
+}
+
+impl Shared {
+    /// Runs a write on the core, and then wakes those who wait for changes.
+    pub(crate) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, wakers) = {
+            let mut core = self.core.lock();
+            let result = write(&mut core);
+            (result, core.store.take_wakers())
+        };
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        self.changed.notify_waiters();
+        result
+    }
+
+    /// Waits until the server has reached a version, but not for ever.
+    pub(crate) async fn reach(&self, version: u64, patience: Duration) {
+        let deadline = self.clock.now() + patience;
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.core.lock().store.revision() >= version {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.clock.sleep_until(deadline) => return,
+            }
+        }
+    }
+
+    pub(crate) fn next_watch(&self) -> u64 {
+        self.watches.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn jitter(&self, duration: Duration) -> Duration {
+        self.generator.jitter(duration, 1.0)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// A fresh server with the usual settings: the default namespaces, and nothing else.
+    pub fn new(env: &Env) -> Self {
+        Self::builder(env).build()
+    }
+
+    /// Sets up a server.
+    pub fn builder(env: &Env) -> ApiServerBuilder {
+        ApiServerBuilder {
+            env: env.clone(),
+            history: 10_000,
+            bookmark_period: Duration::from_secs(60),
+            streaming_lists: false,
+        }
+    }
+
+    /// The server as a tower service, in process: no socket, no task, no thread.
+    pub fn service(&self) -> ApiService {
+        ApiService { shared: self.shared.clone(), stop: None }
+    }
+
+    /// A client of this server, in process. Must be called within a tokio runtime.
+    pub fn client(&self) -> Client {
+        Client::new(self.service(), "default")
+    }
+
+    /// The version of the newest change.
+    pub fn revision(&self) -> u64 {
+        self.shared.core.lock().store.revision()
+    }
+
+    /// Forgets all history: lists and watches at older versions are answered with 410.
+    ///
+    /// An open watch that has been told everything goes on; one that lags behind is ended with 410.
+    pub fn compact_now(&self) {
+        self.shared.run(|core| core.store.compact());
+    }
+
+    /// Ends every open watch cleanly, as a server does that restarts.
+    pub fn end_watches(&self) {
+        self.shared.run(|core| core.store.end_watches());
+    }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+/// The settings of an [`ApiServer`].
+#[derive(Clone, Debug)]
+pub struct ApiServerBuilder {
+    env: Env,
+    history: usize,
+    bookmark_period: Duration,
+    streaming_lists: bool,
+}
+
+impl ApiServerBuilder {
+    /// How many changes each resource remembers for watches that resume; 10,000 unless set.
+    pub fn history(mut self, changes: usize) -> Self {
+        self.history = changes;
+        self
+    }
+
+    /// How often a quiet watch that allows bookmarks gets one; every 60 s unless set.
+    pub fn bookmark_period(mut self, period: Duration) -> Self {
+        self.bookmark_period = period;
+        self
+    }
+
+    /// Whether a watch may begin with a streamed list (`sendInitialEvents`). Unless set, it is refused with 422, as by a
+    /// real server whose WatchList feature is off, and clients fall back to a list.
+    pub fn streaming_lists(mut self, allowed: bool) -> Self {
+        self.streaming_lists = allowed;
+        self
+    }
+
+    /// A fresh server.
+    pub fn build(self) -> ApiServer {
+        let shared = Shared {
+            core: Mutex::new(Core::new(&self.env, self.history)),
+            clock: self.env.clock.clone(),
+            bookmark_period: self.bookmark_period.max(Duration::from_millis(1)),
+            streaming_lists: self.streaming_lists,
+            generator: self.env.generator.fork("apiserver watches"),
+            watches: AtomicU64::new(0),
+            changed: Notify::new(),
+        };
+        ApiServer { shared: Arc::new(shared) }
+    }
+}
+
+/// The server as a [`tower::Service`], for `kube_client::Client::new` and for tests that speak HTTP.
+#[derive(Clone, Debug)]
+pub struct ApiService {
+    shared: Arc<Shared>,
+    stop: Option<CancellationToken>,
+}
+
+impl ApiService {
+    pub(crate) fn until(mut self, stop: CancellationToken) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+}
+
+impl<B> Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let answer = handler::handle(self.shared.clone(), request, self.stop.clone());
+        Box::pin(async move { Ok(answer.await) })
+    }
+}

@@ -1,0 +1,81 @@
+//! How does an object look in another version of its kind? Stored forms to requested forms, and back.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::registry::Kind;
+use crate::store::{self, Stored};
+
+/// The pairs of names under which core/v1 and events.k8s.io/v1 know the same field.
+const EVENT_FIELDS: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+];
+
+fn is_new_event(kind: &Kind) -> bool {
+    kind.is("events.k8s.io", "Event")
+}
+
+fn rename(value: &mut Value, pairs: impl Iterator<Item = (&'static str, &'static str)>) {
+    let Value::Object(map) = value else { return };
+    let renamed: Map<String, Value> =
+        pairs.filter_map(|(from, to)| map.remove(from).map(|value| (to.to_owned(), value))).collect();
+    map.extend(renamed);
+}
+
+/// A stored object in the version of `kind`.
+pub(crate) fn from_storage(kind: &Kind, mut value: Value) -> Value {
+    if is_new_event(kind) {
+        rename(&mut value, EVENT_FIELDS.iter().copied());
+    }
+    value["apiVersion"] = kind.api_version.as_str().into();
+    value
+}
+
+/// An object in the version of `kind`, as it is stored.
+pub(crate) fn to_storage(kind: &Kind, mut value: Value) -> Value {
+    if is_new_event(kind) {
+        rename(&mut value, EVENT_FIELDS.iter().map(|(old, new)| (*new, *old)));
+        value["apiVersion"] = "v1".into();
+    }
+    if let Some(custom) = &kind.custom {
+        value["apiVersion"] = custom.storage_version.as_str().into();
+    }
+    value
+}
+
+/// The text of an object in the version of `kind`, and where it goes on after kind and apiVersion.
+///
+/// The stored text itself where the versions agree, so that it is shared and not made again.
+pub(crate) fn render(kind: &Kind, stored: &Stored) -> (Bytes, usize) {
+    if stored.api_version == kind.api_version {
+        return (stored.bytes.clone(), stored.head);
+    }
+    store::encode(kind.custom.is_some(), &from_storage(kind, stored.value()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::registry::Registry;
+
+    #[test]
+    fn an_event_has_two_views_and_loses_nothing() {
+        let registry = Registry::new();
+        let new = registry.find("events.k8s.io", "v1", "events").unwrap();
+        let core = json!({"apiVersion": "v1", "kind": "Event", "message": "m", "involvedObject": {"name": "p"}, "reason": "R"});
+        let seen = from_storage(new, core.clone());
+        assert_eq!(
+            seen,
+            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "note": "m", "regarding": {"name": "p"}, "reason": "R"})
+        );
+        assert_eq!(to_storage(new, seen), core);
+    }
+}

@@ -1,0 +1,134 @@
+//! What is the state of the server? Objects, kinds, time and chance, behind one lock; everything here is synchronous and without IO.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use watchkeeper::Env;
+use watchkeeper::clock::{Clock, Generator};
+
+use crate::convert;
+use crate::meta;
+use crate::registry::{Kind, Registry};
+use crate::status::{Cause, Failure, Result};
+use crate::store::{Key, Store, Stored};
+
+pub(crate) const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The whole state of one server.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) clock: Clock,
+    pub(crate) generator: Generator,
+}
+
+impl Core {
+    /// A fresh server with its default namespaces.
+    pub(crate) fn new(env: &Env, window: usize) -> Self {
+        // Versions start at the time of day in microseconds: a server that starts anew under the same address never
+        // hands out versions that clients have already seen from its predecessor.
+        let revision = u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0);
+        let mut core = Self {
+            store: Store::new(revision, window),
+            registry: Registry::new(),
+            clock: env.clock.clone(),
+            generator: env.generator.fork("apiserver"),
+        };
+        if let Some(kind) = core.registry.builtin("", "Namespace") {
+            for name in DEFAULT_NAMESPACES {
+                let namespace = json!({"metadata": {"name": name}});
+                let created = core.create(&kind, "", namespace, false);
+                debug_assert!(created.is_ok(), "a default namespace is valid");
+            }
+        }
+        core
+    }
+
+    pub(crate) fn now(&self) -> String {
+        meta::timestamp(self.clock.wall())
+    }
+
+    pub(crate) fn get(&self, kind: &Kind, key: &Key) -> Result<Arc<Stored>> {
+        let found = self.store.get(&kind.storage, key).cloned();
+        found.ok_or_else(|| Failure::not_found(kind, &key.name))
+    }
+
+    /// Stores `value`, which is in its stored form, as the next revision.
+    pub(crate) fn commit(&mut self, kind: &Kind, key: &Key, mut value: Value) -> Arc<Stored> {
+        let revision = self.store.next_revision();
+        meta::set(&mut value, "resourceVersion", &revision.to_string());
+        let stored = Stored::encode(kind, key.clone(), revision, &value);
+        self.store.put(&kind.storage, stored)
+    }
+
+    /// What `commit` would give, without storing it: the version stays as it is.
+    pub(crate) fn pretend(&self, kind: &Kind, key: &Key, value: &Value) -> Arc<Stored> {
+        Arc::new(Stored::encode(kind, key.clone(), self.store.revision(), value))
+    }
+
+    /// Removes an object for good. Watchers see its last content with a new version.
+    pub(crate) fn erase(&mut self, kind: &Kind, last: &Stored) -> Arc<Stored> {
+        let revision = self.store.next_revision();
+        let mut value = last.value();
+        meta::set(&mut value, "resourceVersion", &revision.to_string());
+        let stored = Stored::encode(kind, last.key.clone(), revision, &value);
+        let gone = self.store.remove(&kind.storage, stored);
+        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            self.withdraw_definition(&value);
+        }
+        if let Some(custom) = &kind.custom {
+            self.finish_definition(&custom.definition);
+        }
+        if kind.namespaced {
+            self.finish_namespace(&last.key.namespace);
+        }
+        gone
+    }
+
+    /// Refuses new objects in a namespace that is absent or on its way out.
+    pub(crate) fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<()> {
+        let Some(namespaces) = self.registry.builtin("", "Namespace") else { return Ok(()) };
+        let found = self.get(&namespaces, &Key::new("", namespace))?;
+        if !found.terminating {
+            return Ok(());
+        }
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut failure = Failure::forbidden(kind, name, &why);
+        if let Some(details) = &mut failure.details {
+            details.causes.push(Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            });
+        }
+        Err(failure)
+    }
+
+    /// Removes a terminating namespace once nothing is left in it and nobody else holds it.
+    pub(crate) fn finish_namespace(&mut self, name: &str) {
+        let Some(kind) = self.registry.builtin("", "Namespace") else { return };
+        let Ok(stored) = self.get(&kind, &Key::new("", name)) else { return };
+        if !stored.terminating || self.namespace_has_content(name) {
+            return;
+        }
+        let value = stored.value();
+        let holders = value["spec"]["finalizers"].as_array().into_iter().flatten();
+        if holders.filter(|holder| *holder != "kubernetes").count() == 0
+            && meta::finalizers(&value).is_empty()
+        {
+            self.erase(&kind, &stored);
+        }
+    }
+
+    fn namespace_has_content(&self, name: &str) -> bool {
+        let kinds = self.registry.namespaced_storages();
+        kinds.iter().any(|kind| self.store.range(&kind.storage, Some(name), None).next().is_some())
+    }
+
+    /// The object of `stored` in the version of `kind`.
+    pub(crate) fn view(kind: &Kind, stored: &Stored) -> Value {
+        convert::from_storage(kind, stored.value())
+    }
+}

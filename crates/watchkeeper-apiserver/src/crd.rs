@@ -1,0 +1,343 @@
+//! How do new kinds come to be? CustomResourceDefinitions: checked, accepted at once, served, and taken away with their objects.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::core::Core;
+use crate::kinds::{InitialStatus, NameRule};
+use crate::meta;
+use crate::registry::{Custom, Kind, ResourceId, ScalePaths, api_version};
+use crate::schema::Schema;
+use crate::status::{Cause, Failure, Result};
+use crate::store::{Key, Stored};
+use crate::verbs::delete::{DeleteOptions, Propagation};
+
+/// Holds a definition until its objects are gone.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Fills in what a definition may leave out.
+pub(crate) fn default(value: &mut Value) {
+    let spec = &mut value["spec"];
+    let kind = text(&spec["names"], "kind").to_owned();
+    if spec["names"].is_object() && !kind.is_empty() {
+        if text(&spec["names"], "singular").is_empty() {
+            spec["names"]["singular"] = kind.to_lowercase().into();
+        }
+        if text(&spec["names"], "listKind").is_empty() {
+            spec["names"]["listKind"] = format!("{kind}List").into();
+        }
+    }
+    if spec.is_object() && spec["conversion"].get("strategy").is_none() {
+        spec["conversion"] = json!({"strategy": "None"});
+    }
+}
+
+/// What is wrong with a definition.
+pub(crate) fn validate(value: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let spec = &value["spec"];
+    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
+    let name = meta::text(value, "name");
+    if name != format!("{plural}.{group}") {
+        let problem = "must be spec.names.plural+\".\"+spec.group";
+        causes.push(Cause::invalid("metadata.name", &name.into(), problem));
+    }
+    if group.is_empty() {
+        causes.push(Cause::required("spec.group", ""));
+    } else if !group.contains('.') {
+        let problem = "should be a domain with at least one dot";
+        causes.push(Cause::invalid("spec.group", &group.into(), problem));
+    } else {
+        let problems = meta::subdomain_problems(group);
+        causes.extend(problems.iter().map(|p| Cause::invalid("spec.group", &group.into(), p)));
+    }
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let name = text(&spec["names"], field);
+        let at = format!("spec.names.{field}");
+        if name.is_empty() {
+            causes.push(Cause::required(&at, ""));
+        } else {
+            let problems = meta::label_problems(&name.to_lowercase());
+            causes.extend(problems.iter().map(|p| Cause::invalid(&at, &name.into(), p)));
+        }
+    }
+    match text(spec, "scope") {
+        "Namespaced" | "Cluster" => {}
+        "" => causes.push(Cause::required("spec.scope", "")),
+        _ => causes.push(Cause::not_supported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"])),
+    }
+    validate_versions(&spec["versions"], &mut causes);
+    let protected = [".k8s.io", ".kubernetes.io"].iter().any(|suffix| group.ends_with(suffix));
+    let approval = value["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
+    if protected && approval.unwrap_or_default().is_empty() {
+        causes.push(Cause::required(
+            "metadata.annotations[api-approved.kubernetes.io]",
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111",
+        ));
+    }
+    if spec["conversion"]["strategy"] != "None" {
+        let supported = ["None"];
+        causes.push(Cause::not_supported(
+            "spec.conversion.strategy",
+            &spec["conversion"]["strategy"],
+            &supported,
+        ));
+    }
+    causes
+}
+
+fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
+    let versions = list(versions);
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let problem = "must have exactly one version marked as storage version";
+        causes.push(Cause::invalid("spec.versions", &versions.into(), problem));
+    }
+    for (at, version) in versions.iter().enumerate() {
+        let field = format!("spec.versions[{at}]");
+        let name = text(version, "name");
+        let problems = meta::label_problems(name);
+        causes.extend(problems.iter().map(|p| Cause::invalid(&format!("{field}.name"), &name.into(), p)));
+        if versions[..at].iter().any(|earlier| text(earlier, "name") == name) {
+            causes.push(Cause::duplicate(&format!("{field}.name"), &name.into()));
+        }
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let field = format!("{field}.schema.openAPIV3Schema");
+        if !schema.is_object() {
+            causes.push(Cause::required(&field, "schemas are required"));
+        } else if let Err(problems) = Schema::compile(schema, &field) {
+            causes.extend(problems);
+        }
+    }
+}
+
+fn path(json_path: &str) -> Vec<String> {
+    json_path.trim_start_matches('.').split('.').map(str::to_owned).collect()
+}
+
+/// The kinds that a definition serves, one for each served version; `all` also gives those that are not served.
+fn kinds(value: &Value, all: bool) -> Vec<Kind> {
+    let spec = &value["spec"];
+    let names = &spec["names"];
+    let (group, plural) = (text(spec, "group"), text(names, "plural"));
+    let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
+    let storage = storage.map_or("", |version| text(version, "name"));
+    let wanted = list(&spec["versions"]).iter().filter(|version| all || version["served"] == true);
+    wanted
+        .map(|version| {
+            let subresources = &version["subresources"];
+            let scale = subresources["scale"].is_object().then(|| ScalePaths {
+                spec_replicas: path(text(&subresources["scale"], "specReplicasPath")),
+                status_replicas: path(text(&subresources["scale"], "statusReplicasPath")),
+                selector: Some(path(text(&subresources["scale"], "labelSelectorPath"))),
+            });
+            let fields = list(&version["selectableFields"]).iter();
+            Kind {
+                group: group.to_owned(),
+                version: text(version, "name").to_owned(),
+                api_version: api_version(group, text(version, "name")),
+                kind: text(names, "kind").to_owned(),
+                list_kind: text(names, "listKind").to_owned(),
+                plural: plural.to_owned(),
+                singular: text(names, "singular").to_owned(),
+                short_names: texts(&names["shortNames"]),
+                categories: texts(&names["categories"]),
+                namespaced: text(spec, "scope") == "Namespaced",
+                status: if subresources["status"].is_object() {
+                    InitialStatus::Fixed("")
+                } else {
+                    InitialStatus::None
+                },
+                scale,
+                generation: true,
+                create_on_update: false,
+                unconditional_update: false,
+                delete_collection: true,
+                names: NameRule::Subdomain,
+                fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
+                storage: ResourceId::new(group, plural),
+                custom: Some(Custom {
+                    storage_version: api_version(group, storage),
+                    schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
+                    definition: meta::text(value, "name").to_owned(),
+                }),
+            }
+        })
+        .collect()
+}
+
+impl Core {
+    fn definition(&self, name: &str) -> Option<(Arc<Kind>, Arc<Stored>)> {
+        let kind = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition")?;
+        let stored = self.get(&kind, &Key::new("", name)).ok()?;
+        Some((kind, stored))
+    }
+
+    /// Refuses new objects of a kind that is on its way out.
+    pub(crate) fn check_definition_accepts(&self, kind: &Kind) -> Result<()> {
+        let Some(custom) = &kind.custom else { return Ok(()) };
+        match self.definition(&custom.definition) {
+            Some((_, stored)) if stored.terminating => Err(Failure::new(
+                405,
+                "MethodNotAllowed",
+                "create not allowed while custom resource definition is terminating",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the verdict on a definition's names into its status.
+    pub(crate) fn accept_definition(&self, value: &mut Value) {
+        let spec = value["spec"].clone();
+        let conflict = self.name_conflict(meta::text(value, "name"), &spec);
+        let accepted = conflict.is_none();
+        let (reason, message) = match conflict {
+            None => ("NoConflicts", "no conflicts found".to_owned()),
+            Some((reason, name)) => (reason, format!("{} is already in use", crate::status::quoted(&name))),
+        };
+        let established = if accepted {
+            ("True", "InitialNamesAccepted", "the initial names have been accepted")
+        } else {
+            ("False", "NotAccepted", "not all names are accepted")
+        };
+        let now = self.now();
+        let status = &mut value["status"];
+        if !status.is_object() {
+            *status = json!({});
+        }
+        let verdict = if accepted { "True" } else { "False" };
+        set_condition(status, &now, ("NamesAccepted", verdict, reason, &message));
+        set_condition(status, &now, ("Established", established.0, established.1, established.2));
+        if accepted {
+            status["acceptedNames"] = spec["names"].clone();
+        } else if !status["acceptedNames"].is_object() {
+            status["acceptedNames"] = json!({"plural": "", "kind": ""});
+        }
+        let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
+        let storage = storage.map_or("", |version| text(version, "name"));
+        let mut stored = texts(&status["storedVersions"]);
+        if !stored.iter().any(|version| version == storage) {
+            stored.push(storage.to_owned());
+        }
+        status["storedVersions"] = json!(stored);
+    }
+
+    fn name_conflict(&self, definition: &str, spec: &Value) -> Option<(&'static str, String)> {
+        let (group, names) = (text(spec, "group"), &spec["names"]);
+        let taken = |test: &dyn Fn(&Kind) -> bool| self.registry.name_taken(group, definition, test);
+        let has_name = |kind: &Kind, name: &str| {
+            kind.plural == name || kind.singular == name || kind.short_names.iter().any(|short| short == name)
+        };
+        let has_kind = |kind: &Kind, name: &str| kind.kind == name || kind.list_kind == name;
+        for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
+            let name = text(names, field);
+            if taken(&|kind| has_name(kind, name)) {
+                return Some((reason, name.to_owned()));
+            }
+        }
+        for name in texts(&names["shortNames"]) {
+            if taken(&|kind| has_name(kind, &name)) {
+                return Some(("ShortNamesConflict", name));
+            }
+        }
+        for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
+            let name = text(names, field);
+            if taken(&|kind| has_kind(kind, name)) {
+                return Some((reason, name.to_owned()));
+            }
+        }
+        None
+    }
+
+    /// Serves the kinds of an accepted definition from now on.
+    pub(crate) fn publish_definition(&mut self, value: &Value) {
+        let conditions = list(&value["status"]["conditions"]);
+        let established = conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True");
+        let kinds = if established { kinds(value, false) } else { Vec::new() };
+        self.registry.define(meta::text(value, "name"), kinds);
+    }
+
+    /// Deletes the objects of a definition that was marked, and then the definition itself unless some object holds on.
+    pub(crate) fn empty_definition(&mut self, marked: &Stored) {
+        let at_once =
+            DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+        if let Some(kind) = kinds(&marked.value(), true).into_iter().next().map(Arc::new) {
+            let objects = self.store.range(&kind.storage, None, None);
+            let keys: Vec<_> = objects.map(|stored| stored.key.clone()).collect();
+            for key in keys {
+                // One that has gone meanwhile is gone as wanted.
+                let _gone = self.delete(&kind, &key, &at_once);
+            }
+        }
+        self.finish_definition(&marked.key.name);
+    }
+
+    /// Removes a terminating definition once no object of it is left and nobody else holds it.
+    pub(crate) fn finish_definition(&mut self, name: &str) {
+        let Some((kind, stored)) = self.definition(name) else { return };
+        let value = stored.value();
+        let Some(custom) = kinds(&value, true).into_iter().next() else { return };
+        let empty = self.store.range(&custom.storage, None, None).next().is_none();
+        let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
+        if stored.terminating && empty && !held {
+            self.erase(&kind, &stored);
+        }
+    }
+
+    /// Stops serving the kinds of a definition that is gone; its watches end, and names it held are free.
+    pub(crate) fn withdraw_definition(&mut self, value: &Value) {
+        self.registry.define(meta::text(value, "name"), Vec::new());
+        let spec = &value["spec"];
+        self.store.close(&ResourceId::new(text(spec, "group"), text(&spec["names"], "plural")));
+        let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") else {
+            return;
+        };
+        let waiting: Vec<_> = self
+            .store
+            .range(&kind.storage, None, None)
+            .filter(|stored| self.registry.defined(&stored.key.name).is_empty() && !stored.terminating)
+            .cloned()
+            .collect();
+        for stored in waiting {
+            let before = stored.value();
+            let mut after = before.clone();
+            self.accept_definition(&mut after);
+            if after != before {
+                let stored = self.commit(&kind, &stored.key, after);
+                self.publish_definition(&stored.value());
+            }
+        }
+    }
+}
+
+fn set_condition(status: &mut Value, now: &str, condition: (&str, &str, &str, &str)) {
+    let (name, verdict, reason, message) = condition;
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else { return };
+    let mut new = json!({
+        "type": name, "status": verdict, "lastTransitionTime": now, "reason": reason, "message": message,
+    });
+    match conditions.iter_mut().find(|condition| condition["type"] == name) {
+        Some(old) => {
+            if old["status"] == new["status"] {
+                new["lastTransitionTime"] = old["lastTransitionTime"].clone();
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
+    }
+}

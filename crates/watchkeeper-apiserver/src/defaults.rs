@@ -1,0 +1,266 @@
+//! What does the server fill in? The defaults that controllers and clients rely on, and the form in which objects are stored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::meta;
+use crate::registry::Kind;
+
+/// Brings an object into its stored form: types checked where it matters, unknown fields of custom kinds gone, defaults set.
+///
+/// The error says what cannot be read.
+pub(crate) fn prepare(kind: &Kind, value: &mut Value) -> Result<(), String> {
+    if let Some(custom) = &kind.custom {
+        if let Some(schema) = &custom.schema {
+            schema.prune(value);
+            schema.default(value);
+        }
+        return Ok(());
+    }
+    // Typed objects have no nulls; these two carry JSON of the user's own.
+    if !["ControllerRevision", "CustomResourceDefinition"].contains(&kind.kind.as_str()) {
+        drop_nulls_of(kind, value);
+    }
+    for field in ["spec", "status"] {
+        if value.get(field).is_some_and(|part| !part.is_object()) {
+            return Err(format!("json: cannot unmarshal the field {field}: it must be an object"));
+        }
+    }
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace") => namespace(value),
+        ("", "ConfigMap") => text_map(value, "ConfigMap", "data")?,
+        ("", "Secret") => secret(value)?,
+        ("", "Pod") => {
+            pod_spec(&mut value["spec"]);
+            pod(&mut value["spec"]);
+        }
+        ("", "Service") => service(&mut value["spec"]),
+        ("", "PersistentVolumeClaim") => set(&mut value["spec"], "volumeMode", "Filesystem".into()),
+        ("apps", "Deployment") => deployment(&mut value["spec"]),
+        ("apps", "ReplicaSet") => replicated(&mut value["spec"]),
+        ("apps", "StatefulSet") => stateful_set(&mut value["spec"]),
+        ("apps", "DaemonSet") => daemon_set(&mut value["spec"]),
+        ("batch", "Job") => job(&mut value["spec"]),
+        ("batch", "CronJob") => cron_job(&mut value["spec"]),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => role_binding(value),
+        ("autoscaling", "HorizontalPodAutoscaler") => set(&mut value["spec"], "minReplicas", 1.into()),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn drop_nulls_of(kind: &Kind, value: &mut Value) {
+    let status = value.get("status").cloned();
+    meta::drop_nulls(value);
+    // An autoscaler's status says so itself that it has seen no metrics yet.
+    if kind.kind == "HorizontalPodAutoscaler"
+        && let Some(status) = status
+    {
+        value["status"] = status;
+    }
+}
+
+/// Sets a field that is absent.
+fn set(target: &mut Value, field: &str, default: Value) {
+    if target.is_null() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(map) = target {
+        map.entry(field).or_insert(default);
+    }
+}
+
+fn each<'a>(list: &'a mut Value) -> impl Iterator<Item = &'a mut Value> {
+    list.as_array_mut().into_iter().flatten()
+}
+
+/// Every field of `field` must be a text.
+fn text_map(value: &Value, kind: &str, field: &str) -> Result<(), String> {
+    match value.get(field) {
+        None => Ok(()),
+        Some(Value::Object(map)) if map.values().all(Value::is_string) => Ok(()),
+        Some(Value::Object(map)) => {
+            let found = map.values().find(|value| !value.is_string());
+            let found = match found {
+                Some(Value::Number(_)) => "number",
+                Some(Value::Bool(_)) => "bool",
+                Some(Value::Array(_)) => "array",
+                _ => "object",
+            };
+            Err(format!("json: cannot unmarshal {found} into Go struct field {kind}.{field} of type string"))
+        }
+        Some(_) => {
+            Err(format!("json: cannot unmarshal the field {kind}.{field}: it must be a map of strings"))
+        }
+    }
+}
+
+fn secret(value: &mut Value) -> Result<(), String> {
+    text_map(value, "Secret", "data")?;
+    text_map(value, "Secret", "stringData")?;
+    // Only where the data stops being base64 is told: the content is secret.
+    for text in value["data"].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str()) {
+        if let Err(error) = STANDARD.decode(text) {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) => at,
+                _ => text.len(),
+            };
+            return Err(format!("illegal base64 data at input byte {at}"));
+        }
+    }
+    if let Value::Object(map) = value
+        && let Some(Value::Object(plain)) = map.remove("stringData")
+    {
+        let data = map.entry("data").or_insert_with(|| json!({}));
+        for (key, text) in plain {
+            data[key] = STANDARD.encode(text.as_str().unwrap_or_default()).into();
+        }
+    }
+    set(value, "type", "Opaque".into());
+    Ok(())
+}
+
+fn namespace(value: &mut Value) {
+    let name = meta::text(value, "name").to_owned();
+    let metadata = meta::metadata_mut(value);
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    labels["kubernetes.io/metadata.name"] = name.into();
+    if !value["metadata"]["deletionTimestamp"].is_string() {
+        set(&mut value["spec"], "finalizers", json!(["kubernetes"]));
+    }
+}
+
+fn container(container: &mut Value) {
+    if !container.is_object() {
+        return;
+    }
+    set(container, "resources", json!({}));
+    set(container, "terminationMessagePath", "/dev/termination-log".into());
+    set(container, "terminationMessagePolicy", "File".into());
+    let image = container["image"].as_str().unwrap_or_default();
+    let tag = image.rsplit('/').next().and_then(|last| last.split_once(':')).map_or("", |(_, tag)| tag);
+    let latest = !image.contains('@') && (tag.is_empty() || tag == "latest");
+    if !image.is_empty() {
+        set(container, "imagePullPolicy", if latest { "Always" } else { "IfNotPresent" }.into());
+    }
+    for port in each(&mut container["ports"]) {
+        set(port, "protocol", "TCP".into());
+    }
+    if container["ports"].is_null()
+        && let Value::Object(map) = container
+    {
+        map.remove("ports");
+    }
+}
+
+fn pod_spec(spec: &mut Value) {
+    set(spec, "restartPolicy", "Always".into());
+    set(spec, "dnsPolicy", "ClusterFirst".into());
+    set(spec, "terminationGracePeriodSeconds", 30.into());
+    set(spec, "securityContext", json!({}));
+    set(spec, "schedulerName", "default-scheduler".into());
+    for list in ["containers", "initContainers"] {
+        if let Some(list) = spec.get_mut(list) {
+            each(list).for_each(container);
+        }
+    }
+}
+
+fn pod(spec: &mut Value) {
+    set(spec, "enableServiceLinks", true.into());
+}
+
+fn template(spec: &mut Value) {
+    if spec.get("template").is_some_and(Value::is_object) {
+        set(&mut spec["template"], "metadata", json!({}));
+        pod_spec(&mut spec["template"]["spec"]);
+    }
+}
+
+fn replicated(spec: &mut Value) {
+    set(spec, "replicas", 1.into());
+    template(spec);
+}
+
+fn deployment(spec: &mut Value) {
+    replicated(spec);
+    set(spec, "strategy", json!({}));
+    set(&mut spec["strategy"], "type", "RollingUpdate".into());
+    if spec["strategy"]["type"] == "RollingUpdate" {
+        set(&mut spec["strategy"], "rollingUpdate", json!({}));
+        set(&mut spec["strategy"]["rollingUpdate"], "maxUnavailable", "25%".into());
+        set(&mut spec["strategy"]["rollingUpdate"], "maxSurge", "25%".into());
+    }
+    set(spec, "revisionHistoryLimit", 10.into());
+    set(spec, "progressDeadlineSeconds", 600.into());
+}
+
+fn stateful_set(spec: &mut Value) {
+    replicated(spec);
+    set(spec, "podManagementPolicy", "OrderedReady".into());
+    set(spec, "updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}));
+    set(spec, "revisionHistoryLimit", 10.into());
+    set(
+        spec,
+        "persistentVolumeClaimRetentionPolicy",
+        json!({"whenDeleted": "Retain", "whenScaled": "Retain"}),
+    );
+}
+
+fn daemon_set(spec: &mut Value) {
+    template(spec);
+    set(
+        spec,
+        "updateStrategy",
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}),
+    );
+    set(spec, "revisionHistoryLimit", 10.into());
+}
+
+fn job(spec: &mut Value) {
+    if spec.get("parallelism").is_none() && spec.get("completions").is_none() {
+        set(spec, "completions", 1.into());
+    }
+    set(spec, "parallelism", 1.into());
+    set(spec, "backoffLimit", 6.into());
+    set(spec, "completionMode", "NonIndexed".into());
+    set(spec, "suspend", false.into());
+    set(spec, "podReplacementPolicy", "TerminatingOrFailed".into());
+    template(spec);
+}
+
+fn cron_job(spec: &mut Value) {
+    set(spec, "concurrencyPolicy", "Allow".into());
+    set(spec, "suspend", false.into());
+    set(spec, "successfulJobsHistoryLimit", 3.into());
+    set(spec, "failedJobsHistoryLimit", 1.into());
+}
+
+fn service(spec: &mut Value) {
+    set(spec, "type", "ClusterIP".into());
+    set(spec, "sessionAffinity", "None".into());
+    if spec["type"] != "ExternalName" {
+        set(spec, "internalTrafficPolicy", "Cluster".into());
+    }
+    if let Some(ports) = spec.get_mut("ports") {
+        for port in each(ports) {
+            set(port, "protocol", "TCP".into());
+            let number = port["port"].clone();
+            set(port, "targetPort", number);
+        }
+    }
+}
+
+fn role_binding(value: &mut Value) {
+    if value["roleRef"].is_object() {
+        set(&mut value["roleRef"], "apiGroup", "rbac.authorization.k8s.io".into());
+    }
+    if let Some(subjects) = value.get_mut("subjects") {
+        for subject in each(subjects) {
+            if ["User", "Group"].contains(&subject["kind"].as_str().unwrap_or_default()) {
+                set(subject, "apiGroup", "rbac.authorization.k8s.io".into());
+            }
+        }
+    }
+}

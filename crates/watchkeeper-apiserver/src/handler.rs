@@ -1,0 +1,558 @@
+//! How does a request become an answer? From the URL to a verb, with body, options and version in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, Method, Request};
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::Shared;
+use crate::discovery;
+use crate::kinds::Review;
+use crate::negotiate::{self, Form};
+use crate::registry::{Kind, Registry};
+use crate::reply::{self, Reply, ReplyBody};
+use crate::route::{Query, Route, Target, route};
+use crate::selector::Selector;
+use crate::status::{Cause, Failure, Result, quoted};
+use crate::store::Key;
+use crate::verbs::delete::{DeleteOptions, Deleted};
+use crate::verbs::list::{ListOptions, Match, Page};
+use crate::verbs::patch::Patch;
+use crate::verbs::update::Part;
+use crate::watch::{Start, WatchBody, WatchRequest};
+
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// How long a request for a version of the future waits for it.
+const VERSION_PATIENCE: Duration = Duration::from_secs(3);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Answers one request. `stop` ends a watch that it opens.
+pub(crate) async fn handle<B>(
+    shared: Arc<Shared>,
+    request: Request<B>,
+    stop: Option<CancellationToken>,
+) -> Reply
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = request.into_parts();
+    let query = Query::parse(head.uri.query());
+    let target = match route(head.uri.path()) {
+        Route::Resource(target) => target,
+        other => return static_route(&shared, &other, &head.method, &head.headers),
+    };
+    let call = Call { shared, method: head.method, headers: head.headers, query, target, stop };
+    match call.answer(body).await {
+        Ok(reply) => reply,
+        Err(failure) => reply::failure(&failure),
+    }
+}
+
+/// Everything that is not a resource.
+fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &HeaderMap) -> Reply {
+    if *method != Method::GET && *method != Method::HEAD {
+        return reply::failure(&Failure::method_not_allowed());
+    }
+    let core = shared.core.lock();
+    let registry = &core.registry;
+    let json = |value: Value| reply::value(200, Form::Json, &value);
+    match route {
+        Route::Index => json(discovery::index(registry)),
+        Route::Version => json(discovery::version()),
+        Route::Health(_) => reply::plain(200, "ok"),
+        Route::Core if negotiate::wants_aggregated(headers) => {
+            aggregated(headers, &discovery::aggregated(registry, true))
+        }
+        Route::Groups if negotiate::wants_aggregated(headers) => {
+            aggregated(headers, &discovery::aggregated(registry, false))
+        }
+        Route::Core => json(discovery::core_versions()),
+        Route::Groups => json(discovery::groups(registry)),
+        Route::Group(name) => discovery::group(registry, name).map_or_else(reply::page_not_found, json),
+        Route::GroupVersion { group, version } => {
+            discovery::resources(registry, group, version).map_or_else(reply::page_not_found, json)
+        }
+        Route::OpenApi => json(discovery::open_api_index(registry)),
+        Route::OpenApiDocument(name) => {
+            discovery::open_api_document(registry, name).map_or_else(reply::page_not_found, json)
+        }
+        Route::Resource(_) | Route::Unknown => reply::page_not_found(),
+    }
+}
+
+fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
+    let etag = format!("\"{}\"", discovery::fingerprint(value.to_string().as_bytes()));
+    let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let mut reply = if known.is_some_and(|known| known.contains(&etag)) {
+        let mut reply = reply::plain(304, "");
+        reply.headers_mut().clear();
+        reply
+    } else {
+        reply::value(200, Form::Json, value)
+    };
+    let headers = reply.headers_mut();
+    if headers.contains_key(http::header::CONTENT_TYPE) {
+        let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(form));
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(ETAG, etag);
+    }
+    reply
+}
+
+/// A request for a resource.
+struct Call {
+    shared: Arc<Shared>,
+    method: Method,
+    headers: HeaderMap,
+    query: Query,
+    target: Target,
+    stop: Option<CancellationToken>,
+}
+
+/// What the URL names, once the kind is known.
+enum Named {
+    Kind(Arc<Kind>),
+    Review(&'static Review),
+}
+
+impl Call {
+    async fn answer<B>(self, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let kind = match self.find()? {
+            None => return Ok(reply::page_not_found()),
+            Some(Named::Review(review)) => return self.review(review, &read_body(body).await?),
+            Some(Named::Kind(kind)) => kind,
+        };
+        if kind.namespaced != self.target.namespace.is_some()
+            && (self.target.namespace.is_some() || self.target.name.is_some())
+        {
+            return if kind.custom.is_some() {
+                Ok(reply::page_not_found())
+            } else {
+                Err(Failure::no_such_path())
+            };
+        }
+        let list = self.target.name.is_none();
+        let form = negotiate::accept(&self.headers, list && !self.is_watch())?;
+        let Some(name) = &self.target.name else { return self.collection(kind, form, body).await };
+        let key = Key::new(self.target.namespace.as_deref().unwrap_or_default(), name);
+        match self.target.subresource.as_deref() {
+            None if self.target.watch => self.watch(kind, form),
+            None => self.object(kind, &key, Part::Main, form, body).await,
+            Some("status") if kind.has_status() && self.method != Method::DELETE => {
+                self.object(kind, &key, Part::Status, form, body).await
+            }
+            Some("finalize") if kind.is("", "Namespace") => match self.method {
+                Method::PUT => self.object(kind, &key, Part::Finalize, form, body).await,
+                _ => Err(Failure::method_not_allowed()),
+            },
+            Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
+            Some("status") if kind.has_status() => Err(Failure::method_not_allowed()),
+            Some(_) => Err(Failure::no_such_path()),
+        }
+    }
+
+    fn find(&self) -> Result<Option<Named>> {
+        let Target { group, version, resource, too_deep, .. } = &self.target;
+        let core = self.shared.core.lock();
+        if !core.registry.serves(group, version) {
+            return Ok(None);
+        }
+        if *too_deep {
+            return Err(Failure::no_such_path());
+        }
+        if let Some(kind) = core.registry.find(group, version, resource) {
+            return Ok(Some(Named::Kind(kind.clone())));
+        }
+        match Registry::review(group, version, resource) {
+            Some(review) => Ok(Some(Named::Review(review))),
+            None => Err(Failure::no_such_path()),
+        }
+    }
+
+    fn is_watch(&self) -> bool {
+        self.target.watch || (self.target.name.is_none() && self.query.flag("watch").unwrap_or(false))
+    }
+
+    async fn collection<B>(&self, kind: Arc<Kind>, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let everywhere = kind.namespaced && self.target.namespace.is_none();
+        let namespace = self.target.namespace.as_deref();
+        match self.method {
+            Method::GET | Method::HEAD if self.is_watch() => self.watch(kind, form),
+            Method::GET | Method::HEAD => self.list(&kind, form).await,
+            Method::POST if !everywhere => {
+                let dry_run = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let value = self.read_object(&kind, &body)?;
+                let namespace = namespace.unwrap_or_default();
+                let stored = self.shared.run(|core| core.create(&kind, namespace, value, dry_run))?;
+                if dry_run {
+                    // Nothing was stored: there is no version to tell.
+                    let mut value = crate::core::Core::view(&kind, &stored);
+                    crate::meta::set(&mut value, "resourceVersion", "");
+                    return Ok(reply::value(201, form, &value));
+                }
+                Ok(reply::object(201, form, &kind, &stored))
+            }
+            Method::DELETE if !everywhere && kind.delete_collection => {
+                let body = read_body(body).await?;
+                let options = self.delete_options(&body)?;
+                let list = self.list_options(&kind)?;
+                let limit = if list.limit == 0 { usize::MAX } else { list.limit };
+                let (items, revision) = self.shared.run(|core| {
+                    let revision = core.store.revision();
+                    core.delete_collection(&kind, namespace, &list.selector, limit, &options)
+                        .map(|items| (items, revision))
+                })?;
+                Ok(reply::list(form, &kind, &Page { items, revision, proceed: None, remaining: None }))
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    async fn object<B>(&self, kind: Arc<Kind>, key: &Key, part: Part, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        match self.method {
+            Method::GET | Method::HEAD => {
+                self.wait_for_get().await?;
+                let stored = self.shared.core.lock().get(&kind, key)?;
+                Ok(reply::object(200, form, &kind, &stored))
+            }
+            Method::PUT => {
+                let dry_run = self.write_options("UpdateOptions")?;
+                let body = read_body(body).await?;
+                let value = self.read_object(&kind, &body)?;
+                let (stored, created) =
+                    self.shared.run(|core| core.replace(&kind, key, value, part, dry_run))?;
+                Ok(reply::object(if created { 201 } else { 200 }, form, &kind, &stored))
+            }
+            Method::PATCH => {
+                let dry_run = self.write_options("PatchOptions")?;
+                let patch = self.read_patch(&kind, body).await?;
+                let stored = self.shared.run(|core| core.patch(&kind, key, &patch, part, dry_run))?;
+                Ok(reply::object(200, form, &kind, &stored))
+            }
+            Method::DELETE => {
+                let body = read_body(body).await?;
+                let options = self.delete_options(&body)?;
+                match self.shared.run(|core| core.delete(&kind, key, &options))? {
+                    Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
+                    Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored)),
+                }
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    async fn scale<B>(&self, kind: &Arc<Kind>, key: &Key, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let scale = match self.method {
+            Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
+            Method::PUT => {
+                let dry_run = self.write_options("UpdateOptions")?;
+                let scale = negotiate::read_object(&self.headers, &read_body(body).await?, "Scale")?;
+                self.shared.run(|core| core.put_scale(kind, key, &scale, dry_run))?
+            }
+            Method::PATCH => {
+                let dry_run = self.write_options("PatchOptions")?;
+                let patch = self.read_patch(kind, body).await?;
+                self.shared.run(|core| core.patch_scale(kind, key, &patch, dry_run))?
+            }
+            _ => return Err(Failure::method_not_allowed()),
+        };
+        Ok(reply::value(200, form, &scale))
+    }
+
+    async fn list(&self, kind: &Arc<Kind>, form: Form) -> Result<Reply> {
+        let options = self.list_options(kind)?;
+        options.check_list()?;
+        if let Some(version) = options.wanted_version()?
+            && !options.is_exact()
+        {
+            self.shared.reach(version, VERSION_PATIENCE).await;
+        }
+        let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;
+        Ok(reply::list(form, kind, &page))
+    }
+
+    fn watch(&self, kind: Arc<Kind>, form: Form) -> Result<Reply> {
+        if self.method != Method::GET {
+            return Err(Failure::method_not_allowed());
+        }
+        if form == Form::Yaml {
+            return Err(Failure::not_acceptable(
+                "only the following media types are accepted: application/json",
+            ));
+        }
+        let options = self.list_options(&kind)?;
+        options.check_watch(self.shared.streaming_lists)?;
+        let start = match (options.initial_events, options.version.as_str()) {
+            (Some(true), _) | (None, "" | "0") => Start::Initial,
+            (Some(false), "" | "0") => Start::Now,
+            (_, version) => Start::After(version.parse().map_err(|_| bad_version(version))?),
+        };
+        let seconds = self.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        let timeout = match seconds {
+            Some(seconds) => Duration::from_secs(seconds.unsigned_abs()),
+            // Spread out, so that many watches do not come back at one time.
+            None => self.shared.jitter(Duration::from_secs(1800)),
+        };
+        let selector = match &self.target.name {
+            Some(name) => options.selector.and_name(name),
+            None => options.selector,
+        };
+        let body = WatchBody::open(
+            &self.shared,
+            WatchRequest {
+                kind,
+                namespace: self.target.namespace.clone(),
+                selector,
+                form,
+                start,
+                bookmarks: self.query.flag("allowWatchBookmarks").unwrap_or(false),
+                timeout,
+                stop: self.stop.clone(),
+            },
+        );
+        Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
+    }
+
+    /// Answers a question about access: everything is allowed.
+    fn review(&self, review: &Review, body: &[u8]) -> Result<Reply> {
+        if review.namespaced != self.target.namespace.is_some() || self.target.name.is_some() {
+            return Err(Failure::no_such_path());
+        }
+        if self.method != Method::POST {
+            return Err(Failure::method_not_allowed());
+        }
+        let form = negotiate::accept(&self.headers, false)?;
+        let mut value = negotiate::read_object(&self.headers, body, review.kind)?;
+        crate::meta::normalize(&mut value).map_err(Failure::bad_request)?;
+        value["kind"] = review.kind.into();
+        value["apiVersion"] = format!("{}/{}", review.group, review.version).into();
+        value["status"] = match review.kind {
+            "SelfSubjectReview" => json!({"userInfo": {
+                "username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}),
+            "SelfSubjectRulesReview" => json!({
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false,
+            }),
+            _ => json!({"allowed": true}),
+        };
+        Ok(reply::value(201, form, &value))
+    }
+
+    /// A GET may ask for a version that is not there yet.
+    async fn wait_for_get(&self) -> Result<()> {
+        let text = self.query.text("resourceVersion");
+        if text.is_empty() {
+            return Ok(());
+        }
+        let version: u64 = text.parse().map_err(|_| bad_version(text))?;
+        self.shared.reach(version, VERSION_PATIENCE).await;
+        let current = self.shared.core.lock().store.revision();
+        if version > current { Err(Failure::version_too_large(version, current)) } else { Ok(()) }
+    }
+
+    /// The object in a body, of the kind that the URL names.
+    fn read_object(&self, kind: &Kind, body: &[u8]) -> Result<Value> {
+        let value = negotiate::read_object(&self.headers, body, &kind.kind)?;
+        let text = |field: &str| match &value[field] {
+            Value::Null => Ok(""),
+            Value::String(text) => Ok(text.as_str()),
+            _ => Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): {field} is not a string",
+                kind.kind
+            ))),
+        };
+        let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
+        if !sent_version.is_empty() && sent_version != kind.api_version {
+            return Err(Failure::bad_request(if kind.custom.is_some() {
+                format!(
+                    "the API version in the data ({sent_version}) does not match the expected API version ({})",
+                    kind.api_version
+                )
+            } else {
+                let shown = if sent_kind.is_empty() { &kind.kind } else { sent_kind };
+                format!(
+                    "{shown} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                    quoted(sent_version.rsplit('/').next().unwrap_or_default()),
+                    kind.kind,
+                    quoted(shown),
+                    quoted(sent_version)
+                )
+            }));
+        }
+        if !sent_kind.is_empty() && sent_kind != kind.kind {
+            return Err(Failure::bad_request(format!(
+                "{sent_kind} in version {} cannot be handled as a {}: the kind in the data does not match the kind of the resource",
+                quoted(&kind.version),
+                kind.kind
+            )));
+        }
+        Ok(value)
+    }
+
+    async fn read_patch<B>(&self, kind: &Kind, body: B) -> Result<Patch>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let content_type = negotiate::content_type(&self.headers);
+        if content_type == "application/apply-patch+yaml" {
+            if self.query.text("fieldManager").is_empty() {
+                let cause = Cause::required("fieldManager", "is required for apply patch");
+                return Err(Failure::invalid_options("PatchOptions", vec![cause]));
+            }
+        } else if self.query.flag("force") == Some(true) {
+            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+            return Err(Failure::invalid_options("PatchOptions", vec![cause]));
+        }
+        Patch::read(kind, content_type, &read_body(body).await?)
+    }
+
+    /// Checks the options of a write; tells whether it is a dry run.
+    fn write_options(&self, options: &str) -> Result<bool> {
+        let mut causes = Vec::new();
+        let dry_run = self.query.all("dryRun");
+        if dry_run.iter().any(|value| *value != "All") {
+            causes.push(Cause::not_supported("dryRun", &json!(dry_run), &["All"]));
+        }
+        let validation = self.query.text("fieldValidation");
+        let supported = ["", "Ignore", "Strict", "Warn"];
+        if !supported.contains(&validation) {
+            causes.push(Cause::not_supported("fieldValidation", &validation.into(), &supported));
+        }
+        let manager = self.query.text("fieldManager");
+        if manager.len() > 128 {
+            causes.push(Cause::too_long("fieldManager", 128, "bytes"));
+        }
+        if let Some((at, c)) = manager.char_indices().find(|(_, c)| c.is_control()) {
+            let problem = format!("invalid character U+{:04X} (at position {at})", c as u32);
+            causes.push(Cause {
+                reason: "FieldValueInvalid",
+                message: format!("Invalid value: {}: {problem}", quoted(manager)),
+                field: "fieldManager".to_owned(),
+            });
+        }
+        if causes.is_empty() {
+            Ok(!dry_run.is_empty())
+        } else {
+            Err(Failure::invalid_options(options, causes))
+        }
+    }
+
+    fn delete_options(&self, body: &[u8]) -> Result<DeleteOptions> {
+        if !body.is_empty() {
+            let value = match negotiate::content_type(&self.headers) {
+                "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
+                    let problem = negotiate::json_problem(&error);
+                    Failure::bad_request(format!("couldn't get version/kind; json parse error: {problem}"))
+                })?,
+                "application/yaml" => negotiate::read_yaml(body).map_err(Failure::bad_request)?,
+                _ => {
+                    return Err(Failure::unsupported_media_type(
+                        "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+                    ));
+                }
+            };
+            let mut options = DeleteOptions::read(&value)?;
+            options.dry_run |= self.write_options("DeleteOptions")?;
+            return Ok(options);
+        }
+        let mut value = json!({});
+        if let Some(grace) = self.number("gracePeriodSeconds")? {
+            value["gracePeriodSeconds"] = grace.into();
+        }
+        if let Some(policy) = self.query.get("propagationPolicy") {
+            value["propagationPolicy"] = policy.into();
+        }
+        if let Some(orphan) = self.query.flag("orphanDependents") {
+            value["orphanDependents"] = orphan.into();
+        }
+        let dry_run = self.query.all("dryRun");
+        if !dry_run.is_empty() {
+            value["dryRun"] = json!(dry_run);
+        }
+        DeleteOptions::read(&value)
+    }
+
+    fn list_options(&self, kind: &Kind) -> Result<ListOptions> {
+        let labels = self.query.text("labelSelector");
+        let fields = self.query.text("fieldSelector");
+        let matching = self.query.text("resourceVersionMatch");
+        let limit = self.number("limit")?.unwrap_or(0);
+        Ok(ListOptions {
+            selector: Selector::parse(kind, labels, fields)?,
+            limit: usize::try_from(limit).unwrap_or(0),
+            proceed: self.query.text("continue").to_owned(),
+            version: self.query.text("resourceVersion").to_owned(),
+            matching: match matching {
+                "" => Match::Unset,
+                "Exact" => Match::Exact,
+                "NotOlderThan" => Match::NotOlderThan,
+                other => {
+                    let supported = ["Exact", "NotOlderThan", ""];
+                    let cause = Cause::not_supported("resourceVersionMatch", &other.into(), &supported);
+                    return Err(Failure::invalid_options("ListOptions", vec![cause]));
+                }
+            },
+            initial_events: self.query.flag("sendInitialEvents"),
+        })
+    }
+
+    fn number(&self, name: &str) -> Result<Option<i64>> {
+        match self.query.text(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)))
+            }),
+        }
+    }
+}
+
+fn bad_version(text: &str) -> Box<Failure> {
+    let text = quoted(text);
+    Failure::internal(format!(
+        "resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax"
+    ))
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
+        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+    }
+}

@@ -1,0 +1,364 @@
+//! Which kinds does the server know from the start? This table, and nothing else: each kind is untyped JSON with these properties.
+
+/// Which names a kind's objects may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameRule {
+    /// A DNS subdomain: the rule for most kinds.
+    Subdomain,
+    /// A DNS label of at most 63 characters.
+    Label,
+    /// Anything that fits into one segment of a URL.
+    PathSegment,
+}
+
+/// How a kind's `status` begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InitialStatus {
+    /// The kind has no status subresource; `status` is a field like any other.
+    None,
+    /// What the client sent is kept, as a node's agent registers with its status.
+    AsSent,
+    /// Always this JSON, whatever the client sent.
+    Fixed(&'static str),
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Builtin {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) short_names: &'static [&'static str],
+    pub(crate) categories: &'static [&'static str],
+    pub(crate) namespaced: bool,
+    pub(crate) status: InitialStatus,
+    pub(crate) scale: bool,
+    /// `metadata.generation` counts changes of the desired state.
+    pub(crate) generation: bool,
+    /// A PUT of an absent object creates it.
+    pub(crate) create_on_update: bool,
+    /// A PUT without a resourceVersion overwrites.
+    pub(crate) unconditional_update: bool,
+    pub(crate) delete_collection: bool,
+    pub(crate) names: NameRule,
+    /// Fields that a fieldSelector may name, beyond `metadata.name` and `metadata.namespace`.
+    pub(crate) fields: &'static [&'static str],
+    /// The resource that holds the objects, where two resources are views of one.
+    pub(crate) stored_as: Option<(&'static str, &'static str)>,
+}
+
+const fn kind(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+) -> Builtin {
+    Builtin {
+        group,
+        version,
+        kind,
+        plural,
+        short_names: &[],
+        categories: &[],
+        namespaced: true,
+        status: InitialStatus::None,
+        scale: false,
+        generation: false,
+        create_on_update: false,
+        unconditional_update: true,
+        delete_collection: true,
+        names: NameRule::Subdomain,
+        fields: &[],
+        stored_as: None,
+    }
+}
+
+impl Builtin {
+    const fn cluster(mut self) -> Self {
+        self.namespaced = false;
+        self
+    }
+
+    const fn short(mut self, names: &'static [&'static str]) -> Self {
+        self.short_names = names;
+        self
+    }
+
+    const fn category(mut self, categories: &'static [&'static str]) -> Self {
+        self.categories = categories;
+        self
+    }
+
+    const fn status(mut self, json: &'static str) -> Self {
+        self.status = InitialStatus::Fixed(json);
+        self
+    }
+
+    const fn status_as_sent(mut self) -> Self {
+        self.status = InitialStatus::AsSent;
+        self
+    }
+
+    const fn scale(mut self) -> Self {
+        self.scale = true;
+        self
+    }
+
+    const fn generation(mut self) -> Self {
+        self.generation = true;
+        self
+    }
+
+    const fn create_on_update(mut self) -> Self {
+        self.create_on_update = true;
+        self
+    }
+
+    const fn conditional(mut self) -> Self {
+        self.unconditional_update = false;
+        self
+    }
+
+    const fn no_delete_collection(mut self) -> Self {
+        self.delete_collection = false;
+        self
+    }
+
+    const fn names(mut self, rule: NameRule) -> Self {
+        self.names = rule;
+        self
+    }
+
+    const fn fields(mut self, fields: &'static [&'static str]) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    const fn stored_as(mut self, group: &'static str, plural: &'static str) -> Self {
+        self.stored_as = Some((group, plural));
+        self
+    }
+}
+
+const ALL: &[&str] = &["all"];
+const EXTENSIONS: &[&str] = &["api-extensions"];
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+const POD_FIELDS: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.nominatedNodeName",
+];
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+const NEW_EVENT_FIELDS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
+/// Every kind that is served from the start, in the order in which discovery lists the groups.
+pub(crate) const BUILTINS: &[Builtin] = &[
+    kind("", "v1", "ConfigMap", "configmaps").short(&["cm"]),
+    kind("", "v1", "Endpoints", "endpoints").short(&["ep"]).create_on_update(),
+    kind("", "v1", "Event", "events").short(&["ev"]).create_on_update().fields(EVENT_FIELDS),
+    kind("", "v1", "LimitRange", "limitranges").short(&["limits"]).create_on_update(),
+    kind("", "v1", "Namespace", "namespaces")
+        .cluster()
+        .short(&["ns"])
+        .status(r#"{"phase":"Active"}"#)
+        .no_delete_collection()
+        .names(NameRule::Label)
+        .fields(&["status.phase"]),
+    kind("", "v1", "Node", "nodes")
+        .cluster()
+        .short(&["no"])
+        .status_as_sent()
+        .fields(&["spec.unschedulable"]),
+    kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+        .short(&["pvc"])
+        .status(r#"{"phase":"Pending"}"#),
+    kind("", "v1", "PersistentVolume", "persistentvolumes")
+        .cluster()
+        .short(&["pv"])
+        .status(r#"{"phase":"Pending"}"#),
+    kind("", "v1", "Pod", "pods")
+        .short(&["po"])
+        .category(ALL)
+        .status(r#"{"phase":"Pending"}"#)
+        .generation()
+        .fields(POD_FIELDS),
+    kind("", "v1", "PodTemplate", "podtemplates").generation(),
+    kind("", "v1", "ReplicationController", "replicationcontrollers")
+        .short(&["rc"])
+        .category(ALL)
+        .status(r#"{"replicas":0}"#)
+        .scale()
+        .generation()
+        .fields(&["status.replicas"]),
+    kind("", "v1", "ResourceQuota", "resourcequotas").short(&["quota"]).status("{}"),
+    kind("", "v1", "Secret", "secrets").fields(&["type"]),
+    kind("", "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]),
+    kind("", "v1", "Service", "services")
+        .short(&["svc"])
+        .category(ALL)
+        .status(r#"{"loadBalancer":{}}"#)
+        .create_on_update()
+        .names(NameRule::Label)
+        .fields(&["spec.clusterIP", "spec.type"]),
+    kind("apps", "v1", "ControllerRevision", "controllerrevisions"),
+    kind("apps", "v1", "DaemonSet", "daemonsets")
+        .short(&["ds"])
+        .category(ALL)
+        .status(r#"{"currentNumberScheduled":0,"desiredNumberScheduled":0,"numberMisscheduled":0,"numberReady":0}"#)
+        .generation(),
+    kind("apps", "v1", "Deployment", "deployments")
+        .short(&["deploy"])
+        .category(ALL)
+        .status("{}")
+        .scale()
+        .generation(),
+    kind("apps", "v1", "ReplicaSet", "replicasets")
+        .short(&["rs"])
+        .category(ALL)
+        .status(r#"{"replicas":0}"#)
+        .scale()
+        .generation(),
+    kind("apps", "v1", "StatefulSet", "statefulsets")
+        .short(&["sts"])
+        .category(ALL)
+        .status(r#"{"replicas":0,"availableReplicas":0}"#)
+        .scale()
+        .generation(),
+    kind("events.k8s.io", "v1", "Event", "events")
+        .short(&["ev"])
+        .create_on_update()
+        .fields(NEW_EVENT_FIELDS)
+        .stored_as("", "events"),
+    kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+        .short(&["hpa"])
+        .category(ALL)
+        .status(r#"{"desiredReplicas":0,"currentMetrics":null}"#),
+    kind("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).category(ALL).status("{}").generation(),
+    kind("batch", "v1", "Job", "jobs")
+        .category(ALL)
+        .status("{}")
+        .generation()
+        .fields(&["status.successful"]),
+    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
+        .cluster()
+        .short(&["csr"])
+        .status("{}")
+        .fields(&["spec.signerName"]),
+    kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses").cluster().generation(),
+    kind("networking.k8s.io", "v1", "Ingress", "ingresses")
+        .short(&["ing"])
+        .status(r#"{"loadBalancer":{}}"#)
+        .generation(),
+    kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+        .short(&["pdb"])
+        .status(r#"{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}"#)
+        .generation()
+        .conditional(),
+    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings")
+        .cluster()
+        .create_on_update()
+        .names(NameRule::PathSegment),
+    kind(RBAC, "v1", "ClusterRole", "clusterroles").cluster().create_on_update().names(NameRule::PathSegment),
+    kind(RBAC, "v1", "RoleBinding", "rolebindings").create_on_update().names(NameRule::PathSegment),
+    kind(RBAC, "v1", "Role", "roles").create_on_update().names(NameRule::PathSegment),
+    kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers").cluster().conditional(),
+    kind("storage.k8s.io", "v1", "CSINode", "csinodes").cluster().conditional(),
+    kind("storage.k8s.io", "v1", "StorageClass", "storageclasses").cluster().short(&["sc"]),
+    kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments")
+        .cluster()
+        .status(r#"{"attached":false}"#)
+        .conditional(),
+    kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+        .cluster()
+        .category(EXTENSIONS)
+        .generation()
+        .conditional(),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+        .cluster()
+        .category(EXTENSIONS)
+        .status("{}")
+        .generation()
+        .conditional(),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
+        .cluster()
+        .category(EXTENSIONS)
+        .generation()
+        .conditional(),
+    kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+        .cluster()
+        .category(EXTENSIONS)
+        .generation()
+        .conditional(),
+    kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+        .cluster()
+        .short(&["crd", "crds"])
+        .category(EXTENSIONS)
+        .status("{}")
+        .generation()
+        .conditional(),
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
+        .cluster()
+        .short(&["pc"])
+        .generation(),
+    kind("coordination.k8s.io", "v1", "Lease", "leases").create_on_update().conditional(),
+    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").cluster().create_on_update().conditional(),
+    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").generation(),
+];
+
+/// A kind that is only ever created, and answered at once: nothing is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Review {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) namespaced: bool,
+}
+
+const AUTHORIZATION: &str = "authorization.k8s.io";
+
+/// The questions about access, which this server answers with yes.
+pub(crate) const REVIEWS: &[Review] = &[
+    review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false),
+    review(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", true),
+    review(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
+    review(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
+    review(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", false),
+];
+
+const fn review(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Review {
+    Review { group, version: "v1", kind, plural, namespaced }
+}

@@ -1,0 +1,326 @@
+//! Which kinds are served right now? The built-in table and what CustomResourceDefinitions have added.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::kinds::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
+use crate::schema::Schema;
+
+/// One kind in one version, as requests meet it.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// `version` or `group/version`.
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    pub(crate) status: InitialStatus,
+    pub(crate) scale: Option<ScalePaths>,
+    pub(crate) generation: bool,
+    pub(crate) create_on_update: bool,
+    pub(crate) unconditional_update: bool,
+    pub(crate) delete_collection: bool,
+    pub(crate) names: NameRule,
+    pub(crate) fields: Vec<String>,
+    /// Under which resource the objects are stored: all versions of a kind share one.
+    pub(crate) storage: ResourceId,
+    /// What a CustomResourceDefinition adds; none for a built-in kind.
+    pub(crate) custom: Option<Custom>,
+}
+
+/// The part of a kind that comes from its definition.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    /// The apiVersion in which objects are stored.
+    pub(crate) storage_version: String,
+    pub(crate) schema: Option<Schema>,
+    /// Name of the definition: `plural.group`.
+    pub(crate) definition: String,
+}
+
+/// Where the scale subresource finds its three values.
+#[derive(Clone, Debug)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// None: the selector is `spec.selector` in its structured form.
+    pub(crate) selector: Option<Vec<String>>,
+}
+
+/// The identity of stored objects: group and plural, without a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ResourceId(Arc<str>);
+
+impl ResourceId {
+    pub(crate) fn new(group: &str, plural: &str) -> Self {
+        Self(format!("{group}/{plural}").into())
+    }
+}
+
+impl Kind {
+    fn builtin(row: &Builtin) -> Self {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let (group, plural) = row.stored_as.unwrap_or((row.group, row.plural));
+        Self {
+            group: row.group.to_owned(),
+            version: row.version.to_owned(),
+            api_version: api_version(row.group, row.version),
+            kind: row.kind.to_owned(),
+            list_kind: format!("{}List", row.kind),
+            plural: row.plural.to_owned(),
+            singular: row.kind.to_lowercase(),
+            short_names: owned(row.short_names),
+            categories: owned(row.categories),
+            namespaced: row.namespaced,
+            status: row.status,
+            scale: row.scale.then(|| ScalePaths {
+                spec_replicas: vec!["spec".to_owned(), "replicas".to_owned()],
+                status_replicas: vec!["status".to_owned(), "replicas".to_owned()],
+                selector: None,
+            }),
+            generation: row.generation,
+            create_on_update: row.create_on_update,
+            unconditional_update: row.unconditional_update,
+            delete_collection: row.delete_collection,
+            names: row.names,
+            fields: owned(row.fields),
+            storage: ResourceId::new(group, plural),
+            custom: None,
+        }
+    }
+
+    /// `plural` or `plural.group`, as messages name a resource.
+    pub(crate) fn resource(&self) -> String {
+        qualified(&self.plural, &self.group)
+    }
+
+    /// `Kind` or `Kind.group`, as messages name a kind.
+    pub(crate) fn qualified_kind(&self) -> String {
+        qualified(&self.kind, &self.group)
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        self.status != InitialStatus::None
+    }
+
+    /// The kind of group, version and name `(group, kind)`.
+    pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
+        self.custom.is_none() && self.group == group && self.kind == kind
+    }
+
+    pub(crate) fn verbs(&self) -> Vec<&'static str> {
+        let mut verbs =
+            vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        if !self.delete_collection {
+            verbs.retain(|verb| *verb != "deletecollection");
+        }
+        verbs
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// `version` for the core group, else `group/version`.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// A group and its versions, preferred first, for discovery.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) versions: Vec<Version>,
+}
+
+/// What one version of a group serves.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) name: String,
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    pub(crate) reviews: Vec<Review>,
+}
+
+type ByPlural = BTreeMap<String, Arc<Kind>>;
+
+/// All kinds that are served.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    builtins: Vec<Arc<Kind>>,
+    /// By name of the definition.
+    customs: BTreeMap<String, Vec<Arc<Kind>>>,
+    index: BTreeMap<String, BTreeMap<String, ByPlural>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        let builtins = BUILTINS.iter().map(|row| Arc::new(Kind::builtin(row))).collect();
+        let mut registry = Self { builtins, customs: BTreeMap::new(), index: BTreeMap::new() };
+        registry.reindex();
+        registry
+    }
+
+    fn reindex(&mut self) {
+        self.index.clear();
+        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+            let versions = self.index.entry(kind.group.clone()).or_default();
+            versions
+                .entry(kind.version.clone())
+                .or_default()
+                .entry(kind.plural.clone())
+                .or_insert_with(|| kind.clone());
+        }
+        for review in REVIEWS {
+            let versions = self.index.entry(review.group.to_owned()).or_default();
+            versions.entry(review.version.to_owned()).or_default();
+        }
+    }
+
+    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
+        self.index.get(group).is_some_and(|versions| versions.contains_key(version))
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        self.index.get(group)?.get(version)?.get(plural)
+    }
+
+    pub(crate) fn review(group: &str, version: &str, plural: &str) -> Option<&'static Review> {
+        REVIEWS.iter().find(|r| r.group == group && r.version == version && r.plural == plural)
+    }
+
+    /// A built-in kind that the server itself works with.
+    pub(crate) fn builtin(&self, group: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.builtins.iter().find(|row| row.is(group, kind)).cloned()
+    }
+
+    /// One kind per stored resource that lives in namespaces: what a namespace's deletion has to empty.
+    pub(crate) fn namespaced_storages(&self) -> Vec<Arc<Kind>> {
+        let mut by_storage = BTreeMap::new();
+        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+            if kind.namespaced {
+                by_storage.entry(kind.storage.clone()).or_insert_with(|| kind.clone());
+            }
+        }
+        by_storage.into_values().collect()
+    }
+
+    /// Whether another definition or a built-in kind already has this name in the group.
+    pub(crate) fn name_taken(&self, group: &str, definition: &str, taken: impl Fn(&Kind) -> bool) -> bool {
+        let others = self.customs.iter().filter(|(name, _)| *name != definition).flat_map(|(_, kinds)| kinds);
+        self.builtins.iter().chain(others).any(|kind| kind.group == group && taken(kind))
+    }
+
+    /// The kinds of a definition, from now on; an empty list takes them away.
+    pub(crate) fn define(&mut self, definition: &str, kinds: Vec<Kind>) {
+        if kinds.is_empty() {
+            self.customs.remove(definition);
+        } else {
+            self.customs.insert(definition.to_owned(), kinds.into_iter().map(Arc::new).collect());
+        }
+        self.reindex();
+    }
+
+    /// The kinds of a definition that are served.
+    pub(crate) fn defined(&self, definition: &str) -> &[Arc<Kind>] {
+        self.customs.get(definition).map_or(&[], Vec::as_slice)
+    }
+
+    /// Groups for discovery: the built-in ones in the table's order, then the others by name.
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut add = |group: &str, version: &str, kind: Option<&Arc<Kind>>, review: Option<Review>| {
+            let at = groups.iter().position(|g| g.name == group).unwrap_or_else(|| {
+                groups.push(Group { name: group.to_owned(), versions: Vec::new() });
+                groups.len() - 1
+            });
+            let versions = &mut groups[at].versions;
+            let at = versions.iter().position(|v| v.name == version).unwrap_or_else(|| {
+                versions.push(Version { name: version.to_owned(), kinds: Vec::new(), reviews: Vec::new() });
+                versions.len() - 1
+            });
+            versions[at].kinds.extend(kind.cloned());
+            versions[at].reviews.extend(review);
+        };
+        for kind in &self.builtins {
+            add(&kind.group, &kind.version, Some(kind), None);
+        }
+        for review in REVIEWS {
+            add(review.group, review.version, None, Some(*review));
+        }
+        let mut customs: Vec<_> = self.customs.values().flatten().collect();
+        customs.sort_by_key(|kind| (kind.group.clone(), kind.plural.clone()));
+        for kind in customs {
+            add(&kind.group, &kind.version, Some(kind), None);
+        }
+        for group in &mut groups {
+            group.versions.sort_by(|a, b| compare_versions(&b.name, &a.name));
+            for version in &mut group.versions {
+                version.kinds.sort_by(|a, b| a.plural.cmp(&b.plural));
+            }
+        }
+        groups
+    }
+}
+
+/// Orders API versions as clients prefer them: stable above beta above alpha, then by number; other names last, by text.
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => b.cmp(a),
+    }
+}
+
+fn rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let major = rest[..digits].parse().ok()?;
+    let (level, minor) = match &rest[digits..] {
+        "" => return Some((2, major, 0)),
+        other if other.starts_with("beta") => (1, &other[4..]),
+        other if other.starts_with("alpha") => (0, &other[5..]),
+        _ => return None,
+    };
+    Some((level, major, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_order_by_stability_then_number() {
+        let mut versions =
+            ["foo10", "v1", "v11alpha2", "v10", "v3beta1", "v12alpha1", "v11beta2", "foo1", "v2"];
+        versions.sort_by(|a, b| compare_versions(b, a));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v11beta2", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
+        );
+    }
+
+    #[test]
+    fn both_event_kinds_share_one_storage() {
+        let registry = Registry::new();
+        let old = registry.find("", "v1", "events").unwrap();
+        let new = registry.find("events.k8s.io", "v1", "events").unwrap();
+        assert_eq!(old.storage, new.storage);
+    }
+
+    #[test]
+    fn every_built_in_kind_can_be_found_by_its_path() {
+        let registry = Registry::new();
+        for row in BUILTINS {
+            assert!(registry.find(row.group, row.version, row.plural).is_some(), "{}", row.plural);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What does a URL mean? The grammar of paths and queries.
+
+use percent_encoding::percent_decode_str;
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `/`: the list of paths.
+    Index,
+    Version,
+    /// `/healthz`, `/livez`, `/readyz`, and the name of the endpoint.
+    Health(String),
+    /// `/api`.
+    Core,
+    /// `/apis`.
+    Groups,
+    /// `/apis/{group}`.
+    Group(String),
+    /// `/api/v1` and `/apis/{group}/{version}`.
+    GroupVersion {
+        group: String,
+        version: String,
+    },
+    /// `/openapi/v3`.
+    OpenApi,
+    /// `/openapi/v3/{group version}`.
+    OpenApiDocument(String),
+    Resource(Target),
+    Unknown,
+}
+
+/// A resource, an object of it, or a part of that object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// None: all namespaces, or a resource outside of any.
+    pub(crate) namespace: Option<String>,
+    pub(crate) resource: String,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+    /// The old `/watch/` prefix.
+    pub(crate) watch: bool,
+    /// More segments than any path has.
+    pub(crate) too_deep: bool,
+}
+
+/// Reads a path.
+pub(crate) fn route(path: &str) -> Route {
+    let segments: Option<Vec<String>> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| percent_decode_str(segment).decode_utf8().ok().map(|text| text.into_owned()))
+        .collect();
+    let Some(segments) = segments else { return Route::Unknown };
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        [] => Route::Index,
+        ["version"] => Route::Version,
+        [name @ ("healthz" | "livez" | "readyz")] => Route::Health((*name).to_owned()),
+        [name @ ("healthz" | "livez" | "readyz"), "ping"] => Route::Health((*name).to_owned()),
+        ["api"] => Route::Core,
+        ["apis"] => Route::Groups,
+        ["openapi", "v3"] => Route::OpenApi,
+        ["openapi", "v3", document @ ..] => Route::OpenApiDocument(document.join("/")),
+        ["apis", group] => Route::Group((*group).to_owned()),
+        ["api", version] => Route::GroupVersion { group: String::new(), version: (*version).to_owned() },
+        ["apis", group, version] => {
+            Route::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() }
+        }
+        ["api", version, rest @ ..] => Route::Resource(target("", version, rest)),
+        ["apis", group, version, rest @ ..] => Route::Resource(target(group, version, rest)),
+        _ => Route::Unknown,
+    }
+}
+
+fn target(group: &str, version: &str, mut rest: &[&str]) -> Target {
+    let mut target = Target { group: group.to_owned(), version: version.to_owned(), ..Target::default() };
+    if let ["watch", after @ ..] = rest
+        && !after.is_empty()
+    {
+        target.watch = true;
+        rest = after;
+    }
+    // What follows a namespace's name is a resource in it, but for the parts of the namespace itself.
+    if let ["namespaces", namespace, inner @ ..] = rest
+        && !inner.is_empty()
+        && !(inner.len() == 1 && ["status", "finalize"].contains(&inner[0]))
+    {
+        target.namespace = Some((*namespace).to_owned());
+        rest = inner;
+    }
+    let mut rest = rest.iter();
+    target.resource = rest.next().copied().unwrap_or_default().to_owned();
+    target.name = rest.next().map(|name| (*name).to_owned());
+    target.subresource = rest.next().map(|name| (*name).to_owned());
+    target.too_deep = rest.next().is_some();
+    target
+}
+
+/// The parameters of a query, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn parse(query: Option<&str>) -> Self {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        Self(pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of a parameter; empty when absent.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// Every value of a parameter.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// A flag: `0` and `false` mean no, any other value (also an empty one) means yes.
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str) -> Target {
+        match route(path) {
+            Route::Resource(target) => target,
+            other => panic!("{path} leads to {other:?}"),
+        }
+    }
+
+    #[test]
+    fn namespaces_are_both_a_resource_and_a_prefix() {
+        assert_eq!(found("/api/v1/namespaces").resource, "namespaces");
+        let one = found("/api/v1/namespaces/x");
+        assert_eq!(
+            (one.resource.as_str(), one.name.as_deref(), one.namespace),
+            ("namespaces", Some("x"), None)
+        );
+        let status = found("/api/v1/namespaces/x/status");
+        assert_eq!((status.resource.as_str(), status.subresource.as_deref()), ("namespaces", Some("status")));
+        let pods = found("/api/v1/namespaces/x/pods/p/log");
+        assert_eq!((pods.namespace.as_deref(), pods.resource.as_str()), (Some("x"), "pods"));
+        assert_eq!((pods.name.as_deref(), pods.subresource.as_deref()), (Some("p"), Some("log")));
+    }
+
+    #[test]
+    fn the_old_watch_prefix_is_understood() {
+        let target = found("/api/v1/watch/namespaces/x/configmaps/c");
+        assert!(target.watch);
+        assert_eq!((target.namespace.as_deref(), target.name.as_deref()), (Some("x"), Some("c")));
+    }
+
+    #[test]
+    fn slashes_at_the_end_do_not_matter_and_escapes_are_decoded() {
+        assert_eq!(route("/version/"), Route::Version);
+        assert_eq!(route("/apis/"), Route::Groups);
+        assert_eq!(
+            found("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode").name.as_deref(),
+            Some("system:node")
+        );
+        assert_eq!(route("/api/v1/pods/%FF"), Route::Unknown);
+    }
+
+    #[test]
+    fn flags_are_true_unless_they_say_no() {
+        let query = Query::parse(Some("&a=1&b=false&c=&d=0&e=true"));
+        assert_eq!(
+            ["a", "b", "c", "d", "e", "f"].map(|name| query.flag(name)),
+            [Some(true), Some(false), Some(true), Some(false), Some(true), None]
+        );
+    }
+}

@@ -1,0 +1,503 @@
+//! Does a custom object fit its definition? Structural schemas: pruning, defaults, and the checks of the usual keywords.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::status::Cause;
+
+/// A compiled schema of one version of a custom kind.
+///
+/// Rules in CEL (`x-kubernetes-validations`) are not evaluated.
+#[derive(Debug)]
+pub(crate) struct Schema(Node);
+
+#[derive(Debug, Default)]
+struct Node {
+    kind: String,
+    properties: BTreeMap<String, Node>,
+    additional: Option<Box<Node>>,
+    /// `additionalProperties: true`: any value is kept as it is.
+    additional_any: bool,
+    items: Option<Box<Node>>,
+    required: Vec<String>,
+    choices: Vec<Value>,
+    minimum: Option<f64>,
+    maximum: Option<f64>,
+    exclusive_minimum: bool,
+    exclusive_maximum: bool,
+    multiple_of: Option<f64>,
+    min_length: Option<usize>,
+    max_length: Option<usize>,
+    min_items: Option<usize>,
+    max_items: Option<usize>,
+    min_properties: Option<usize>,
+    max_properties: Option<usize>,
+    pattern: Option<Regex>,
+    format: String,
+    nullable: bool,
+    default: Option<Value>,
+    int_or_string: bool,
+    preserve: bool,
+    embedded: bool,
+    list_type: String,
+    list_keys: Vec<String>,
+    all_of: Vec<Node>,
+    any_of: Vec<Node>,
+    one_of: Vec<Node>,
+    not: Option<Box<Node>>,
+}
+
+impl Schema {
+    /// Compiles an `openAPIV3Schema`; `at` is its path in the definition, for messages.
+    pub(crate) fn compile(schema: &Value, at: &str) -> Result<Self, Vec<Cause>> {
+        let mut causes = Vec::new();
+        if schema["type"] != "object" {
+            let field = format!("{at}.type");
+            causes.push(match schema.get("type") {
+                None => Cause::required(&field, "must not be empty at the root"),
+                Some(other) => Cause::invalid(&field, other, "must be object at the root"),
+            });
+        }
+        let node = Node::compile(schema, at, true, &mut causes);
+        if causes.is_empty() { Ok(Self(node)) } else { Err(causes) }
+    }
+
+    /// Removes fields that the schema does not know, and nulls where they are not allowed; returns the paths removed.
+    pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.0.prune(value, "", true, &mut removed);
+        removed
+    }
+
+    /// Fills in the defaults.
+    pub(crate) fn default(&self, value: &mut Value) {
+        self.0.fill(value);
+    }
+
+    /// What is wrong with the object.
+    pub(crate) fn validate(&self, value: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        self.0.validate(value, "", &mut causes);
+        causes
+    }
+}
+
+impl Node {
+    /// `structural`: inside of allOf and its like, a type need not be given.
+    fn compile(schema: &Value, at: &str, structural: bool, causes: &mut Vec<Cause>) -> Self {
+        let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
+        let flag = |field: &str| schema[field].as_bool().unwrap_or(false);
+        let count = |field: &str| schema[field].as_u64().and_then(|number| usize::try_from(number).ok());
+        let texts = |field: &str| -> Vec<String> {
+            let list = schema[field].as_array().into_iter().flatten();
+            list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        };
+        let mut properties = BTreeMap::new();
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let at = format!("{at}.properties[{name}]");
+            let untyped = property.get("type").is_none()
+                && property["x-kubernetes-int-or-string"] != true
+                && property["x-kubernetes-preserve-unknown-fields"] != true;
+            if structural && untyped {
+                let field = format!("{at}.type");
+                causes.push(Cause::required(&field, "must not be empty for specified object fields"));
+            }
+            properties.insert(name.clone(), Self::compile(property, &at, structural, causes));
+        }
+        let pattern = schema["pattern"].as_str().and_then(|pattern| match Regex::new(pattern) {
+            Ok(regex) => Some(regex),
+            Err(_) => {
+                let problem = "must be a valid regular expression";
+                causes.push(Cause::invalid(&format!("{at}.pattern"), &pattern.into(), problem));
+                None
+            }
+        });
+        let additional = schema["additionalProperties"].is_object().then(|| {
+            let at = format!("{at}.additionalProperties");
+            Box::new(Self::compile(&schema["additionalProperties"], &at, structural, causes))
+        });
+        let items = schema["items"]
+            .is_object()
+            .then(|| Box::new(Self::compile(&schema["items"], &format!("{at}.items"), structural, causes)));
+        let not = schema["not"]
+            .is_object()
+            .then(|| Box::new(Self::compile(&schema["not"], &format!("{at}.not"), false, causes)));
+        let mut alternatives = |field: &str| -> Vec<Self> {
+            let list = schema[field].as_array().into_iter().flatten().enumerate();
+            list.map(|(i, s)| Self::compile(s, &format!("{at}.{field}[{i}]"), false, causes)).collect()
+        };
+        let (all_of, any_of, one_of) = (alternatives("allOf"), alternatives("anyOf"), alternatives("oneOf"));
+        Self {
+            kind: text("type"),
+            properties,
+            additional,
+            additional_any: schema["additionalProperties"] == true,
+            items,
+            required: texts("required"),
+            choices: schema["enum"].as_array().cloned().unwrap_or_default(),
+            minimum: schema["minimum"].as_f64(),
+            maximum: schema["maximum"].as_f64(),
+            exclusive_minimum: flag("exclusiveMinimum"),
+            exclusive_maximum: flag("exclusiveMaximum"),
+            multiple_of: schema["multipleOf"].as_f64(),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+            pattern,
+            format: text("format"),
+            nullable: flag("nullable"),
+            default: schema.get("default").cloned(),
+            int_or_string: flag("x-kubernetes-int-or-string"),
+            preserve: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            list_type: text("x-kubernetes-list-type"),
+            list_keys: texts("x-kubernetes-list-map-keys"),
+            all_of,
+            any_of,
+            one_of,
+            not,
+        }
+    }
+
+    fn property(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(self.additional.as_deref())
+    }
+
+    fn prune(&self, value: &mut Value, path: &str, object_root: bool, removed: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                let keeps_identity = object_root || self.embedded;
+                let identity =
+                    |name: &str| keeps_identity && ["apiVersion", "kind", "metadata"].contains(&name);
+                map.retain(|name, value| {
+                    if identity(name) {
+                        return true;
+                    }
+                    match self.property(name) {
+                        Some(property) => !value.is_null() || property.nullable || property.default.is_some(),
+                        None if self.preserve || self.additional_any => true,
+                        None => {
+                            removed.push(join(path, name));
+                            false
+                        }
+                    }
+                });
+                for (name, value) in map.iter_mut().filter(|(name, _)| !identity(name)) {
+                    if let Some(property) = self.property(name) {
+                        property.prune(value, &join(path, name), false, removed);
+                    }
+                }
+            }
+            Value::Array(list) => {
+                if let Some(items) = &self.items {
+                    for (at, value) in list.iter_mut().enumerate() {
+                        items.prune(value, &format!("{path}[{at}]"), false, removed);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fill(&self, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for (name, property) in &self.properties {
+                    if let Some(default) = &property.default {
+                        let null = map.get(name).is_some_and(|v| v.is_null() && !property.nullable);
+                        if null || !map.contains_key(name) {
+                            map.insert(name.clone(), default.clone());
+                        }
+                    }
+                    if let Some(value) = map.get_mut(name) {
+                        property.fill(value);
+                    }
+                }
+                if let Some(additional) = &self.additional {
+                    for (_, value) in map.iter_mut().filter(|(name, _)| !self.properties.contains_key(*name))
+                    {
+                        additional.fill(value);
+                    }
+                }
+            }
+            Value::Array(list) => {
+                if let Some(items) = &self.items {
+                    list.iter_mut().for_each(|value| items.fill(value));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn validate(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        if value.is_null() && self.nullable {
+            return;
+        }
+        if !self.check_type(value, path, causes) {
+            return;
+        }
+        match value {
+            Value::Object(map) => self.validate_object(map, path, causes),
+            Value::Array(list) => self.validate_list(list, path, causes),
+            Value::String(text) => self.validate_text(text, path, causes),
+            Value::Number(_) => self.validate_number(value, path, causes),
+            _ => {}
+        }
+        if !self.choices.is_empty() && !self.choices.contains(value) {
+            let choices: Vec<_> = self
+                .choices
+                .iter()
+                .map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned))
+                .collect();
+            let choices: Vec<_> = choices.iter().map(String::as_str).collect();
+            causes.push(Cause::not_supported(path, value, &choices));
+        }
+        self.validate_alternatives(value, path, causes);
+    }
+
+    fn check_type(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => "integer",
+            Value::Number(_) => "number",
+        };
+        let wanted = if self.int_or_string { "integer,string" } else { self.kind.as_str() };
+        let fits = wanted.is_empty()
+            || wanted.split(',').any(|wanted| wanted == found || (wanted == "number" && found == "integer"));
+        if !fits {
+            let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
+            causes.push(Cause::wrong_type(path, found, &detail));
+        }
+        fits
+    }
+
+    fn validate_object(&self, map: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
+        for name in &self.required {
+            if !map.contains_key(name) {
+                causes.push(Cause::required(&join(path, name), ""));
+            }
+        }
+        for (name, value) in map {
+            // The metadata of the object itself has rules of its own.
+            if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+                continue;
+            }
+            if let Some(property) = self.property(name) {
+                property.validate(value, &join(path, name), causes);
+            }
+        }
+        let whole = || Value::Object(map.clone());
+        if let Some(least) = self.min_properties.filter(|least| map.len() < *least) {
+            let detail = format!("{path} in body should have at least {least} properties");
+            causes.push(Cause::invalid(path, &whole(), &detail));
+        }
+        if let Some(most) = self.max_properties.filter(|most| map.len() > *most) {
+            causes.push(too_many(path, map.len(), most));
+        }
+    }
+
+    fn validate_list(&self, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
+        if let Some(items) = &self.items {
+            for (at, value) in list.iter().enumerate() {
+                items.validate(value, &format!("{path}[{at}]"), causes);
+            }
+        }
+        if let Some(least) = self.min_items.filter(|least| list.len() < *least) {
+            let detail = format!("{path} in body should have at least {least} items");
+            causes.push(Cause::invalid(path, &Value::Array(list.to_vec()), &detail));
+        }
+        if let Some(most) = self.max_items.filter(|most| list.len() > *most) {
+            causes.push(too_many(path, list.len(), most));
+        }
+        let id = |value: &Value| match self.list_type.as_str() {
+            "set" => Some(value.clone()),
+            "map" => {
+                let keys = self.list_keys.iter();
+                Some(Value::Object(
+                    keys.filter_map(|key| value.get(key).map(|value| (key.clone(), value.clone()))).collect(),
+                ))
+            }
+            _ => None,
+        };
+        for (at, value) in list.iter().enumerate() {
+            if let Some(this) = id(value)
+                && list[..at].iter().any(|earlier| id(earlier).as_ref() == Some(&this))
+            {
+                causes.push(Cause::duplicate(&format!("{path}[{at}]"), &this));
+            }
+        }
+    }
+
+    fn validate_text(&self, text: &str, path: &str, causes: &mut Vec<Cause>) {
+        let length = text.chars().count();
+        let mut invalid = |detail: String| causes.push(Cause::invalid(path, &text.into(), &detail));
+        if let Some(least) = self.min_length.filter(|least| length < *least) {
+            invalid(format!("{path} in body should be at least {least} chars long"));
+        }
+        if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+            invalid(format!("{path} in body should match '{pattern}'"));
+        }
+        if self.format == "date-time" && text.parse::<Timestamp>().is_err() {
+            invalid(format!("{path} in body must be of type date-time: {}", crate::status::quoted(text)));
+        }
+        if let Some(most) = self.max_length.filter(|most| length > *most) {
+            causes.push(Cause::too_long(path, most, "bytes"));
+        }
+    }
+
+    fn validate_number(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        let number = value.as_f64().unwrap_or(0.0);
+        let mut invalid = |detail: String| causes.push(Cause::invalid(path, value, &detail));
+        if let Some(bound) = self.minimum {
+            if self.exclusive_minimum && number <= bound {
+                invalid(format!("{path} in body should be greater than {bound}"));
+            } else if number < bound {
+                invalid(format!("{path} in body should be greater than or equal to {bound}"));
+            }
+        }
+        if let Some(bound) = self.maximum {
+            if self.exclusive_maximum && number >= bound {
+                invalid(format!("{path} in body should be less than {bound}"));
+            } else if number > bound {
+                invalid(format!("{path} in body should be less than or equal to {bound}"));
+            }
+        }
+        if let Some(factor) = self.multiple_of.filter(|factor| *factor != 0.0 && number % factor != 0.0) {
+            invalid(format!("{path} in body should be a multiple of {factor}"));
+        }
+        let fits = match self.format.as_str() {
+            "int32" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            "int64" => value.as_i64().is_some(),
+            _ => true,
+        };
+        if !fits {
+            invalid(format!("{path} in body must be of type {}: \"integer\"", self.format));
+        }
+    }
+
+    fn validate_alternatives(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        let valid = |node: &Self| {
+            let mut causes = Vec::new();
+            node.validate(value, path, &mut causes);
+            causes.is_empty()
+        };
+        let shown = if path.is_empty() { "<nil>" } else { path };
+        let mut invalid = |problem: &str| {
+            causes.push(Cause::invalid(shown, &"".into(), &format!("{:?} {problem}", path)));
+        };
+        if self.all_of.iter().any(|node| !valid(node)) {
+            invalid("must validate all the schemas (allOf)");
+        }
+        if !self.any_of.is_empty() && !self.any_of.iter().any(valid) {
+            invalid("must validate at least one schema (anyOf)");
+        }
+        match self.one_of.iter().filter(|node| valid(node)).count() {
+            1 => {}
+            0 if self.one_of.is_empty() => {}
+            0 => invalid("must validate one and only one schema (oneOf). Found none valid"),
+            count => invalid(&format!(
+                "must validate one and only one schema (oneOf). Found {count} valid alternatives"
+            )),
+        }
+        if self.not.as_ref().is_some_and(|node| valid(node)) {
+            invalid("must not validate the schema (not)");
+        }
+    }
+}
+
+fn too_many(path: &str, found: usize, most: usize) -> Cause {
+    Cause {
+        reason: "FieldValueTooMany",
+        message: format!("Too many: {found}: must have at most {most} items"),
+        field: path.to_owned(),
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Schema {
+        let schema = json!({"type": "object", "required": ["spec"], "properties": {"spec": {
+            "type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "maxLength": 10, "pattern": "^[a-z]+$"},
+                "replicas": {"type": "integer", "default": 1, "minimum": 0, "maximum": 100},
+                "mode": {"type": "string", "enum": ["A", "B"], "default": "A"},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "ios": {"x-kubernetes-int-or-string": true},
+                "nul": {"type": "string", "nullable": true},
+                "nested": {"type": "object", "default": {}, "properties": {"x": {"type": "integer", "default": 5}}},
+                "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                    "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}}}});
+        Schema::compile(&schema, "schema").unwrap()
+    }
+
+    #[test]
+    fn unknown_fields_go_and_defaults_come() {
+        let mut value = json!({"apiVersion": "v", "kind": "K", "metadata": {"name": "x"}, "extra": 1,
+            "spec": {"name": "abc", "unknown": 1, "free": {"any": [1]}, "nul": null, "replicas": null}});
+        assert_eq!(schema().prune(&mut value), ["extra", "spec.unknown"]);
+        schema().default(&mut value);
+        assert_eq!(
+            value["spec"],
+            json!({"name": "abc", "free": {"any": [1]}, "nul": null, "replicas": 1, "mode": "A", "nested": {"x": 5}})
+        );
+        assert_eq!(schema().validate(&value), []);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_words_of_the_real_server() {
+        let value = json!({"spec": {"name": "ABC", "replicas": 200, "mode": "Z", "ios": true,
+            "list": [{"k": "a"}, {"k": "a"}]}});
+        let told: Vec<_> =
+            schema().validate(&value).iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+        for expected in [
+            r#"spec.name: Invalid value: "ABC": spec.name in body should match '^[a-z]+$'"#,
+            "spec.replicas: Invalid value: 200: spec.replicas in body should be less than or equal to 100",
+            r#"spec.mode: Unsupported value: "Z": supported values: "A", "B""#,
+            r#"spec.ios: Invalid value: "boolean": spec.ios in body must be of type integer,string: "boolean""#,
+            r#"spec.list[1]: Duplicate value: {"k":"a"}"#,
+        ] {
+            assert!(told.iter().any(|told| told == expected), "{expected} not in {told:?}");
+        }
+        assert_eq!(told.len(), 5);
+    }
+
+    #[test]
+    fn a_missing_field_and_a_wrong_type_are_named() {
+        let told = schema().validate(&json!({"spec": {"replicas": "x"}}));
+        assert_eq!(told[0], Cause::required("spec.name", ""));
+        assert_eq!(told[1].reason, "FieldValueTypeInvalid");
+        assert_eq!(schema().validate(&json!({}))[0], Cause::required("spec", ""));
+    }
+
+    #[test]
+    fn a_schema_that_is_not_structural_is_refused() {
+        let causes = Schema::compile(&json!({"properties": {"a": {}}}), "s").unwrap_err();
+        assert_eq!(causes.len(), 2);
+        assert_eq!(causes[1].field, "s.properties[a].type");
+        assert!(
+            Schema::compile(
+                &json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}),
+                "s"
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! How does the server say no? As a `Status` object with a code, a reason, a message and details that clients match on.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::registry::Kind;
+
+/// One field that was found wrong, in the words of a validation error.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cause {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) field: String,
+}
+
+impl Cause {
+    pub(crate) fn required(field: &str, detail: &str) -> Self {
+        let message =
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        Self { reason: "FieldValueRequired", message, field: field.to_owned() }
+    }
+
+    pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {value}: {detail}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn forbidden(field: &str, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueForbidden",
+            message: format!("Forbidden: {detail}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn duplicate(field: &str, value: &Value) -> Self {
+        Self {
+            reason: "FieldValueDuplicate",
+            message: format!("Duplicate value: {value}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|text| Value::from(*text).to_string()).collect();
+        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
+    }
+
+    pub(crate) fn too_long(field: &str, limit: usize, unit: &str) -> Self {
+        Self {
+            reason: "FieldValueTooLong",
+            message: format!("Too long: may not be more than {limit} {unit}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn wrong_type(field: &str, found: &str, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueTypeInvalid",
+            message: format!("Invalid value: {}: {detail}", Value::from(found)),
+            field: field.to_owned(),
+        }
+    }
+}
+
+/// The `details` of a failure; an empty one is printed as `{}`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Details {
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) causes: Vec<Cause>,
+    pub(crate) retry_after: u32,
+}
+
+/// A request that was refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Details>,
+    /// `metadata.continue`: how to go on after an expired page.
+    pub(crate) proceed: Option<String>,
+}
+
+pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
+
+impl Failure {
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self { code, reason, message: message.into(), details: None, proceed: None })
+    }
+
+    fn with_details(mut self: Box<Self>, details: Details) -> Box<Self> {
+        self.details = Some(details);
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Box<Self> {
+        Self::new(400, "BadRequest", message)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Box<Self> {
+        Self::new(500, "", message)
+    }
+
+    pub(crate) fn unauthorized() -> Box<Self> {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// A path below a known group and version that leads nowhere.
+    pub(crate) fn no_such_path() -> Box<Self> {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details(Details::default())
+    }
+
+    pub(crate) fn method_not_allowed() -> Box<Self> {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", message).with_details(Details::default())
+    }
+
+    pub(crate) fn not_acceptable(message: impl Into<String>) -> Box<Self> {
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Box<Self> {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    pub(crate) fn unsupported_patch_type() -> Box<Self> {
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_details(Details::default())
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Box<Self> {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::new(413, "RequestEntityTooLarge", message).with_details(Details::default())
+    }
+
+    /// A patch that does not fit the object it was meant for.
+    pub(crate) fn unprocessable() -> Box<Self> {
+        let message = "the server rejected our request due to an error in our request";
+        Self::new(422, "Invalid", message).with_details(Details::default())
+    }
+
+    pub(crate) fn not_found(kind: &Kind, name: &str) -> Box<Self> {
+        let message = format!("{} {} not found", kind.resource(), quoted(name));
+        Self::new(404, "NotFound", message).with_details(Details::of(kind, name))
+    }
+
+    pub(crate) fn already_exists(kind: &Kind, name: &str, terminating: bool) -> Box<Self> {
+        let prefix = if terminating { "object is being deleted: " } else { "" };
+        let message = format!("{prefix}{} {} already exists", kind.resource(), quoted(name));
+        Self::new(409, "AlreadyExists", message).with_details(Details::of(kind, name))
+    }
+
+    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Box<Self> {
+        let message = format!("Operation cannot be fulfilled on {} {}: {why}", kind.resource(), quoted(name));
+        Self::new(409, "Conflict", message).with_details(Details::of(kind, name))
+    }
+
+    /// A conflict as preconditions of a delete report it: by kind, not by resource.
+    pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Box<Self> {
+        let qualified = kind.qualified_kind();
+        let message = format!("Operation cannot be fulfilled on {qualified} {}: {why}", quoted(name));
+        Self::new(409, "Conflict", message).with_details(Details {
+            name: name.to_owned(),
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            ..Details::default()
+        })
+    }
+
+    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Box<Self> {
+        let message = format!("{} {} is forbidden: {why}", kind.resource(), quoted(name));
+        Self::new(403, "Forbidden", message).with_details(Details::of(kind, name))
+    }
+
+    /// A failed validation of an object.
+    pub(crate) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Box<Self> {
+        Self::invalid_as(&kind.group, &kind.kind, name, causes)
+    }
+
+    /// A failed validation of the query options, which have a kind of their own.
+    pub(crate) fn invalid_options(options: &str, causes: Vec<Cause>) -> Box<Self> {
+        Self::invalid_as("meta.k8s.io", options, "", causes)
+    }
+
+    pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Box<Self> {
+        let mut said: Vec<String> = Vec::new();
+        for cause in &causes {
+            let text = format!("{}: {}", cause.field, cause.message);
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+        let said = if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) };
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!("{kind}{dot}{group} {} is invalid: {said}", quoted(name));
+        Self::new(422, "Invalid", message).with_details(Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes,
+            retry_after: 0,
+        })
+    }
+
+    /// A version that this server has not reached yet.
+    pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Self> {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        Self::new(504, "Timeout", message).with_details(Details {
+            causes: vec![cause],
+            retry_after: 1,
+            ..Details::default()
+        })
+    }
+
+    /// A version that has left the history.
+    pub(crate) fn expired(asked: u64, oldest: u64) -> Box<Self> {
+        Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
+    }
+
+    /// The value as it goes over the wire.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(proceed) = &self.proceed {
+            metadata.insert("continue".to_owned(), proceed.as_str().into());
+        }
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure", "message": self.message,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            status["details"] = details.to_value();
+        }
+        status["code"] = self.code.into();
+        status
+    }
+}
+
+impl Details {
+    fn of(kind: &Kind, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: kind.group.clone(),
+            kind: kind.plural.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let mut details = Map::new();
+        for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind)] {
+            if !text.is_empty() {
+                details.insert(key.to_owned(), text.as_str().into());
+            }
+        }
+        if !self.causes.is_empty() {
+            let causes = self.causes.iter().map(|cause| {
+                let mut value = json!({"reason": cause.reason, "message": cause.message});
+                if !cause.field.is_empty() {
+                    value["field"] = cause.field.as_str().into();
+                }
+                value
+            });
+            details.insert("causes".to_owned(), causes.collect());
+        }
+        if self.retry_after > 0 {
+            details.insert("retryAfterSeconds".to_owned(), self.retry_after.into());
+        }
+        Value::Object(details)
+    }
+}
+
+/// What a DELETE that removed the object at once answers.
+pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Value {
+    let mut details = json!({"name": name});
+    if !kind.group.is_empty() {
+        details["group"] = kind.group.as_str().into();
+    }
+    details["kind"] = kind.plural.as_str().into();
+    details["uid"] = uid.into();
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// `text` in double quotes, with the usual escapes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if (c as u32) < 0x20 => {
+                let _infallible = write!(out, "\\x{:02x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cause_stands_alone_and_several_in_brackets() {
+        let required = Cause::required("spec.a", "");
+        let one = Failure::invalid_as("apps", "Deployment", "x", vec![required.clone()]);
+        assert_eq!(one.message, r#"Deployment.apps "x" is invalid: spec.a: Required value"#);
+        let two = Failure::invalid_as("", "Pod", "x", vec![required, Cause::forbidden("b", "no")]);
+        assert_eq!(two.message, r#"Pod "x" is invalid: [spec.a: Required value, b: Forbidden: no]"#);
+    }
+
+    #[test]
+    fn a_failure_without_a_reason_has_no_reason_field() {
+        let value = Failure::internal("boom").to_value();
+        assert_eq!(value.get("reason"), None);
+        assert_eq!(value["code"], 500);
+    }
+}

@@ -1,0 +1,136 @@
+//! Is the object itself in order? What controllers trip over: schemas of custom kinds, and the few rules of built-in ones.
+
+use serde_json::{Value, json};
+
+use crate::crd;
+use crate::meta;
+use crate::registry::Kind;
+use crate::status::Cause;
+
+/// What is wrong with an object beyond its metadata.
+pub(crate) fn object(kind: &Kind, value: &Value) -> Vec<Cause> {
+    if let Some(custom) = &kind.custom {
+        return custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
+    }
+    let mut causes = Vec::new();
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => causes = crd::validate(value),
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => workload(value, &mut causes),
+        ("", "Pod") => pod_spec(&value["spec"], "spec", &mut causes),
+        ("", "ConfigMap" | "Secret") => size(value, &mut causes),
+        ("", "Event") => event_namespace(value, &mut causes),
+        ("", "Service") => service(value, &mut causes),
+        _ => {}
+    }
+    causes
+}
+
+/// What is wrong with the change from `old` to `new` beyond its metadata.
+pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let workload = kind.group == "apps"
+        && kind.custom.is_none()
+        && ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].contains(&kind.kind.as_str());
+    if workload && old["spec"]["selector"] != new["spec"]["selector"] {
+        causes.push(Cause::invalid("spec.selector", &new["spec"]["selector"], "field is immutable"));
+    }
+    let frozen = (kind.is("", "ConfigMap") || kind.is("", "Secret")) && old["immutable"] == true;
+    if frozen {
+        let problem = "field is immutable when `immutable` is set";
+        for field in ["immutable", "data", "binaryData"] {
+            if old.get(field) != new.get(field) {
+                causes.push(Cause::forbidden(field, problem));
+            }
+        }
+    }
+    causes
+}
+
+fn workload(value: &Value, causes: &mut Vec<Cause>) {
+    let spec = &value["spec"];
+    if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
+        let problem = "must be greater than or equal to 0";
+        causes.push(Cause::invalid("spec.replicas", &spec["replicas"], problem));
+    }
+    let selector = &spec["selector"];
+    if !selector.is_object() {
+        causes.push(Cause::required("spec.selector", ""));
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    let wanted = selector["matchLabels"].as_object();
+    let selects = wanted
+        .is_some_and(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)))
+        || (wanted.is_none() && selector["matchExpressions"].is_array());
+    if !selects {
+        let problem = "`selector` does not match template `labels`";
+        causes.push(Cause::invalid("spec.template.metadata.labels", labels, problem));
+    }
+    pod_spec(&spec["template"]["spec"], "spec.template.spec", causes);
+    let policy = &spec["template"]["spec"]["restartPolicy"];
+    if policy.as_str().is_some_and(|policy| policy != "Always") {
+        causes.push(Cause::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
+    }
+}
+
+fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
+    if containers.is_empty() {
+        causes.push(Cause::required(&format!("{path}.containers"), ""));
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for (at, container) in containers.iter().enumerate() {
+        let path = format!("{path}.containers[{at}]");
+        let name = container["name"].as_str().unwrap_or_default();
+        if name.is_empty() {
+            causes.push(Cause::required(&format!("{path}.name"), ""));
+        } else if names.contains(&name) {
+            causes.push(Cause::duplicate(&format!("{path}.name"), &name.into()));
+        } else {
+            let problems = meta::label_problems(name);
+            causes.extend(problems.iter().map(|p| Cause::invalid(&format!("{path}.name"), &name.into(), p)));
+        }
+        names.push(name);
+        if container["image"].as_str().unwrap_or_default().is_empty() {
+            causes.push(Cause::required(&format!("{path}.image"), ""));
+        }
+    }
+    let policy = &spec["restartPolicy"];
+    let policies = ["Always", "OnFailure", "Never"];
+    if policy.as_str().is_some_and(|policy| !policies.contains(&policy)) {
+        causes.push(Cause::not_supported(&format!("{path}.restartPolicy"), policy, &policies));
+    }
+}
+
+fn size(value: &Value, causes: &mut Vec<Cause>) {
+    const LIMIT: usize = 1024 * 1024;
+    let fields =
+        ["data", "binaryData"].iter().flat_map(|field| value[*field].as_object().into_iter().flatten());
+    let total: usize = fields.map(|(_, text)| text.as_str().map_or(0, str::len)).sum();
+    if total > LIMIT {
+        causes.push(Cause::too_long("data", LIMIT, "bytes"));
+    }
+}
+
+fn event_namespace(value: &Value, causes: &mut Vec<Cause>) {
+    let about = value["involvedObject"]["namespace"].as_str().unwrap_or_default();
+    let own = meta::text(value, "namespace");
+    let cluster_scoped = about.is_empty() && ["default", "kube-system"].contains(&own);
+    if about != own && !cluster_scoped {
+        let problem = "does not match event.namespace";
+        causes.push(Cause::invalid("involvedObject.namespace", &about.into(), problem));
+    }
+}
+
+fn service(value: &Value, causes: &mut Vec<Cause>) {
+    let ports = value["spec"]["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    for (at, port) in ports.iter().enumerate() {
+        if ports.len() > 1 && port["name"].as_str().unwrap_or_default().is_empty() {
+            causes.push(Cause::required(&format!("spec.ports[{at}].name"), ""));
+        }
+        if !(1..=65535).contains(&port["port"].as_i64().unwrap_or(0)) {
+            let found = port.get("port").cloned().unwrap_or(json!(0));
+            let problem = "must be between 1 and 65535, inclusive";
+            causes.push(Cause::invalid(&format!("spec.ports[{at}].port"), &found, problem));
+        }
+    }
+}

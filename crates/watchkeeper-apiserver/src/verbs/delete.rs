@@ -1,0 +1,276 @@
+//! How does an object go? DELETE of one or of a collection: preconditions, propagation, finalizers, grace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::core::Core;
+use crate::crd::CLEANUP_FINALIZER;
+use crate::meta;
+use crate::registry::Kind;
+use crate::selector::Selector;
+use crate::status::{self, Cause, Failure, Result};
+use crate::store::{Key, Stored};
+
+/// What becomes of the dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// The options of a delete, from its body or its query.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// Reads the options as JSON; the query's values are given in the same form.
+    pub(crate) fn read(value: &Value) -> Result<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let wrong =
+            |field: &str| Failure::bad_request(format!("DeleteOptions: cannot read the field {field}"));
+        let grace = match &value["gracePeriodSeconds"] {
+            Value::Null => None,
+            number => Some(number.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?),
+        };
+        let orphan = match &value["orphanDependents"] {
+            Value::Null => None,
+            flag => Some(flag.as_bool().ok_or_else(|| wrong("orphanDependents"))?),
+        };
+        let mut causes = Vec::new();
+        let policy = &value["propagationPolicy"];
+        let mut propagation = match policy.as_str() {
+            Some("Background") => Some(Propagation::Background),
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some("Orphan") => Some(Propagation::Orphan),
+            None if policy.is_null() => None,
+            _ => {
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                causes.push(Cause::not_supported("propagationPolicy", policy, &supported));
+                None
+            }
+        };
+        if let Some(orphan) = orphan {
+            if !policy.is_null() {
+                let problem = "orphanDependents and deletionPropagation cannot be both set";
+                causes.push(Cause::invalid("propagationPolicy", policy, problem));
+            }
+            propagation = Some(if orphan { Propagation::Orphan } else { Propagation::Background });
+        }
+        let dry_run = match &value["dryRun"] {
+            Value::Null => false,
+            Value::Array(list) if list.is_empty() => false,
+            Value::Array(list) if list.iter().all(|entry| entry == "All") => true,
+            other => {
+                causes.push(Cause::not_supported("dryRun", other, &["All"]));
+                false
+            }
+        };
+        if !causes.is_empty() {
+            return Err(Failure::invalid_options("DeleteOptions", causes));
+        }
+        let preconditions = &value["preconditions"];
+        Ok(Self {
+            grace,
+            propagation,
+            uid: text(&preconditions["uid"]),
+            version: text(&preconditions["resourceVersion"]),
+            dry_run,
+        })
+    }
+}
+
+/// What a DELETE answers.
+#[derive(Debug)]
+pub(crate) enum Deleted {
+    /// The object is gone; the answer is a `Status`.
+    Gone(Value),
+    /// The object as it is now: waiting for its finalizers, or the last that was seen of it.
+    Object(Arc<Stored>),
+}
+
+impl Core {
+    pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
+        let old = self.get(kind, key)?;
+        check_preconditions(kind, &old, options)?;
+        if kind.is("", "Namespace") {
+            return self.delete_namespace(kind, &old, options);
+        }
+        let mut value = old.value();
+        let mut finalizers = wanted_finalizers(kind, &value, options.propagation);
+        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        if definition && !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
+            finalizers.push(CLEANUP_FINALIZER.to_owned());
+        }
+        let grace = grace_period(kind, &value, options);
+        if finalizers.is_empty() && grace.is_none() {
+            if !options.dry_run {
+                self.erase(kind, &old);
+            }
+            return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
+        }
+        meta::set_finalizers(&mut value, &finalizers);
+        self.mark(&mut value, grace.unwrap_or(0));
+        if options.dry_run {
+            return Ok(Deleted::Object(self.pretend(kind, key, &value)));
+        }
+        let marked = if value == old.value() { old } else { self.commit(kind, key, value) };
+        if definition {
+            self.empty_definition(&marked);
+            return Ok(Deleted::Object(marked));
+        }
+        if finalizers.is_empty() && grace == Some(0) {
+            return Ok(Deleted::Object(self.erase(kind, &marked)));
+        }
+        Ok(Deleted::Object(marked))
+    }
+
+    /// Says that the object is to go. A second time may only shorten its grace.
+    fn mark(&self, value: &mut Value, grace: i64) {
+        let first = !value["metadata"]["deletionTimestamp"].is_string();
+        let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        if !first && grace >= current {
+            return;
+        }
+        let grace_time = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let end = self.clock.wall().checked_add(grace_time).unwrap_or(Timestamp::MAX);
+        let metadata = meta::metadata_mut(value);
+        metadata.insert("deletionTimestamp".to_owned(), meta::timestamp(end).into());
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
+            && first
+        {
+            metadata.insert("generation".to_owned(), (generation + 1).into());
+        }
+    }
+
+    /// Marks a namespace, removes what is in it, and then the namespace itself unless something holds on.
+    fn delete_namespace(
+        &mut self,
+        kind: &Arc<Kind>,
+        old: &Arc<Stored>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted> {
+        let name = &old.key.name;
+        if ["default", "kube-system", "kube-public"].contains(&name.as_str()) {
+            return Err(Failure::forbidden(kind, name, "this namespace may not be deleted"));
+        }
+        if old.terminating {
+            return Ok(Deleted::Object(old.clone()));
+        }
+        let mut value = old.value();
+        meta::set(&mut value, "deletionTimestamp", &self.now());
+        value["status"]["phase"] = "Terminating".into();
+        if options.dry_run {
+            return Ok(Deleted::Object(self.pretend(kind, &old.key, &value)));
+        }
+        let marked = self.commit(kind, &old.key, value);
+        // There is no agent that would end a pod's grace when its namespace goes.
+        let at_once = DeleteOptions {
+            grace: Some(0),
+            propagation: Some(Propagation::Background),
+            ..DeleteOptions::default()
+        };
+        for content in self.registry.namespaced_storages() {
+            let keys: Vec<_> = self
+                .store
+                .range(&content.storage, Some(name), None)
+                .map(|stored| stored.key.clone())
+                .collect();
+            for key in keys {
+                // An object that has gone meanwhile, with another, is gone as wanted.
+                let _gone = self.delete(&content, &key, &at_once);
+            }
+        }
+        self.finish_namespace(name);
+        Ok(Deleted::Object(marked))
+    }
+
+    /// Deletes every object that matches; answers those objects as they were.
+    pub(crate) fn delete_collection(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: Option<&str>,
+        selector: &Selector,
+        limit: usize,
+        options: &DeleteOptions,
+    ) -> Result<Vec<Arc<Stored>>> {
+        let matching =
+            self.store.range(&kind.storage, namespace, None).filter(|stored| selector.matches(stored));
+        let objects: Vec<_> = matching.take(limit).cloned().collect();
+        for object in &objects {
+            match self.delete(kind, &object.key, options) {
+                Err(failure) if failure.code != 404 => return Err(failure),
+                _ => {}
+            }
+        }
+        Ok(objects)
+    }
+}
+
+fn check_preconditions(kind: &Kind, old: &Stored, options: &DeleteOptions) -> Result<()> {
+    if let Some(uid) = &options.uid
+        && *uid != old.uid
+    {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            old.uid
+        );
+        return Err(Failure::precondition(kind, &old.key.name, &why));
+    }
+    if let Some(version) = &options.version
+        && *version != old.revision.to_string()
+    {
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            old.revision
+        );
+        return Err(Failure::precondition(kind, &old.key.name, &why));
+    }
+    Ok(())
+}
+
+/// The finalizers of the object once the policy is added; no policy keeps what is there.
+fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) -> Vec<String> {
+    let mut finalizers = meta::finalizers(value);
+    // Nothing depends on an Event.
+    if kind.kind == "Event" && kind.custom.is_none() {
+        return finalizers;
+    }
+    let Some(policy) = policy else { return finalizers };
+    finalizers.retain(|finalizer| finalizer != "orphan" && finalizer != "foregroundDeletion");
+    match policy {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push("foregroundDeletion".to_owned()),
+        Propagation::Orphan => finalizers.push("orphan".to_owned()),
+    }
+    finalizers
+}
+
+/// How long the object may take to end; none for kinds that end at once.
+fn grace_period(kind: &Kind, value: &Value, options: &DeleteOptions) -> Option<i64> {
+    if !kind.is("", "Pod") {
+        return None;
+    }
+    let unscheduled = value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let ended = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if unscheduled || ended {
+        return Some(0);
+    }
+    let wanted = options.grace.or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64());
+    let wanted = wanted.map_or(30, |seconds| if seconds < 0 { 1 } else { seconds });
+    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    Some(match current {
+        Some(current) if value["metadata"]["deletionTimestamp"].is_string() => wanted.min(current),
+        _ => wanted,
+    })
+}

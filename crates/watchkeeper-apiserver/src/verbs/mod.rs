@@ -1,0 +1,8 @@
+//! What can be asked of an object? One file per verb; all run on the [`Core`](crate::core::Core) under its lock.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod list;
+pub(crate) mod patch;
+pub(crate) mod scale;
+pub(crate) mod update;

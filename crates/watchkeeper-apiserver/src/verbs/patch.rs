@@ -1,0 +1,113 @@
+//! How is an object changed in part? JSON patch, merge patch and strategic merge patch, then the rules of every update.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::Core;
+use crate::meta;
+use crate::registry::Kind;
+use crate::status::{Cause, Failure, Result};
+use crate::store::{Key, Stored};
+use crate::strategic;
+use crate::verbs::create::{identify, place};
+use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
+
+const OPERATIONS_LIMIT: usize = 10_000;
+
+/// A patch that was read, and is yet to be applied.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    Json(json_patch::Patch),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    /// Reads a patch of the media type `content_type`, which has no parameters any more.
+    pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8]) -> Result<Self> {
+        let undecodable = |error: serde_json::Error| {
+            Failure::bad_request(format!("error decoding patch: {}", crate::negotiate::json_problem(&error)))
+        };
+        match content_type {
+            "application/json-patch+json" => {
+                let patch: json_patch::Patch = serde_json::from_slice(body).map_err(undecodable)?;
+                if patch.0.len() > OPERATIONS_LIMIT {
+                    return Err(Failure::new(
+                        413,
+                        "RequestEntityTooLarge",
+                        format!(
+                            "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {}",
+                            patch.0.len()
+                        ),
+                    ));
+                }
+                Ok(Self::Json(patch))
+            }
+            "application/merge-patch+json" => Ok(Self::Merge(object(body, undecodable)?)),
+            "application/strategic-merge-patch+json" if kind.custom.is_none() => {
+                Ok(Self::Strategic(object(body, undecodable)?))
+            }
+            "application/strategic-merge-patch+json" => Err(Failure::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
+            _ => Err(Failure::unsupported_patch_type()),
+        }
+    }
+
+    /// The object with the patch applied.
+    pub(crate) fn apply(&self, kind: &Kind, mut value: Value) -> Result<Value> {
+        match self {
+            Self::Json(patch) => {
+                json_patch::patch(&mut value, patch).map_err(|_| Failure::unprocessable())?;
+            }
+            Self::Merge(patch) => json_patch::merge(&mut value, patch),
+            Self::Strategic(patch) => {
+                strategic::apply(kind, &mut value, patch.clone())
+                    .map_err(|error| Failure::internal(error.to_string()))?;
+            }
+        }
+        Ok(value)
+    }
+}
+
+fn object(body: &[u8], undecodable: impl Fn(serde_json::Error) -> Box<Failure>) -> Result<Value> {
+    let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err(Failure::bad_request("error decoding patch: the patch must be an object"))
+}
+
+impl Core {
+    pub(crate) fn patch(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        patch: &Patch,
+        part: Part,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>> {
+        let old = self.get(kind, key)?;
+        let mut value = patch.apply(kind, Self::view(kind, &old))?;
+        if !value.is_object() {
+            return Err(unfit("the patched object is not an object"));
+        }
+        meta::normalize(&mut value).map_err(|error| unfit(&error))?;
+        check_same_name(meta::text(&value, "name"), key)?;
+        identify(kind, &mut value);
+        place(kind, &key.namespace, &mut value)?;
+        let version = version_of(&value)?;
+        if version != 0 && version != old.revision {
+            return Err(Failure::conflict(kind, &key.name, MODIFIED));
+        }
+        self.change(kind, &old, value, part, dry_run).map_err(|failure| {
+            // What a PUT calls a malformed body is, after a patch, a patch that does not fit.
+            if failure.code == 400 { unfit(&failure.message) } else { failure }
+        })
+    }
+}
+
+fn unfit(problem: &str) -> Box<Failure> {
+    Failure::invalid_as("", "", "", vec![Cause::invalid("patch", &"".into(), problem)])
+}

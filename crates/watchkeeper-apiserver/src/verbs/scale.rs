@@ -1,0 +1,149 @@
+//! How is a workload scaled without knowing its kind? The scale subresource: three values of the object in a form of their own.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::core::Core;
+use crate::meta;
+use crate::registry::{Kind, ScalePaths};
+use crate::status::{Cause, Failure, Result};
+use crate::store::{Key, Stored};
+use crate::verbs::patch::Patch;
+use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
+
+fn lookup<'a>(value: &'a Value, path: &[String]) -> &'a Value {
+    path.iter().fold(value, |at, part| &at[part.as_str()])
+}
+
+/// The `Scale` of an object.
+fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
+    let metadata = &value["metadata"];
+    let mut kept = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = metadata.get(field) {
+            kept[field] = value.clone();
+        }
+    }
+    let count = |path: &[String]| lookup(value, path).as_i64().unwrap_or(0);
+    let mut spec = json!({});
+    if lookup(value, &paths.spec_replicas).is_number() {
+        spec["replicas"] = count(&paths.spec_replicas).into();
+    }
+    let mut status = json!({"replicas": count(&paths.status_replicas)});
+    let selector = match &paths.selector {
+        Some(path) => lookup(value, path).as_str().unwrap_or_default().to_owned(),
+        None => selector_text(&value["spec"]["selector"]),
+    };
+    if !selector.is_empty() {
+        status["selector"] = selector.into();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status})
+}
+
+/// A label selector object in the text form of query strings.
+fn selector_text(selector: &Value) -> String {
+    let plain = selector.get("matchLabels").or_else(|| {
+        // A ReplicationController's selector is a plain map of labels.
+        selector.get("matchExpressions").is_none().then_some(selector)
+    });
+    let labels = plain.and_then(Value::as_object).into_iter().flatten();
+    let mut terms: Vec<_> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values: Vec<_> = values.filter_map(Value::as_str).collect();
+        terms.push(match expression["operator"].as_str() {
+            Some("In") => format!("{key} in ({})", values.join(",")),
+            Some("NotIn") => format!("{key} notin ({})", values.join(",")),
+            Some("DoesNotExist") => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    terms.sort();
+    terms.join(",")
+}
+
+impl Core {
+    pub(crate) fn get_scale(&self, kind: &Kind, key: &Key) -> Result<Value> {
+        let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
+        Ok(scale_of(paths, &Self::view(kind, &*self.get(kind, key)?)))
+    }
+
+    pub(crate) fn put_scale(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        scale: &Value,
+        dry_run: bool,
+    ) -> Result<Value> {
+        let old = self.get(kind, key)?;
+        check_same_name(meta::text(scale, "name"), key)?;
+        self.set_scale(kind, &old, scale, dry_run)
+    }
+
+    pub(crate) fn patch_scale(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        patch: &Patch,
+        dry_run: bool,
+    ) -> Result<Value> {
+        let old = self.get(kind, key)?;
+        let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
+        let scale = patch.apply(kind, scale_of(paths, &Self::view(kind, &old)))?;
+        self.set_scale(kind, &old, &scale, dry_run)
+    }
+
+    fn set_scale(
+        &mut self,
+        kind: &Arc<Kind>,
+        old: &Arc<Stored>,
+        scale: &Value,
+        dry_run: bool,
+    ) -> Result<Value> {
+        let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
+        let version = version_of(scale)?;
+        if version != 0 && version != old.revision {
+            return Err(Failure::conflict(kind, &old.key.name, MODIFIED));
+        }
+        let replicas = match &scale["spec"]["replicas"] {
+            Value::Null => 0,
+            number => number.as_i64().ok_or_else(|| {
+                Failure::bad_request(
+                    "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not an integer",
+                )
+            })?,
+        };
+        if replicas < 0 {
+            let problem = "must be greater than or equal to 0";
+            let cause = Cause::invalid("spec.replicas", &replicas.into(), problem);
+            return Err(Failure::invalid_as("autoscaling", "Scale", &old.key.name, vec![cause]));
+        }
+        let mut value = Self::view(kind, old);
+        let mut at = &mut value;
+        for part in &paths.spec_replicas {
+            if !at.is_object() {
+                *at = json!({});
+            }
+            at = &mut at[part.as_str()];
+        }
+        *at = replicas.into();
+        let stored = self.change(kind, old, value, Part::Main, dry_run)?;
+        Ok(scale_of(paths, &Self::view(kind, &stored)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_printed_as_a_query_has_it() {
+        let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
+            {"key": "c", "operator": "In", "values": ["1", "2"]}, {"key": "d", "operator": "DoesNotExist"}]});
+        assert_eq!(selector_text(&selector), "!d,a=b,c in (1,2)");
+        assert_eq!(selector_text(&json!({"app": "x"})), "app=x");
+    }
+}

@@ -1,0 +1,273 @@
+//! How does an object change? PUT, and the common end of every patch: rules of the metadata, generation, finalizers, no-op writes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::convert;
+use crate::core::Core;
+use crate::crd;
+use crate::defaults;
+use crate::meta;
+use crate::registry::Kind;
+use crate::status::{Cause, Failure, Result};
+use crate::store::{Key, Stored};
+use crate::validation;
+use crate::verbs::create::{identify, place, unusable};
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything but the status, where the kind has a status subresource.
+    Main,
+    /// The status alone.
+    Status,
+    /// The finalizers of a namespace's spec alone.
+    Finalize,
+}
+
+pub(crate) const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+impl Core {
+    /// PUT: replaces the object, or creates it where the kind does so. The flag tells that it was created.
+    pub(crate) fn replace(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        mut value: Value,
+        part: Part,
+        dry_run: bool,
+    ) -> Result<(Arc<Stored>, bool)> {
+        meta::normalize(&mut value).map_err(|error| unusable(kind, &error))?;
+        let name = meta::text(&value, "name");
+        if name.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                key.name
+            )));
+        }
+        check_same_name(name, key)?;
+        identify(kind, &mut value);
+        place(kind, &key.namespace, &mut value)?;
+        let old = match self.store.get(&kind.storage, key) {
+            Some(old) => old.clone(),
+            None if kind.create_on_update && part == Part::Main => {
+                meta::set(&mut value, "resourceVersion", "");
+                return self.create(kind, &key.namespace, value, dry_run).map(|stored| (stored, true));
+            }
+            None => return Err(Failure::not_found(kind, &key.name)),
+        };
+        match version_of(&value)? {
+            0 if kind.unconditional_update => {}
+            0 => {
+                let problem = "must be specified for an update";
+                let cause = Cause::invalid("metadata.resourceVersion", &0.into(), problem);
+                return Err(Failure::invalid_as(&kind.group, &kind.plural, &key.name, vec![cause]));
+            }
+            version if version == old.revision => {}
+            _ => return Err(Failure::conflict(kind, &key.name, MODIFIED)),
+        }
+        let uid = meta::text(&value, "uid");
+        if !uid.is_empty() && uid != old.uid {
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                kind.plural, key.namespace, key.name, old.uid
+            );
+            return Err(Failure::conflict(kind, &key.name, &why));
+        }
+        self.change(kind, &old, value, part, dry_run).map(|stored| (stored, false))
+    }
+
+    /// Brings an object from `old` to `new`, which is normalized and in the version of `kind`.
+    pub(crate) fn change(
+        &mut self,
+        kind: &Arc<Kind>,
+        old: &Arc<Stored>,
+        new: Value,
+        part: Part,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>> {
+        let before = Self::view(kind, old);
+        let mut after = merge_part(kind, &before, new, part);
+        keep_system_fields(&before, &mut after);
+        defaults::prepare(kind, &mut after).map_err(|error| unusable(kind, &error))?;
+        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        if definition && part == Part::Main {
+            crd::default(&mut after);
+        }
+        let mut causes = meta::validate(kind, &after);
+        causes.extend(meta::validate_update(&before, &after));
+        causes.extend(validation::object(kind, &after));
+        causes.extend(validation::update(kind, &before, &after));
+        if !causes.is_empty() {
+            return Err(Failure::invalid(kind, &old.key.name, causes));
+        }
+        if part == Part::Main && kind.generation && desire_changed(kind, &before, &after) {
+            let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+            meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
+        }
+        if definition && part == Part::Main {
+            self.accept_definition(&mut after);
+        }
+        let after = convert::to_storage(kind, after);
+        if after == old.value() {
+            // Nothing changed: the version stays, and nobody is told.
+            return Ok(old.clone());
+        }
+        let released = old.terminating && is_released(kind, &after);
+        if dry_run || released {
+            // The write that removes the last finalizer is answered with the version before the removal.
+            let answer = self.pretend(kind, &old.key, &after);
+            if released && !dry_run {
+                self.release(kind, old, &after);
+            }
+            return Ok(answer);
+        }
+        let stored = self.commit(kind, &old.key, after);
+        if definition {
+            self.publish_definition(&stored.value());
+        }
+        Ok(stored)
+    }
+
+    /// Lets go of an object whose last finalizer is gone. Watchers see the state before that write.
+    fn release(&mut self, kind: &Arc<Kind>, old: &Arc<Stored>, after: &Value) {
+        if kind.is("", "Namespace") {
+            let stored = self.commit(kind, &old.key, after.clone());
+            self.finish_namespace(&stored.key.name);
+        } else if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            let stored = self.commit(kind, &old.key, after.clone());
+            self.finish_definition(&stored.key.name);
+        } else {
+            self.erase(kind, old);
+        }
+    }
+}
+
+/// The resourceVersion that an object carries; 0 for none.
+pub(crate) fn version_of(value: &Value) -> Result<u64> {
+    let text = meta::text(value, "resourceVersion");
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        Failure::internal(format!(
+            "strconv.ParseUint: parsing {}: invalid syntax",
+            crate::status::quoted(text)
+        ))
+    })
+}
+
+pub(crate) fn check_same_name(name: &str, key: &Key) -> Result<()> {
+    if name == key.name {
+        return Ok(());
+    }
+    Err(Failure::bad_request(format!(
+        "the name of the object ({name}) does not match the name on the URL ({})",
+        key.name
+    )))
+}
+
+/// Whether nothing holds a terminating object any more.
+fn is_released(kind: &Kind, value: &Value) -> bool {
+    let waits = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
+    let held_by_spec = kind.is("", "Namespace")
+        && value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    !waits && !held_by_spec && meta::finalizers(value).is_empty()
+}
+
+/// What the request may set, laid over what it may not.
+fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value {
+    match part {
+        Part::Main => {
+            if kind.has_status() {
+                copy_field(before, &mut new, "status");
+            }
+            new
+        }
+        Part::Status => {
+            let mut after = before.clone();
+            copy_field(&new, &mut after, "status");
+            let mut taken = vec!["managedFields"];
+            if kind.custom.is_none() {
+                taken.push("annotations");
+            }
+            if kind.is("", "Pod") {
+                taken.push("labels");
+            }
+            for field in taken {
+                let value = new["metadata"].get(field).cloned();
+                let metadata = meta::metadata_mut(&mut after);
+                match value {
+                    Some(value) => metadata.insert(field.to_owned(), value),
+                    None => metadata.remove(field),
+                };
+            }
+            after
+        }
+        Part::Finalize => {
+            let mut after = before.clone();
+            let finalizers =
+                new["spec"].get("finalizers").filter(|list| list.as_array().is_some_and(|l| !l.is_empty()));
+            match (&mut after["spec"], finalizers) {
+                (Value::Object(spec), None) => {
+                    spec.remove("finalizers");
+                }
+                (spec, Some(list)) => spec["finalizers"] = list.clone(),
+                _ => {}
+            }
+            after
+        }
+    }
+}
+
+fn copy_field(from: &Value, to: &mut Value, field: &str) {
+    let Value::Object(map) = to else { return };
+    match from.get(field) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}
+
+/// No client sets these, whatever it sends.
+fn keep_system_fields(before: &Value, after: &mut Value) {
+    let metadata = meta::metadata_mut(after);
+    for field in [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+        "resourceVersion",
+        "generateName",
+    ] {
+        match before["metadata"].get(field) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    if !metadata.contains_key("uid") {
+        metadata.insert("uid".to_owned(), before["metadata"]["uid"].clone());
+    }
+}
+
+/// Whether the desired state differs: everything but the metadata and a status that has its own endpoint.
+fn desire_changed(kind: &Kind, before: &Value, after: &Value) -> bool {
+    // A Deployment's annotations are copied to its ReplicaSets: a change of them is a change of what is wanted.
+    if kind.is("apps", "Deployment")
+        && before["metadata"].get("annotations") != after["metadata"].get("annotations")
+    {
+        return true;
+    }
+    let desire = |value: &Value| -> Vec<(String, Value)> {
+        let fields = value.as_object().into_iter().flatten();
+        let fields = fields.filter(|(key, _)| {
+            *key != "metadata" && *key != "apiVersion" && (*key != "status" || !kind.has_status())
+        });
+        let mut fields: Vec<_> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+        fields.sort_by(|a, b| a.0.cmp(&b.0));
+        fields
+    };
+    desire(before) != desire(after)
+}

@@ -1,4 +1,5 @@
 //! Does the server give every client all Pods, all events, and each of them whole?
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use std::collections::BTreeSet;
 

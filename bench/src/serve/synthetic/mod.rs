@@ -20,7 +20,7 @@ pub(crate) fn pods(count: u32, generator: &Generator) -> Vec<NamedPod> {
     (0..count)
         .map(|index| {
             let chance = generator.fork(&format!("pod {index}"));
-            let workload = &workloads[skewed(&chance, workloads.len() as u64, 1.7) as usize];
+            let workload = &workloads[skewed(&chance, workloads.len() as u64, 1.5) as usize];
             render::pod(workload, index, count, &chance)
         })
         .collect()

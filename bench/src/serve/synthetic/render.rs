@@ -1,10 +1,11 @@
 //! How is a replica of a workload written down? As the API server writes it: fields in its order, defaults filled in.
 
+use serde_json::{Value, json};
 use watchkeeper::clock::Generator;
 
 use super::super::pod::{CHECKPOINT, Draft, Part, TRACK, time};
 use super::super::world::NamedPod;
-use super::draw::{happens, hex, letters, unique_suffix, word};
+use super::draw::{happens, hex, letters, phrase, unique_suffix, word};
 use super::managed;
 use super::workload::{Container, Env, Owner, Volume, Workload};
 
@@ -44,7 +45,15 @@ pub(super) fn pod(workload: &Workload, index: u32, count: u32, chance: &Generato
 
 /// `text` as a JSON string.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    Value::from(text).to_string()
+}
+
+fn rules(chance: &Generator) -> String {
+    let rule = |number| {
+        let (when, then) = (phrase(chance, 3), word(chance));
+        json!({"number": number, "when": when, "then": then, "id": hex(chance, 24)})
+    };
+    format!("{:#}\n", Value::from_iter((0..4 + chance.below(40)).map(rule)))
 }
 
 fn put_metadata(draft: &mut Draft, workload: &Workload, replica: &Replica, chance: &Generator) {
@@ -66,6 +75,10 @@ fn put_metadata(draft: &mut Draft, workload: &Workload, replica: &Replica, chanc
     draft.raw(r#""},"annotations":{"#);
     for (key, value) in &workload.annotations {
         draft.put(format_args!(r#""{key}":{},"#, quoted(value)));
+    }
+    if happens(chance, 4) {
+        // A few are large, and full of characters that JSON escapes.
+        draft.put(format_args!(r#""example.com/applied-rules":{},"#, quoted(&rules(chance))));
     }
     draft.put(format_args!(r#""{CHECKPOINT}":""#));
     draft.slot(Part::Checkpoint, &hex(chance, 40));
@@ -219,10 +232,10 @@ fn put_env(draft: &mut Draft, env: &Env) {
 }
 
 fn put_status(draft: &mut Draft, workload: &Workload, replica: &Replica, chance: &Generator) {
-    draft.raw(r#""status":{"observedGeneration":1,"phase":"Running","conditions":["#);
+    draft.raw(r#""status":{"phase":"Running","conditions":["#);
     let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
     draft.each(conditions, |draft, kind| {
-        draft.put(format_args!(r#"{{"type":"{kind}","observedGeneration":1,"status":""#));
+        draft.put(format_args!(r#"{{"type":"{kind}","status":""#));
         let moves = kind.ends_with("Ready");
         if moves {
             draft.slot(Part::Ready, "True");
@@ -278,12 +291,5 @@ fn put_container_status(draft: &mut Draft, container: &Container, replica: &Repl
         container.digest,
         hex(chance, 64),
     ));
-    if let Some(resources) = container.resources {
-        draft.put(format_args!(
-            r#","allocatedResources":{{"cpu":"{}m","memory":"{}Mi"}},"resources":"#,
-            resources[0], resources[1]
-        ));
-        put_resources(draft, resources);
-    }
     draft.raw("}");
 }

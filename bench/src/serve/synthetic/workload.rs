@@ -1,8 +1,8 @@
 //! What do the replicas of one workload have in common? Everything that a Pod template holds.
 
-use serde_json::json;
 use watchkeeper::clock::Generator;
 
+use super::super::pod::time;
 use super::draw::{happens, hex, letters, one, phrase, skewed, word};
 
 /// Who made the Pods.
@@ -103,13 +103,13 @@ impl Workload {
             Owner::Job => format!("{app}-{}", 29_500_000 + chance.below(40_000)),
         };
         let volumes: Vec<_> =
-            (0..skewed(chance, 5, 1.6)).map(|number| volume(&app, number, chance)).collect();
-        let containers = (0..1 + skewed(chance, 3, 2.0)).map(|n| Container::draw(n, &app, &volumes, chance));
+            (0..skewed(chance, 4, 3.0)).map(|number| volume(&app, number, chance)).collect();
+        let containers = (0..1 + skewed(chance, 3, 4.0)).map(|n| Container::draw(n, &app, &volumes, chance));
         Self {
             owner,
             uid: chance.uuid(),
             labels: labels(&app, &name, owner, chance),
-            annotations: annotations(&app, &namespace, chance),
+            annotations: annotations(chance),
             service_account: if happens(chance, 60) { app.clone() } else { "default".into() },
             containers: containers.collect(),
             volumes,
@@ -155,41 +155,30 @@ fn labels(app: &str, name: &str, owner: Owner, chance: &Generator) -> Vec<(Strin
         }
         Owner::Job => add("batch.kubernetes.io/job-name", name.to_owned()),
     }
-    for number in 0..skewed(chance, 7, 1.5) {
+    for number in 0..skewed(chance, 6, 3.0) {
         add(&format!("{}.example.com/{}-{number}", word(chance), word(chance)), word(chance).to_owned());
     }
     labels.sort();
     labels
 }
 
-fn annotations(app: &str, namespace: &str, chance: &Generator) -> Vec<(String, String)> {
+fn annotations(chance: &Generator) -> Vec<(String, String)> {
     let mut annotations = Vec::new();
     let mut add = |key: &str, value: String| annotations.push((key.to_owned(), value));
     if happens(chance, 40) {
         add("checksum/config", hex(chance, 64));
     }
-    if happens(chance, 45) {
+    if happens(chance, 25) {
         add("prometheus.io/path", "/metrics".into());
         add("prometheus.io/port", format!("{}", 8000 + chance.below(2000)));
         add("prometheus.io/scrape", "true".into());
     }
     if happens(chance, 20) {
-        add(
-            "kubectl.kubernetes.io/restartedAt",
-            super::super::pod::time(-(chance.below(9_000_000) as i64)).to_string(),
-        );
+        add("kubectl.kubernetes.io/restartedAt", time(-(chance.below(9_000_000) as i64)).to_string());
     }
     for number in 0..skewed(chance, 4, 2.0) {
-        let words = 4 + chance.below(20);
+        let words = 2 + chance.below(12);
         add(&format!("{}.example.com/note-{number}", word(chance)), phrase(chance, words));
-    }
-    if happens(chance, 5) {
-        // A few are large, and full of characters that JSON escapes.
-        let rules: Vec<_> = (0..10 + chance.below(60))
-            .map(|number| json!({"rule": number, "match": phrase(chance, 3), "then": word(chance), "id": hex(chance, 24)}))
-            .collect();
-        let applied = json!({"app": app, "namespace": namespace, "rules": rules});
-        add("example.com/applied-configuration", format!("{applied}\n"));
     }
     annotations.sort();
     annotations
@@ -215,14 +204,14 @@ impl Container {
             chance.below(40),
             chance.below(20)
         );
-        let serves = !sidecar || happens(chance, 50);
-        let ports: &[(&str, u64)] = match chance.below(4) {
-            0 => &[("http", 8080)],
-            1 => &[("http", 8080), ("metrics", 9090)],
-            2 => &[("grpc", 50051), ("http", 8080), ("metrics", 9102)],
+        let serves = happens(chance, if sidecar { 40 } else { 60 });
+        let ports: &[(&str, u64)] = match chance.below(9) {
+            0..=3 => &[("http", 8080)],
+            4..=5 => &[("http", 8080), ("metrics", 9090)],
+            6 => &[("grpc", 50051), ("http", 8080), ("metrics", 9102)],
             _ => &[("https", 8443)],
         };
-        let args = 1 + skewed(chance, 6, 1.5);
+        let args = 1 + skewed(chance, 5, 2.0);
         Self {
             name,
             image,
@@ -236,7 +225,7 @@ impl Container {
                 Vec::new()
             },
             env: env(app, chance),
-            resources: happens(chance, 80).then(|| {
+            resources: happens(chance, 45).then(|| {
                 let (cpu, memory) = (10 + 10 * chance.below(100), 32 + 32 * chance.below(64));
                 [cpu, memory, cpu * 2, memory + 128]
             }),
@@ -244,20 +233,20 @@ impl Container {
                 .filter(|_| happens(chance, 70))
                 .map(|v| (v, format!("/etc/{}/{v}", word(chance))))
                 .collect(),
-            liveness: serves && happens(chance, 70),
-            readiness: serves && happens(chance, 70),
-            locked_down: happens(chance, 50),
+            liveness: serves && happens(chance, 12),
+            readiness: serves && happens(chance, 15),
+            locked_down: happens(chance, 30),
         }
     }
 }
 
 fn env(app: &str, chance: &Generator) -> Vec<Env> {
     let mut env = Vec::new();
-    if happens(chance, 50) {
+    if happens(chance, 15) {
         env.push(Env::Field("POD_NAME", "metadata.name"));
         env.push(Env::Field("POD_NAMESPACE", "metadata.namespace"));
     }
-    for number in 0..skewed(chance, 14, 1.8) {
+    for number in 0..skewed(chance, 12, 4.6) {
         let name = format!("{}_{}_{number}", word(chance), word(chance)).to_uppercase();
         env.push(match chance.below(4) {
             0 => Env::Secret { name, secret: format!("{app}-secrets"), key: "password" },

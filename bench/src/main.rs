@@ -1,2 +1,33 @@
-//! Benchmarks.
-fn main() {}
+//! What does the `bench` command do? It reads the command line and hands over.
+
+use bench::serve::{self, ServeArgs};
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+// glibc's allocator keeps the pages of a burst for good, so that the resident set would show the worst moment instead of what is held.
+// jemalloc gives them back, and is what a controller with a large cache would be shipped with.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Benchmarks of watchkeeper and of its peers.
+#[derive(Parser)]
+#[command(name = "bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve many Pods and events over plain HTTP on the loopback interface, for any client to be measured against.
+    Serve(ServeArgs),
+}
+
+fn main() {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+    };
+    if let Err(error) = outcome {
+        clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();
+    }
+}

@@ -1,0 +1,123 @@
+//! What do clients run against when they are measured? A server that holds all its answers ready, so that the client is the slow part.
+
+mod list;
+mod manifests;
+mod options;
+mod pod;
+mod service;
+mod synthetic;
+mod watch;
+mod world;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use watchkeeper::clock::{Clock, Generator};
+
+pub use manifests::ManifestError;
+pub use service::{Body, Service};
+pub use world::World;
+
+/// What to serve.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArgs {
+    /// How many Pods there are.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(0..=5_000_000))]
+    pub objects: u32,
+    /// How many events follow `GET /start`.
+    #[arg(long, default_value_t = 50_000)]
+    pub events: u32,
+    /// The port on 127.0.0.1; 0 takes a free one.
+    #[arg(long, default_value_t = 8090)]
+    pub port: u16,
+    /// Where all variety comes from: the same seed gives the same bytes.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Take the Pods, and the Pod templates of workloads, from the JSON and YAML files of this directory, over and over.
+    #[arg(long, value_name = "DIR")]
+    pub manifests: Option<PathBuf>,
+}
+
+/// Why there is nothing to be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The manifests cannot be used.
+    #[error(transparent)]
+    Manifests(#[from] ManifestError),
+    /// The port is taken, or not ours to take.
+    #[error("cannot listen on 127.0.0.1:{port}: {source}; --port 0 takes a free one")]
+    Listen {
+        /// The port asked for.
+        port: u16,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The process lacks what any server needs.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+impl World {
+    /// `objects` Pods and `events` events that follow from the generator's seed.
+    pub fn synthetic(objects: u32, events: u32, generator: &Generator) -> Self {
+        Self::new(synthetic::pods(objects, generator), events, generator)
+    }
+
+    /// `objects` Pods made of the manifests in `directory`, and `events` events.
+    pub fn from_manifests(
+        directory: &std::path::Path,
+        objects: u32,
+        events: u32,
+        generator: &Generator,
+    ) -> Result<Self, ManifestError> {
+        Ok(Self::new(manifests::pods(directory, objects, generator)?, events, generator))
+    }
+}
+
+/// Serves until it is interrupted; says on standard output, in one line of JSON, when it is ready.
+pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
+    let generator = Generator::seeded(args.seed);
+    let world = match &args.manifests {
+        Some(directory) => World::from_manifests(directory, args.objects, args.events, &generator)?,
+        None => World::synthetic(args.objects, args.events, &generator),
+    };
+    // One thread: of two cores, the other one is the client's.
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(world, args.port))
+}
+
+async fn serve(world: World, port: u16) -> Result<(), ServeError> {
+    let listen = |source| ServeError::Listen { port, source };
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(listen)?;
+    let url = format!("http://{}", listener.local_addr().map_err(listen)?);
+    let json_mb = (world.json_bytes() as f64 / 1e5).round() / 10.0;
+    println!(r#"{{"ready":true,"url":"{url}","objects":{},"json_mb":{json_mb}}}"#, world.len());
+    let service = Arc::new(Service::new(world, Clock::system()));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            Some(_) = connections.join_next() => {}
+            // A connection that failed before it was accepted is its client's business.
+            accepted = listener.accept() => if let Ok((socket, _)) = accepted {
+                connections.spawn(connection(socket, service.clone()));
+            },
+        }
+    }
+}
+
+async fn connection(socket: TcpStream, service: Arc<Service>) {
+    // Without it, the last lines of a burst wait for the client's acknowledgement. A socket that refuses still works.
+    let _ = socket.set_nodelay(true);
+    let answer = service_fn(async |request| Ok::<_, std::convert::Infallible>(service.handle(&request)));
+    // A client that goes away in the middle of a body is how most watches end: there is nobody to tell.
+    let _ =
+        http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(socket), answer).await;
+}

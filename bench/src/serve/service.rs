@@ -1,0 +1,138 @@
+//! What does the server answer? One function from a request to a response; bodies are made while they are read.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::json;
+use tokio::sync::watch;
+use watchkeeper::clock::Clock;
+
+use super::list::Page;
+use super::options::Options;
+use super::watch::Watch;
+use super::world::World;
+
+/// The body of a response.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The API of the server, without a socket.
+///
+/// ```
+/// # use bench::serve::{Service, World};
+/// # use watchkeeper::clock::{Clock, Generator};
+/// let service = Service::new(World::synthetic(10, 5, &Generator::seeded(1)), Clock::system());
+/// let request = http::Request::get("/api/v1/pods?limit=3").body(()).unwrap();
+/// assert_eq!(service.handle(&request).status(), 200);
+/// ```
+#[derive(Debug)]
+pub struct Service {
+    world: Arc<World>,
+    started: watch::Sender<bool>,
+    clock: Clock,
+}
+
+impl Service {
+    /// A service for `world`, whose events wait for `GET /start`.
+    pub fn new(world: World, clock: Clock) -> Self {
+        Self { world: Arc::new(world), started: watch::Sender::new(false), clock }
+    }
+
+    /// The answer to `request`. Only its method, path and query matter.
+    pub fn handle<B>(&self, request: &Request<B>) -> Response<Body> {
+        if request.method() != Method::GET {
+            return refusal(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                "this server only answers GET",
+            );
+        }
+        match request.uri().path() {
+            "/api/v1/pods" => self.pods(request.uri().query().unwrap_or_default()),
+            "/start" => {
+                let before = self.started.send_replace(true);
+                plain("text/plain", if before { "already started" } else { "started" })
+            }
+            "/healthz" | "/livez" | "/readyz" => plain("text/plain", "ok"),
+            "/version" => plain(
+                "application/json",
+                r#"{"major":"1","minor":"36","gitVersion":"v1.36.0+bench","platform":"linux/amd64"}"#,
+            ),
+            _ => {
+                refusal(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            }
+        }
+    }
+
+    fn pods(&self, query: &str) -> Response<Body> {
+        let options = match Options::parse(query) {
+            Ok(options) => options,
+            Err(error) => {
+                let (code, reason) = error.code();
+                return refusal(code, reason, &error.to_string());
+            }
+        };
+        if options.watch {
+            let watch =
+                Watch::new(self.world.clone(), self.clock.clone(), self.started.subscribe(), &options);
+            return streamed(stream::unfold(watch, async |mut watch| Some((watch.frame().await?, watch))));
+        }
+        let last = World::BEFORE + u64::from(self.world.events());
+        let started = *self.started.borrow();
+        let (after, start) = match options.from {
+            // A list goes on in the state in which it began.
+            Some(from) if from.resource_version == World::BEFORE => (false, from.start),
+            Some(from) if from.resource_version == last && started => (true, from.start),
+            Some(_) => {
+                return refusal(StatusCode::GONE, "Expired", "the provided continue parameter is too old");
+            }
+            None => (started, 0),
+        };
+        if options.resource_version > if started { last } else { World::BEFORE } {
+            let mut response = refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout", "Too large resource version");
+            response.headers_mut().insert(RETRY_AFTER, http::HeaderValue::from_static("1"));
+            return response;
+        }
+        let page = Page::new(self.world.clone(), after, start, options.limit);
+        streamed(stream::unfold(page, async |mut page| Some((page.frame()?, page))))
+    }
+}
+
+fn streamed(frames: impl futures::Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    use futures::StreamExt;
+    respond(
+        StatusCode::OK,
+        "application/json",
+        StreamBody::new(frames.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync(),
+    )
+}
+
+fn plain(content_type: &'static str, body: &'static str) -> Response<Body> {
+    respond(StatusCode::OK, content_type, Full::from(body).boxed_unsync())
+}
+
+fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    respond(code, "application/json", Full::from(status(code.as_u16(), reason, message)).boxed_unsync())
+}
+
+fn respond(code: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    response
+}
+
+/// A Status of the API that tells of a failure.
+pub(super) fn status(code: u16, reason: &str, message: &str) -> String {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    })
+    .to_string()
+}

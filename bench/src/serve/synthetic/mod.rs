@@ -1,0 +1,27 @@
+//! Where do realistic Pods come from when there is no cluster? From a seed: workloads are drawn first, then replicas of them.
+
+mod draw;
+mod managed;
+mod render;
+mod workload;
+
+use watchkeeper::clock::Generator;
+
+use super::world::NamedPod;
+use draw::skewed;
+use workload::Workload;
+
+/// `count` Pods under unique names, each of which follows from the seed alone.
+pub(crate) fn pods(count: u32, generator: &Generator) -> Vec<NamedPod> {
+    // Replicas share their workload's labels, images and environment, as they do in a cluster: a dozen to each on average.
+    let workloads: Vec<Workload> = (0..count / 12 + 1)
+        .map(|index| Workload::draw(index, count / 250 + 4, &generator.fork(&format!("workload {index}"))))
+        .collect();
+    (0..count)
+        .map(|index| {
+            let chance = generator.fork(&format!("pod {index}"));
+            let workload = &workloads[skewed(&chance, workloads.len() as u64, 1.5) as usize];
+            render::pod(workload, index, count, &chance)
+        })
+        .collect()
+}

@@ -221,7 +221,7 @@ async fn foreign_manifests_become_pods_with_names_of_their_own() {
     write(
         "pods.yaml",
         "kind: Pod\napiVersion: v1\nmetadata: {name: one, namespace: a, labels: {app: x}}\nspec:\n  containers: [{name: c, image: i}]\n---\n\
-         kind: Deployment\napiVersion: apps/v1\nmetadata: {name: web}\nspec:\n  selector: {}\n  template:\n    metadata: {labels: {app: web}}\n    \
+         kind: Deployment\napiVersion: apps/v1\nmetadata: {name: web}\nspec:\n  selector: {}\n  template:\n    metadata: {labels: {app: web, version: 1.0}}\n    \
          spec: {containers: [{name: c, image: nginx}]}\n",
     );
     write("service.json", r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"s"}}"#);

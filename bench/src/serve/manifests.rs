@@ -128,14 +128,18 @@ struct Metadata {
 
 fn pod(template: &Map<String, Value>, index: u32, count: u32, generator: &Generator) -> NamedPod {
     let part = |name| template.get(name).cloned().unwrap_or_else(|| Map::new().into());
+    // Metadata that no API server would take is left out; the rest of the manifest still counts.
     let metadata: Metadata = serde_json::from_value(part("metadata")).unwrap_or_default();
-    let mut name = metadata.name.unwrap_or_else(|| "pod".into());
-    name.truncate(200);
-    let name = format!("{name}-{index}");
+    let mut name: String = metadata.name.as_deref().unwrap_or("pod").chars().take(200).collect();
+    name += &format!("-{index}");
     let namespace = metadata.namespace.unwrap_or_else(|| "default".into());
     let created = time(-(generator.below(9_000_000) as i64)).to_string();
     let mut draft = Draft::default();
-    draft.put(format_args!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":""#));
+    draft.put(format_args!(
+        r#"{{"metadata":{{"name":{},"namespace":{},"uid":""#,
+        Value::from(&*name),
+        Value::from(&*namespace)
+    ));
     draft.slot(Part::Uid, &generator.uuid());
     draft.raw(r#"","resourceVersion":""#);
     let version = 1_000_000 + u64::from(index) * (9_000_000 / u64::from(count));
@@ -172,6 +176,8 @@ fn finish(mut draft: Draft) -> Pod {
 fn put_entries(draft: &mut Draft, entries: Option<Map<String, Value>>, ours: &str) {
     for (key, value) in entries.unwrap_or_default() {
         if key != ours {
+            // An unquoted `version: 1.0` is a number in YAML, and a frequent slip.
+            let value = if value.is_string() { value } else { value.to_string().into() };
             draft.put(format_args!("{}:{value},", Value::from(key)));
         }
     }

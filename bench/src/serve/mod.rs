@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use watchkeeper::clock::{Clock, Generator};
 
@@ -95,6 +96,8 @@ pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
 async fn serve(world: World, port: u16) -> Result<(), ServeError> {
     let listen = |source| ServeError::Listen { port, source };
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(listen)?;
+    // From here on an interrupt ends the loop below: whoever reads the line may send one at once.
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let url = format!("http://{}", listener.local_addr().map_err(listen)?);
     let json_mb = (world.json_bytes() as f64 / 1e5).round() / 10.0;
     println!(r#"{{"ready":true,"url":"{url}","objects":{},"json_mb":{json_mb}}}"#, world.len());
@@ -103,7 +106,7 @@ async fn serve(world: World, port: u16) -> Result<(), ServeError> {
     loop {
         tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
             Some(_) = connections.join_next() => {}
             // A connection that failed before it was accepted is its client's business.
             accepted = listener.accept() => if let Ok((socket, _)) = accepted {

@@ -155,7 +155,7 @@ fn labels(app: &str, name: &str, owner: Owner, chance: &Generator) -> Vec<(Strin
         }
         Owner::Job => add("batch.kubernetes.io/job-name", name.to_owned()),
     }
-    for number in 0..skewed(chance, 6, 3.0) {
+    for number in 0..skewed(chance, 6, 3.6) {
         add(&format!("{}.example.com/{}-{number}", word(chance), word(chance)), word(chance).to_owned());
     }
     labels.sort();
@@ -204,7 +204,7 @@ impl Container {
             chance.below(40),
             chance.below(20)
         );
-        let serves = happens(chance, if sidecar { 40 } else { 60 });
+        let serves = happens(chance, if sidecar { 30 } else { 45 });
         let ports: &[(&str, u64)] = match chance.below(9) {
             0..=3 => &[("http", 8080)],
             4..=5 => &[("http", 8080), ("metrics", 9090)],
@@ -225,7 +225,7 @@ impl Container {
                 Vec::new()
             },
             env: env(app, chance),
-            resources: happens(chance, 45).then(|| {
+            resources: happens(chance, 35).then(|| {
                 let (cpu, memory) = (10 + 10 * chance.below(100), 32 + 32 * chance.below(64));
                 [cpu, memory, cpu * 2, memory + 128]
             }),
@@ -233,8 +233,8 @@ impl Container {
                 .filter(|_| happens(chance, 70))
                 .map(|v| (v, format!("/etc/{}/{v}", word(chance))))
                 .collect(),
-            liveness: serves && happens(chance, 12),
-            readiness: serves && happens(chance, 15),
+            liveness: serves && happens(chance, 20),
+            readiness: serves && happens(chance, 20),
             locked_down: happens(chance, 30),
         }
     }

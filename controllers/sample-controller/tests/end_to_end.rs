@@ -1,0 +1,158 @@
+//! Does the sample-controller do its job, from an API server and back? In process on the paused clock, and over a loopback socket in real
+//! time; on both queues.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod world;
+
+use kube_core::params::Patch;
+use sample_controller::api::{Foo, FooSpec};
+use serde_json::json;
+use watchkeeper::informer::QueueKind;
+use world::{Transport, World};
+
+/// The whole story of a Foo: created, scaled, edited by hand, deleted.
+async fn the_story_of_a_foo(world: World) {
+    world.create_foo("a", "web", 1).await;
+    world.until("the Deployment is there", |w| w.replicas("web") == Some(1)).await;
+    world.until("the status is written", |w| w.foo("a").is_some_and(|foo| foo.status.is_some())).await;
+    world.until("the event is sent", |w| w.has_event("a", "Normal", "Synced")).await;
+
+    world.scale_foo("a", 3).await;
+    world.until("the Deployment follows", |w| w.replicas("web") == Some(3)).await;
+
+    world.set_available("web", 2).await;
+    let available = |w: &World| w.foo("a").and_then(|foo| foo.status).map(|status| status.available_replicas);
+    world.until("the status follows", |w| available(w) == Some(2)).await;
+
+    let patch = Patch::Merge(json!({"spec": {"replicas": 9}}));
+    world.deployments().patch(&world.key("web"), &patch).await.unwrap();
+    world.until("the edit is set back", |w| w.replicas("web") == Some(3)).await;
+
+    let before = world.deployment("web").unwrap().metadata.uid;
+    world.deployments().delete(&world.key("web")).await.unwrap();
+    world
+        .until("a new Deployment is there", |w| w.deployment("web").is_some_and(|d| d.metadata.uid != before))
+        .await;
+
+    world.foos().delete(&world.key("a")).await.unwrap();
+    world.until("the Foo is gone", |w| w.foo("a").is_none()).await;
+    // Nobody makes the Deployment of a Foo that is gone.
+    world.deployments().delete(&world.key("web")).await.unwrap();
+    world.create_foo("b", "other", 1).await;
+    world.until("the next Foo is served", |w| w.replicas("other") == Some(1)).await;
+    assert!(world.deployment("web").is_none());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foo_is_served_in_process_on_the_ordered_queue() {
+    the_story_of_a_foo(World::start(Transport::InProcess, QueueKind::Ordered).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foo_is_served_in_process_on_the_delta_queue() {
+    the_story_of_a_foo(World::start(Transport::InProcess, QueueKind::Delta).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foo_is_served_over_a_socket_on_the_ordered_queue() {
+    the_story_of_a_foo(World::start(Transport::Loopback, QueueKind::Ordered).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foo_is_served_over_a_socket_on_the_delta_queue() {
+    the_story_of_a_foo(World::start(Transport::Loopback, QueueKind::Delta).await).await;
+}
+
+/// A Deployment of the wanted name that belongs to nobody, or to somebody else.
+async fn a_foreign_deployment(world: World) {
+    let mut foreign = sample_controller::new_deployment(&Foo::new("x", FooSpec::default()));
+    foreign.metadata.name = Some("web".into());
+    foreign.metadata.namespace = Some("default".into());
+    foreign.spec.as_mut().unwrap().replicas = Some(7);
+    world.deployments().create(&foreign).await.unwrap();
+    world.create_foo("a", "web", 1).await;
+    world.until("the user is warned", |w| w.has_event("a", "Warning", "ErrResourceExists")).await;
+    assert_eq!(world.replicas("web"), Some(7));
+    assert!(world.foo("a").unwrap().status.is_none());
+    world.deployments().delete(&world.key("web")).await.unwrap();
+    // A retry finds the name free.
+    world.until("the Foo's own Deployment is there", |w| w.replicas("web") == Some(1)).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_deployment_is_left_alone_and_told_in_process() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        a_foreign_deployment(World::start(Transport::InProcess, queue).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_deployment_is_left_alone_and_told_over_a_socket() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        a_foreign_deployment(World::start(Transport::Loopback, queue).await).await;
+    }
+}
+
+/// Watches cut, history forgotten, the server restarted: the world converges all the same.
+async fn trouble_with_the_server(mut world: World) {
+    world.create_foo("a", "web", 1).await;
+    world.until("the Deployment is there", |w| w.replicas("web") == Some(1)).await;
+
+    world.server.end_watches();
+    world.scale_foo("a", 2).await;
+    world.until("the Deployment follows after a cut", |w| w.replicas("web") == Some(2)).await;
+
+    world.pause_transport().await;
+    world.scale_foo("a", 3).await;
+    world.deployments().delete(&world.key("web")).await.unwrap();
+    world.create_foo("b", "new", 4).await;
+    world.server.compact_now();
+    world.resume_transport().await;
+    world
+        .until("what was missed is made good", |w| {
+            w.replicas("web") == Some(3) && w.replicas("new") == Some(4)
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_converges_after_cuts_and_410s_in_process() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        trouble_with_the_server(World::start(Transport::InProcess, queue).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_converges_after_a_restart_of_the_server() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        trouble_with_the_server(World::start(Transport::Loopback, queue).await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_deployment_name_is_reported_and_not_tried_again() {
+    let world = World::start(Transport::InProcess, QueueKind::Ordered).await;
+    world.create_foo("a", "", 1).await;
+    world.until("it is reported", |w| w.controller_env.reporter.errors() > 0).await;
+    world.controller_env.clock.sleep(std::time::Duration::from_secs(20)).await;
+    assert_eq!(world.controller_env.reporter.errors(), 1);
+    let patch = Patch::Merge(json!({"spec": {"deploymentName": "web"}}));
+    world.foos().patch(&world.key("a"), &patch).await.unwrap();
+    world.until("the name is given", |w| w.replicas("web") == Some(1)).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_only_when_it_changes() {
+    let world = World::start(Transport::InProcess, QueueKind::Ordered).await;
+    world.create_foo("a", "web", 1).await;
+    world.until("the status is written", |w| w.foo("a").is_some_and(|foo| foo.status.is_some())).await;
+    let version = world.foo("a").unwrap().metadata.resource_version;
+    // Several resyncs later the Foo is as it was.
+    world.controller_env.clock.sleep(std::time::Duration::from_secs(100)).await;
+    assert_eq!(world.foo("a").unwrap().metadata.resource_version, version);
+    world.stop().await;
+}

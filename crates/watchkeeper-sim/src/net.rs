@@ -1,0 +1,309 @@
+//! What can happen to a request on its way? It is delayed, lost, refused, cut off, or the sender dies over it.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube_client::client::Body;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tower::{Service, ServiceExt};
+use watchkeeper::clock::{Clock, Generator};
+use watchkeeper_apiserver::{ApiServer, ApiService};
+
+use crate::trace::Trace;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// How likely each fault is, per request or per life of the controller: 0 is never, 1 is always.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// A request is lost before it reaches the server.
+    pub lose_request: f64,
+    /// The answer is lost after the server has acted.
+    pub lose_answer: f64,
+    /// A request, or its answer, is delayed by up to a second.
+    pub delay: f64,
+    /// A watch is answered with 410.
+    pub expire: f64,
+    /// A watch is cut within half a minute.
+    pub cut: f64,
+    /// The controller crashes over one of its next thirty requests.
+    pub crash: f64,
+}
+
+impl Rates {
+    /// Nothing goes wrong.
+    pub const CALM: Self =
+        Self { lose_request: 0.0, lose_answer: 0.0, delay: 0.0, expire: 0.0, cut: 0.0, crash: 0.0 };
+
+    /// Much goes wrong.
+    pub const STORM: Self =
+        Self { lose_request: 0.1, lose_answer: 0.1, delay: 0.3, expire: 0.2, cut: 0.5, crash: 0.7 };
+}
+
+/// The network between a controller and an API server. Clones share it.
+#[derive(Clone)]
+pub struct Net(Arc<Shared>);
+
+struct Shared {
+    service: ApiService,
+    clock: Clock,
+    generator: Generator,
+    trace: Trace,
+    state: Mutex<State>,
+}
+
+struct State {
+    rates: Rates,
+    cut_off: bool,
+    /// Cancelled when the controller is cut off: ends the answers under way.
+    cut: CancellationToken,
+    /// Requests until the controller dies over one.
+    until_crash: Option<u64>,
+    crash: CancellationToken,
+}
+
+/// What becomes of one request.
+#[derive(Default)]
+struct Fate {
+    delay_before: Duration,
+    delay_after: Duration,
+    lose_request: bool,
+    lose_answer: bool,
+    expire: bool,
+    cut_after: Option<Duration>,
+    crash: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    BeforeSending,
+    AfterActing,
+}
+
+impl Net {
+    /// A calm network in front of `server`.
+    pub fn new(server: &ApiServer, clock: &Clock, generator: Generator, trace: &Trace) -> Self {
+        let state = State {
+            rates: Rates::CALM,
+            cut_off: false,
+            cut: CancellationToken::new(),
+            until_crash: None,
+            crash: CancellationToken::new(),
+        };
+        Self(Arc::new(Shared {
+            service: server.service(),
+            clock: clock.clone(),
+            generator,
+            trace: trace.clone(),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// Faults come at these rates from now on.
+    pub fn set_rates(&self, rates: Rates) {
+        let mut state = self.0.state.lock();
+        state.rates = rates;
+        if rates.crash == 0.0 {
+            state.until_crash = None;
+        }
+    }
+
+    /// Refuses connections and breaks those there are.
+    pub fn cut_off(&self) {
+        let mut state = self.0.state.lock();
+        state.cut_off = true;
+        std::mem::take(&mut state.cut).cancel();
+    }
+
+    /// Lets requests through again.
+    pub fn restore(&self) {
+        self.0.state.lock().cut_off = false;
+    }
+
+    /// Begins a new life of the controller; the token is cancelled when it shall die.
+    pub fn new_life(&self) -> CancellationToken {
+        let mut state = self.0.state.lock();
+        state.crash = CancellationToken::new();
+        let dies = self.0.generator.unit() < state.rates.crash;
+        let requests = 1 + self.0.generator.below(30);
+        state.until_crash = dies.then_some(requests);
+        state.crash.clone()
+    }
+
+    /// The server, seen through this network.
+    pub fn service(&self) -> NetService {
+        NetService(self.clone())
+    }
+
+    fn fate(&self, is_watch: bool) -> Result<(Fate, CancellationToken), BoxError> {
+        let mut state = self.0.state.lock();
+        if state.cut_off {
+            return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        }
+        let (rates, draw) = (state.rates, &self.0.generator);
+        let mut fate = Fate::default();
+        if rates != Rates::CALM {
+            let within = |most: u64| Duration::from_millis(draw.below(most));
+            let chance = |rate: f64| draw.unit() < rate;
+            if chance(rates.delay) {
+                fate.delay_before = within(1000);
+            }
+            if chance(rates.delay) {
+                fate.delay_after = within(1000);
+            }
+            fate.lose_request = chance(rates.lose_request);
+            fate.lose_answer = chance(rates.lose_answer);
+            if is_watch {
+                fate.expire = chance(rates.expire);
+                fate.cut_after = chance(rates.cut).then(|| within(30_000));
+            }
+            if let Some(left) = &mut state.until_crash {
+                *left -= 1;
+                if *left == 0 {
+                    state.until_crash = None;
+                    fate.crash = Some(if chance(0.5) { Moment::BeforeSending } else { Moment::AfterActing });
+                }
+            }
+        }
+        Ok((fate, state.cut.clone()))
+    }
+
+    async fn carry(self, request: Request<Body>) -> Result<Answer, BoxError> {
+        let Shared { service, clock, trace, .. } = &*self.0;
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let what = format!("{} {}", request.method(), request.uri());
+        let (fate, cut) = match self.fate(is_watch) {
+            Ok(fate) => fate,
+            Err(error) => {
+                trace.add(format_args!("{what} refused"));
+                return Err(error);
+            }
+        };
+        if !fate.delay_before.is_zero() {
+            clock.sleep(fate.delay_before).await;
+        }
+        if let Some(Moment::BeforeSending) = fate.crash {
+            return self.die(&what, Moment::BeforeSending).await;
+        }
+        if fate.lose_request {
+            trace.add(format_args!("{what} lost"));
+            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+        }
+        if fate.expire {
+            trace.add(format_args!("{what} expired"));
+            return Ok(expired());
+        }
+        let response = service.clone().oneshot(request).await?;
+        if let Some(Moment::AfterActing) = fate.crash {
+            return self.die(&what, Moment::AfterActing).await;
+        }
+        if !fate.delay_after.is_zero() {
+            clock.sleep(fate.delay_after).await;
+        }
+        if fate.lose_answer {
+            trace.add(format_args!("{what} {} answer lost", response.status().as_u16()));
+            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+        }
+        trace.add(format_args!("{what} {}", response.status().as_u16()));
+        let end = self.end_of_answer(what, fate.cut_after, cut);
+        Ok(response.map(|body| cut_body(body, end)))
+    }
+
+    /// The controller dies over this request, and learns nothing more of it.
+    async fn die(&self, what: &str, moment: Moment) -> Result<Answer, BoxError> {
+        self.0.trace.add(format_args!("{what} crash {moment:?}"));
+        self.0.state.lock().crash.cancel();
+        std::future::pending().await
+    }
+
+    /// Comes to its end when the answer is to break off.
+    async fn end_of_answer(self, what: String, after: Option<Duration>, cut: CancellationToken) {
+        match after {
+            None => cut.cancelled().await,
+            Some(after) => {
+                tokio::select! {
+                    biased;
+                    () = cut.cancelled() => {}
+                    () = self.0.clock.sleep(after) => {}
+                }
+            }
+        }
+        self.0.trace.add(format_args!("{what} cut"));
+    }
+}
+
+fn expired() -> Answer {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    });
+    let body = Full::from(status.to_string()).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = StatusCode::GONE;
+    response
+}
+
+/// `body`, broken off with an error when `end` comes before its own end.
+fn cut_body<B>(body: B, end: impl Future<Output = ()> + Send + 'static) -> UnsyncBoxBody<Bytes, BoxError>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let frames = body.into_data_stream().map(|chunk| chunk.map(http_body::Frame::data).map_err(Into::into));
+    let broken = futures::stream::once(async move {
+        end.await;
+        Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset)))
+    });
+    // Whichever comes first, the body's own end or the cut, is the end.
+    let frames = futures::stream::select_with_strategy(
+        frames.map(Some).chain(futures::stream::once(async { None })),
+        broken.map(Some),
+        |(): &mut ()| futures::stream::PollNext::Left,
+    );
+    let mut over = false;
+    let frames = frames.take_while(move |frame| {
+        let go_on = !over && frame.is_some();
+        over = matches!(frame, Some(Err(_)));
+        std::future::ready(go_on)
+    });
+    StreamBody::new(frames.filter_map(std::future::ready)).boxed_unsync()
+}
+
+/// An API server seen through a [`Net`], for `kube_client::Client::new`.
+#[derive(Clone)]
+pub struct NetService(Net);
+
+impl Service<Request<Body>> for NetService {
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.0.clone().carry(request).boxed()
+    }
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Net").field("rates", &self.0.state.lock().rates).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for NetService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("NetService").field(&self.0).finish()
+    }
+}

@@ -1,5 +1,6 @@
 //! What does the `bench` command do? It reads the command line and hands over.
 
+use bench::informer::{self, InformerArgs};
 use bench::serve::{self, ServeArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -21,11 +22,14 @@ struct Cli {
 enum Command {
     /// Serve many Pods and events over plain HTTP on the loopback interface, for any client to be measured against.
     Serve(ServeArgs),
+    /// Sync an informer from a server of Pods, apply its events, and print what both cost.
+    Informer(InformerArgs),
 }
 
 fn main() {
-    let outcome = match Cli::parse().command {
-        Command::Serve(args) => serve::run(&args),
+    let outcome: Result<(), Box<dyn std::error::Error + Send + Sync>> = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args).map_err(Into::into),
+        Command::Informer(args) => informer::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

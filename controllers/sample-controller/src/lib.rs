@@ -6,10 +6,12 @@
 pub mod api;
 mod controller;
 mod deployment;
+mod example;
 mod options;
 
 pub use controller::{Controller, SyncError};
 pub use deployment::new_deployment;
+pub use example::{EXAMPLE, example};
 pub use options::{Options, RunError, run};
 
 /// The name under which the controller writes and records events.

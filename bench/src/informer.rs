@@ -1,0 +1,129 @@
+//! What does an informer of ours cost? It syncs from any server of Pods, and then applies its events.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::{Args, ValueEnum};
+use http::Request;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube_client::client::Body;
+use kube_client::{Client, Config};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::{Clients, Env, SharedInformerFactory};
+
+use crate::measure::{Line, Phase};
+
+/// Sync an informer from a server, then apply its events.
+#[derive(Debug, Args)]
+pub struct InformerArgs {
+    /// The server's URL, such as http://127.0.0.1:8001
+    #[arg(long, value_name = "URL")]
+    server: http::Uri,
+    /// What to list and watch
+    #[arg(long, value_enum, default_value_t = Resource::Pods)]
+    resource: Resource,
+    /// How many objects the server has
+    #[arg(long, value_name = "N")]
+    objects: usize,
+    /// How many events follow after `GET URL/start`; 0 ends after the sync
+    #[arg(long, value_name = "M", default_value_t = 0)]
+    events: u64,
+    /// The queue between watch and cache
+    #[arg(long, value_enum, default_value_t = Queue::Ordered)]
+    queue: Queue,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Resource {
+    Pods,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Queue {
+    Ordered,
+    Delta,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Counts what reaches a handler.
+#[derive(Debug, Default)]
+struct Counter {
+    count: AtomicU64,
+    target: AtomicU64,
+    reached: Notify,
+}
+
+impl Counter {
+    fn tick(&self) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count == self.target.load(Ordering::Relaxed) {
+            self.reached.notify_one();
+        }
+    }
+
+    /// Waits until `target` changes have come.
+    async fn until(&self, target: u64) {
+        self.target.store(target, Ordering::Relaxed);
+        while self.count.load(Ordering::Relaxed) < target {
+            self.reached.notified().await;
+        }
+    }
+}
+
+/// Runs the benchmark and prints a line for each phase.
+pub fn run(args: &InformerArgs) -> Result<(), Failure> {
+    let Resource::Pods = args.resource;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(measure(args))
+}
+
+async fn measure(args: &InformerArgs) -> Result<(), Failure> {
+    let env = Env::system();
+    let clients = Clients::from_config(Config::new(args.server.clone()), &env)?;
+    let queue = match args.queue {
+        Queue::Ordered => QueueKind::Ordered,
+        Queue::Delta => QueueKind::Delta,
+    };
+    let factory = SharedInformerFactory::builder(&clients).queue(queue).build();
+    let pods = factory.informer::<Pod>();
+    let (initial, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(Counter::default()));
+    let (listed, changed) = (initial.clone(), counter.clone());
+    let registration = pods.add_handler(on_change(move |change: Change<'_, Pod>| match change {
+        Change::Added { in_initial_list: true, .. } => {
+            listed.fetch_add(1, Ordering::Relaxed);
+        }
+        _ => changed.tick(),
+    }))?;
+
+    let stop = CancellationToken::new();
+    let phase = Phase::start(&env.clock)?;
+    factory.start(&stop);
+    registration.wait_until_synced().await;
+    let cost = phase.cost()?;
+    let cached = pods.indexer().snapshot().len();
+    if cached != args.objects || initial.load(Ordering::Relaxed) != args.objects as u64 {
+        return Err(format!("the server was to have {} objects, the cache has {cached}", args.objects).into());
+    }
+    Line::sync(cached, &cost).print()?;
+
+    if args.events > 0 {
+        let phase = Phase::start(&env.clock)?;
+        start_events(clients.watch()).await?;
+        counter.until(args.events).await;
+        Line::watch(args.events, &phase.cost()?).print()?;
+    }
+    stop.cancel();
+    factory.shut_down().await;
+    Ok(())
+}
+
+async fn start_events(client: &Client) -> Result<(), Failure> {
+    let response = client.send(Request::get("/start").body(Body::empty())?).await?;
+    let status = response.status();
+    response.into_body().collect().await?;
+    if status.is_success() { Ok(()) } else { Err(format!("GET /start was answered with {status}").into()) }
+}

@@ -1,0 +1,82 @@
+//! What can be said on the command line?
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use watchkeeper::process::ClientArgs;
+
+/// A Kubernetes control plane in the box, with the sample controller on it
+#[derive(Debug, Parser)]
+#[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) up: UpArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the control plane, the sample controller and an example Foo, and show what happens (the default)
+    Up(UpArgs),
+    /// Start the control plane alone
+    Serve(ServeArgs),
+    /// Run the sample controller alone, on the cluster of a kubeconfig or the one around it
+    SampleController(ControllerArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+    #[command(flatten)]
+    pub(crate) options: sample_controller::Options,
+    /// A cluster to work on, instead of the embedded control plane
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Do not create the example Foo
+    #[arg(long)]
+    pub(crate) no_example: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Where the control plane listens; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Where the kubeconfig for kubectl and other clients is written; removed at the end
+    #[arg(long, value_name = "FILE", default_value = "watchkeeper.kubeconfig")]
+    pub(crate) kubeconfig_out: PathBuf,
+    /// Serve plain HTTP without a token, on a loopback address only
+    #[arg(long)]
+    pub(crate) insecure_http: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ControllerArgs {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) options: sample_controller::Options,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_up_need_no_command() {
+        let args = Args::try_parse_from(["watchkeeper", "--queue", "delta", "--no-example"]).unwrap();
+        assert!(args.command.is_none() && args.up.no_example);
+        assert!(Args::try_parse_from(["watchkeeper", "--queue", "other"]).is_err());
+        assert!(Args::try_parse_from(["watchkeeper", "--listen", "nowhere"]).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! What does a person see first? Where the control plane is, and what to type next.
+
+use std::error::Error;
+use std::path::Path;
+
+use anstream::{eprintln, println};
+use anstyle::{AnsiColor, Style};
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
+pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// The control plane listens, and the kubeconfig is written.
+pub(crate) fn ready(url: &str, kubeconfig: &Path) {
+    println!("{GREEN}ready{GREEN:#} {BOLD}{url}{BOLD:#}  kubeconfig {}", kubeconfig.display());
+    println!("{DIM}for development and tests: everything is in memory, and gone when this ends{DIM:#}");
+}
+
+/// What to type next, in another terminal.
+pub(crate) fn hint(commands: &[&str], kubeconfig: &Path) {
+    println!("\nin another terminal:");
+    for command in commands {
+        println!(
+            "  {CYAN}kubectl --kubeconfig {} {command}{CYAN:#}",
+            quoted(&kubeconfig.display().to_string())
+        );
+    }
+    println!("{DIM}Ctrl-C stops{DIM:#}\n");
+}
+
+/// The command has failed.
+#[allow(clippy::print_stderr, reason = "the last word of a command goes there")]
+pub(crate) fn fail(error: &dyn Error) {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        message += &format!(": {cause}");
+        source = cause.source();
+    }
+    eprintln!("{RED}error{RED:#}: {message}");
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_quoted_when_a_shell_would_take_it_apart() {
+        assert_eq!(quoted("a/b-1.kubeconfig"), "a/b-1.kubeconfig");
+        assert_eq!(quoted("my file"), "'my file'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

@@ -412,8 +412,11 @@ impl Call {
         }
         if !sent_kind.is_empty() && sent_kind != kind.kind {
             return Err(Failure::bad_request(format!(
-                "{sent_kind} in version {} cannot be handled as a {}: the kind in the data does not match the kind of the resource",
+                "{sent_kind} in version {} cannot be handled as a {}: converting ({}.{sent_kind}) to ({}.{}): unknown conversion",
                 quoted(&kind.version),
+                kind.kind,
+                kind.version,
+                if kind.group.is_empty() { "core" } else { kind.group.split('.').next().unwrap_or_default() },
                 kind.kind
             )));
         }
@@ -478,9 +481,7 @@ impl Call {
                 })?,
                 "application/yaml" => negotiate::read_yaml(body).map_err(Failure::bad_request)?,
                 _ => {
-                    return Err(Failure::unsupported_media_type(
-                        "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-                    ));
+                    return Err(Failure::unsupported_media_type(negotiate::BODIES));
                 }
             };
             let mut options = DeleteOptions::read(&value)?;

@@ -282,12 +282,12 @@ async fn a_dry_run_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn yaml_is_taken_and_given() {
     let server = server();
-    let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\ndata: {a: 'yes'}\n";
+    let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: yam}\ndata: {a: 'yes'}\n";
     let (code, object) =
         raw(&server, "POST", CONFIG_MAPS, &[("content-type", "application/yaml")], body).await;
-    assert_eq!((code, &object["data"]["a"]), (201, &json!("yes")));
+    assert_eq!((code, &object["data"]["a"]), (201, &json!("yes")), "{object}");
     let (_, text) =
-        raw(&server, "GET", &format!("{CONFIG_MAPS}/y"), &[("accept", "application/yaml")], "").await;
+        raw(&server, "GET", &format!("{CONFIG_MAPS}/yam"), &[("accept", "application/yaml")], "").await;
     assert!(text.as_str().unwrap().contains("kind: ConfigMap"), "{text}");
 }
 

@@ -71,7 +71,7 @@ fn set(target: &mut Value, field: &str, default: Value) {
     }
 }
 
-fn each<'a>(list: &'a mut Value) -> impl Iterator<Item = &'a mut Value> {
+fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
     list.as_array_mut().into_iter().flatten()
 }
 

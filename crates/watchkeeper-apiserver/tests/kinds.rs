@@ -1,4 +1,5 @@
 //! Do kinds come and go by their definitions, namespaces with their contents, and does discovery tell?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Do other processes reach the server over TLS, and survive its restart?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Do lists show one moment, whole or in pages, now or in the past?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
 

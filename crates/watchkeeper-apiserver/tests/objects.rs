@@ -1,4 +1,5 @@
 //! Are objects created, changed and deleted by the rules?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
 

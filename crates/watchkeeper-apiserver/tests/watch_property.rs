@@ -1,4 +1,5 @@
 //! Whatever writers do and however clients come back: does each client end with the state of the server?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Do watches tell every change once, in order, and end as they should?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
 

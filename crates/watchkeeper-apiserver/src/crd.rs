@@ -288,12 +288,15 @@ impl Core {
 
     /// Removes a terminating definition once no object of it is left and nobody else holds it.
     pub(crate) fn finish_definition(&mut self, name: &str) {
-        let Some((kind, stored)) = self.definition(name) else { return };
+        let Some((kind, stored)) = self.definition(name).filter(|(_, stored)| stored.terminating) else {
+            return;
+        };
         let value = stored.value();
-        let Some(custom) = kinds(&value, true).into_iter().next() else { return };
-        let empty = self.store.range(&custom.storage, None, None).next().is_none();
+        let spec = &value["spec"];
+        let storage = ResourceId::new(text(spec, "group"), text(&spec["names"], "plural"));
+        let empty = self.store.range(&storage, None, None).next().is_none();
         let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
-        if stored.terminating && empty && !held {
+        if empty && !held {
             self.erase(&kind, &stored);
         }
     }

@@ -47,6 +47,7 @@ mod handler;
 mod kinds;
 mod meta;
 mod negotiate;
+mod options;
 mod registry;
 mod reply;
 mod route;

@@ -25,7 +25,8 @@ async fn refusals_carry_code_reason_message_and_details() {
     let invalid_name =
         format!("ConfigMap \"Bad_Name\" is invalid: metadata.name: Invalid value: \"Bad_Name\": {SUBDOMAIN}");
     let a = format!("{CONFIG_MAPS}/a");
-    let rows: Vec<(&str, String, Value, u16, Option<&str>, &str)> = vec![
+    type Row<'a> = (&'a str, String, Value, u16, Option<&'a str>, &'a str);
+    let rows: Vec<Row<'_>> = vec![
         (
             "POST",
             CONFIG_MAPS.into(),
@@ -399,6 +400,16 @@ async fn no_refusal_repeats_the_content_of_a_secret() {
         let (code, status) = patch(&server, &format!("{secrets}/s"), MERGE, &change).await;
         assert!(code == 422 && !status.to_string().contains("aHVudGVyMiE"), "{status}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_cannot_copy_an_object_into_itself_without_end() {
+    let server = ApiServer::new(&Env::simulated(1));
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
+    let operations: Vec<_> =
+        (0..64).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/c{n}")})).collect();
+    let (code, _) = patch(&server, &format!("{CONFIG_MAPS}/a"), JSON_PATCH, &json!(operations)).await;
+    assert_eq!(code, 413);
 }
 
 /// Nothing that a client can send makes the server panic.

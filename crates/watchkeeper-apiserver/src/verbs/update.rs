@@ -185,6 +185,10 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             if kind.has_status() {
                 copy_field(before, &mut new, "status");
             }
+            if kind.is("", "Namespace") {
+                // Its spec is its finalizers, which have an endpoint of their own.
+                copy_field(before, &mut new, "spec");
+            }
             new
         }
         Part::Status => {

@@ -1,5 +1,6 @@
 //! The sample-controller as a program of its own, against the cluster of a kubeconfig or the one it runs in.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -21,7 +22,8 @@ struct Args {
 async fn main() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

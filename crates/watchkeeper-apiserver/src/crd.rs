@@ -234,6 +234,7 @@ impl Core {
         status["storedVersions"] = json!(stored);
     }
 
+    /// The name that is taken; of several the last is told, as the real server does.
     fn name_conflict(&self, definition: &str, spec: &Value) -> Option<(&'static str, String)> {
         let (group, names) = (text(spec, "group"), &spec["names"]);
         let taken = |test: &dyn Fn(&Kind) -> bool| self.registry.name_taken(group, definition, test);
@@ -241,24 +242,25 @@ impl Core {
             kind.plural == name || kind.singular == name || kind.short_names.iter().any(|short| short == name)
         };
         let has_kind = |kind: &Kind, name: &str| kind.kind == name || kind.list_kind == name;
+        let mut found = None;
         for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
             let name = text(names, field);
             if taken(&|kind| has_name(kind, name)) {
-                return Some((reason, name.to_owned()));
+                found = Some((reason, name.to_owned()));
             }
         }
         for name in texts(&names["shortNames"]) {
             if taken(&|kind| has_name(kind, &name)) {
-                return Some(("ShortNamesConflict", name));
+                found = Some(("ShortNamesConflict", name));
             }
         }
         for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
             let name = text(names, field);
             if taken(&|kind| has_kind(kind, name)) {
-                return Some((reason, name.to_owned()));
+                found = Some((reason, name.to_owned()));
             }
         }
-        None
+        found
     }
 
     /// Serves the kinds of an accepted definition from now on.
@@ -286,12 +288,15 @@ impl Core {
 
     /// Removes a terminating definition once no object of it is left and nobody else holds it.
     pub(crate) fn finish_definition(&mut self, name: &str) {
-        let Some((kind, stored)) = self.definition(name) else { return };
+        let Some((kind, stored)) = self.definition(name).filter(|(_, stored)| stored.terminating) else {
+            return;
+        };
         let value = stored.value();
-        let Some(custom) = kinds(&value, true).into_iter().next() else { return };
-        let empty = self.store.range(&custom.storage, None, None).next().is_none();
+        let spec = &value["spec"];
+        let storage = ResourceId::new(text(spec, "group"), text(&spec["names"], "plural"));
+        let empty = self.store.range(&storage, None, None).next().is_none();
         let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
-        if stored.terminating && empty && !held {
+        if empty && !held {
             self.erase(&kind, &stored);
         }
     }

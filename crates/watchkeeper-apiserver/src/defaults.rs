@@ -33,7 +33,7 @@ pub(crate) fn prepare(kind: &Kind, value: &mut Value) -> Result<(), String> {
         ("", "Secret") => secret(value)?,
         ("", "Pod") => {
             pod_spec(&mut value["spec"]);
-            pod(&mut value["spec"]);
+            pod(value);
         }
         ("", "Service") => service(&mut value["spec"]),
         ("", "PersistentVolumeClaim") => set(&mut value["spec"], "volumeMode", "Filesystem".into()),
@@ -71,7 +71,7 @@ fn set(target: &mut Value, field: &str, default: Value) {
     }
 }
 
-fn each<'a>(list: &'a mut Value) -> impl Iterator<Item = &'a mut Value> {
+fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
     list.as_array_mut().into_iter().flatten()
 }
 
@@ -167,8 +167,47 @@ fn pod_spec(spec: &mut Value) {
     }
 }
 
-fn pod(spec: &mut Value) {
+/// What a real pod gets beyond a template.
+fn pod(value: &mut Value) {
+    let spec = &mut value["spec"];
     set(spec, "enableServiceLinks", true.into());
+    set(spec, "priority", 0.into());
+    set(spec, "preemptionPolicy", "PreemptLowerPriority".into());
+    set(spec, "tolerations", json!([]));
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = each(&mut spec["tolerations"]).any(|toleration| toleration["key"] == key);
+        if let (false, Value::Array(list)) = (tolerated, &mut spec["tolerations"]) {
+            list.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
+        }
+    }
+    let class = quality_of_service(spec);
+    set(&mut value["status"], "qosClass", class.into());
+}
+
+/// How a pod ranks when its node runs short: all limits set and equal to the requests, none set at all, or in between.
+fn quality_of_service(spec: &Value) -> &'static str {
+    let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
+    let asks =
+        |container: &Value, kind: &str, resource: &str| container["resources"][kind].get(resource).cloned();
+    let any = containers.iter().any(|container| {
+        ["limits", "requests"]
+            .iter()
+            .any(|kind| container["resources"][*kind].as_object().is_some_and(|m| !m.is_empty()))
+    });
+    let all = containers.iter().all(|container| {
+        ["cpu", "memory"].iter().all(|resource| {
+            let (limit, request) =
+                (asks(container, "limits", resource), asks(container, "requests", resource));
+            limit.is_some() && (request.is_none() || request == limit)
+        })
+    });
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
 }
 
 fn template(spec: &mut Value) {
@@ -235,6 +274,12 @@ fn cron_job(spec: &mut Value) {
     set(spec, "suspend", false.into());
     set(spec, "successfulJobsHistoryLimit", 3.into());
     set(spec, "failedJobsHistoryLimit", 1.into());
+    if let Some(job) = spec.get_mut("jobTemplate").filter(|job| job.is_object()) {
+        set(job, "metadata", json!({}));
+        if let Some(job) = job.get_mut("spec") {
+            template(job);
+        }
+    }
 }
 
 fn service(spec: &mut Value) {

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -15,24 +14,21 @@ use crate::Shared;
 use crate::discovery;
 use crate::kinds::Review;
 use crate::negotiate::{self, Form};
+use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::route::{Query, Route, Target, route};
-use crate::selector::Selector;
-use crate::status::{Cause, Failure, Result, quoted};
+use crate::status::{Failure, Result, quoted};
 use crate::store::Key;
-use crate::verbs::delete::{DeleteOptions, Deleted};
-use crate::verbs::list::{ListOptions, Match, Page};
-use crate::verbs::patch::Patch;
+use crate::verbs::delete::Deleted;
+use crate::verbs::list::Page;
 use crate::verbs::update::Part;
 use crate::watch::{Start, WatchBody, WatchRequest};
-
-const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 /// How long a request for a version of the future waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Answers one request. `stop` ends a watch that it opens.
 pub(crate) async fn handle<B>(
@@ -113,11 +109,11 @@ fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
 }
 
 /// A request for a resource.
-struct Call {
+pub(crate) struct Call {
     shared: Arc<Shared>,
     method: Method,
-    headers: HeaderMap,
-    query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Query,
     target: Target,
     stop: Option<CancellationToken>,
 }
@@ -380,162 +376,6 @@ impl Call {
         let current = self.shared.core.lock().store.revision();
         if version > current { Err(Failure::version_too_large(version, current)) } else { Ok(()) }
     }
-
-    /// The object in a body, of the kind that the URL names.
-    fn read_object(&self, kind: &Kind, body: &[u8]) -> Result<Value> {
-        let value = negotiate::read_object(&self.headers, body, &kind.kind)?;
-        let text = |field: &str| match &value[field] {
-            Value::Null => Ok(""),
-            Value::String(text) => Ok(text.as_str()),
-            _ => Err(Failure::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): {field} is not a string",
-                kind.kind
-            ))),
-        };
-        let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
-        if !sent_version.is_empty() && sent_version != kind.api_version {
-            return Err(Failure::bad_request(if kind.custom.is_some() {
-                format!(
-                    "the API version in the data ({sent_version}) does not match the expected API version ({})",
-                    kind.api_version
-                )
-            } else {
-                let shown = if sent_kind.is_empty() { &kind.kind } else { sent_kind };
-                format!(
-                    "{shown} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                    quoted(sent_version.rsplit('/').next().unwrap_or_default()),
-                    kind.kind,
-                    quoted(shown),
-                    quoted(sent_version)
-                )
-            }));
-        }
-        if !sent_kind.is_empty() && sent_kind != kind.kind {
-            return Err(Failure::bad_request(format!(
-                "{sent_kind} in version {} cannot be handled as a {}: the kind in the data does not match the kind of the resource",
-                quoted(&kind.version),
-                kind.kind
-            )));
-        }
-        Ok(value)
-    }
-
-    async fn read_patch<B>(&self, kind: &Kind, body: B) -> Result<Patch>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
-        let content_type = negotiate::content_type(&self.headers);
-        if content_type == "application/apply-patch+yaml" {
-            if self.query.text("fieldManager").is_empty() {
-                let cause = Cause::required("fieldManager", "is required for apply patch");
-                return Err(Failure::invalid_options("PatchOptions", vec![cause]));
-            }
-        } else if self.query.flag("force") == Some(true) {
-            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
-            return Err(Failure::invalid_options("PatchOptions", vec![cause]));
-        }
-        Patch::read(kind, content_type, &read_body(body).await?)
-    }
-
-    /// Checks the options of a write; tells whether it is a dry run.
-    fn write_options(&self, options: &str) -> Result<bool> {
-        let mut causes = Vec::new();
-        let dry_run = self.query.all("dryRun");
-        if dry_run.iter().any(|value| *value != "All") {
-            causes.push(Cause::not_supported("dryRun", &json!(dry_run), &["All"]));
-        }
-        let validation = self.query.text("fieldValidation");
-        let supported = ["", "Ignore", "Strict", "Warn"];
-        if !supported.contains(&validation) {
-            causes.push(Cause::not_supported("fieldValidation", &validation.into(), &supported));
-        }
-        let manager = self.query.text("fieldManager");
-        if manager.len() > 128 {
-            causes.push(Cause::too_long("fieldManager", 128, "bytes"));
-        }
-        if let Some((at, c)) = manager.char_indices().find(|(_, c)| c.is_control()) {
-            let problem = format!("invalid character U+{:04X} (at position {at})", c as u32);
-            causes.push(Cause {
-                reason: "FieldValueInvalid",
-                message: format!("Invalid value: {}: {problem}", quoted(manager)),
-                field: "fieldManager".to_owned(),
-            });
-        }
-        if causes.is_empty() {
-            Ok(!dry_run.is_empty())
-        } else {
-            Err(Failure::invalid_options(options, causes))
-        }
-    }
-
-    fn delete_options(&self, body: &[u8]) -> Result<DeleteOptions> {
-        if !body.is_empty() {
-            let value = match negotiate::content_type(&self.headers) {
-                "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
-                    let problem = negotiate::json_problem(&error);
-                    Failure::bad_request(format!("couldn't get version/kind; json parse error: {problem}"))
-                })?,
-                "application/yaml" => negotiate::read_yaml(body).map_err(Failure::bad_request)?,
-                _ => {
-                    return Err(Failure::unsupported_media_type(
-                        "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-                    ));
-                }
-            };
-            let mut options = DeleteOptions::read(&value)?;
-            options.dry_run |= self.write_options("DeleteOptions")?;
-            return Ok(options);
-        }
-        let mut value = json!({});
-        if let Some(grace) = self.number("gracePeriodSeconds")? {
-            value["gracePeriodSeconds"] = grace.into();
-        }
-        if let Some(policy) = self.query.get("propagationPolicy") {
-            value["propagationPolicy"] = policy.into();
-        }
-        if let Some(orphan) = self.query.flag("orphanDependents") {
-            value["orphanDependents"] = orphan.into();
-        }
-        let dry_run = self.query.all("dryRun");
-        if !dry_run.is_empty() {
-            value["dryRun"] = json!(dry_run);
-        }
-        DeleteOptions::read(&value)
-    }
-
-    fn list_options(&self, kind: &Kind) -> Result<ListOptions> {
-        let labels = self.query.text("labelSelector");
-        let fields = self.query.text("fieldSelector");
-        let matching = self.query.text("resourceVersionMatch");
-        let limit = self.number("limit")?.unwrap_or(0);
-        Ok(ListOptions {
-            selector: Selector::parse(kind, labels, fields)?,
-            limit: usize::try_from(limit).unwrap_or(0),
-            proceed: self.query.text("continue").to_owned(),
-            version: self.query.text("resourceVersion").to_owned(),
-            matching: match matching {
-                "" => Match::Unset,
-                "Exact" => Match::Exact,
-                "NotOlderThan" => Match::NotOlderThan,
-                other => {
-                    let supported = ["Exact", "NotOlderThan", ""];
-                    let cause = Cause::not_supported("resourceVersionMatch", &other.into(), &supported);
-                    return Err(Failure::invalid_options("ListOptions", vec![cause]));
-                }
-            },
-            initial_events: self.query.flag("sendInitialEvents"),
-        })
-    }
-
-    fn number(&self, name: &str) -> Result<Option<i64>> {
-        match self.query.text(name) {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)))
-            }),
-        }
-    }
 }
 
 fn bad_version(text: &str) -> Box<Failure> {
@@ -543,16 +383,4 @@ fn bad_version(text: &str) -> Box<Failure> {
     Failure::internal(format!(
         "resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax"
     ))
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<BoxError>,
-{
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
-        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
-    }
 }

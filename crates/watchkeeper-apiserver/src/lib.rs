@@ -2,7 +2,10 @@
 //!
 //! It stores untyped JSON objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, and
 //! CustomResourceDefinitions. It runs in process, on a paused clock if need be, or on a loopback socket for kubectl and other clients.
-//! It is not a cluster: nothing is durable, and every caller may do everything.
+//! It is not a cluster: nothing is durable, no controller runs in it, and whoever has the token may do everything.
+//!
+//! Not served so far: protobuf bodies, Tables, server-side apply (and with it `managedFields`), schemas in OpenAPI, and rules in CEL. What
+//! is not served is refused or left to the client's second choice; it is never half done.
 //!
 //! ```
 //! use watchkeeper::Env;
@@ -47,6 +50,7 @@ mod handler;
 mod kinds;
 mod meta;
 mod negotiate;
+mod options;
 mod registry;
 mod reply;
 mod route;

@@ -15,7 +15,7 @@ pub(crate) enum Form {
     Metadata,
 }
 
-const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+pub(crate) const BODIES: &str = "application/json, application/yaml";
 
 /// One clause of an Accept header.
 struct Clause<'a> {

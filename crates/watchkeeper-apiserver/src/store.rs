@@ -90,12 +90,12 @@ pub(crate) fn encode(custom: bool, value: &Value) -> (Bytes, usize) {
     let mut out = Vec::with_capacity(512);
     let Value::Object(map) = value else {
         write_json(&mut out, value);
-        return (out.into(), 0);
+        return (exact(out), 0);
     };
     // Custom resources are printed in the order of their keys, as the real server does.
     if custom || !map.contains_key("kind") || !map.contains_key("apiVersion") {
         write_json(&mut out, value);
-        return (out.into(), 0);
+        return (exact(out), 0);
     }
     out.extend_from_slice(b"{\"kind\":");
     write_json(&mut out, &map["kind"]);
@@ -112,7 +112,12 @@ pub(crate) fn encode(custom: bool, value: &Value) -> (Bytes, usize) {
     }
     out.push(b'}');
     let head = if out.len() > head { head } else { 0 };
-    (out.into(), head)
+    (exact(out), head)
+}
+
+/// Without the spare room of the buffer: the text is kept for long.
+fn exact(text: Vec<u8>) -> Bytes {
+    text.into_boxed_slice().into()
 }
 
 fn write_json(out: &mut Vec<u8>, value: &Value) {
@@ -308,16 +313,17 @@ impl Store {
     }
 
     /// Wakes `waker` at the next change of the resource, or when watches are ended.
-    pub(crate) fn wake_on_change(&mut self, id: &ResourceId, watch: u64, waker: &Waker) {
+    ///
+    /// Returns the waker it replaces, to be dropped once the store is unlocked: with it a task may go, and with that a watch,
+    /// which locks the store to say good-bye.
+    pub(crate) fn wake_on_change(&mut self, id: &ResourceId, watch: u64, waker: &Waker) -> Option<Waker> {
         let resource = self.resources.entry(id.clone()).or_default();
-        resource.wakers.insert(watch, waker.clone());
+        resource.wakers.insert(watch, waker.clone())
     }
 
-    /// Forgets the waker of a watch that was dropped.
-    pub(crate) fn forget_waker(&mut self, id: &ResourceId, watch: u64) {
-        if let Some(resource) = self.resources.get_mut(id) {
-            resource.wakers.remove(&watch);
-        }
+    /// Forgets the waker of a watch that was dropped, and returns it for the same reason.
+    pub(crate) fn forget_waker(&mut self, id: &ResourceId, watch: u64) -> Option<Waker> {
+        self.resources.get_mut(id)?.wakers.remove(&watch)
     }
 
     /// The wakers to call once the store is unlocked.

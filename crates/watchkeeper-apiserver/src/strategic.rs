@@ -168,7 +168,7 @@ impl Place<'_> {
                     _ => Vec::new(),
                 };
                 self.path.push(field.clone());
-                let merged = self.merge_list(strategy, current, patch, order)?;
+                let merged = self.merge_list(strategy, &current, patch, order)?;
                 self.path.pop();
                 target.insert(field, Value::Array(merged));
             }
@@ -182,7 +182,7 @@ impl Place<'_> {
     fn merge_list(
         &mut self,
         strategy: Strategy,
-        current: Vec<Value>,
+        current: &[Value],
         patch: Vec<Value>,
         order: Option<Vec<Value>>,
     ) -> Result<Vec<Value>> {
@@ -192,14 +192,14 @@ impl Place<'_> {
                 Ok(patch)
             }
             Strategy::Values => {
-                let mut merged = current.clone();
+                let mut merged = current.to_vec();
                 for value in &patch {
                     if !merged.contains(value) {
                         merged.push(value.clone());
                     }
                 }
                 let order = order.unwrap_or(patch);
-                Ok(arrange(merged, &current, &order, Clone::clone))
+                Ok(arrange(merged, current, &order, Clone::clone))
             }
             Strategy::Key(key) => self.merge_by_key(key, current, patch, order),
         }
@@ -208,7 +208,7 @@ impl Place<'_> {
     fn merge_by_key(
         &mut self,
         key: &'static str,
-        current: Vec<Value>,
+        current: &[Value],
         patch: Vec<Value>,
         order: Option<Vec<Value>>,
     ) -> Result<Vec<Value>> {
@@ -216,7 +216,7 @@ impl Place<'_> {
         if replace {
             return Ok(patch);
         }
-        let mut merged = current.clone();
+        let mut merged = current.to_vec();
         let mut touched = Vec::new();
         for element in patch {
             let Value::Object(mut element) = element else {
@@ -258,7 +258,7 @@ impl Place<'_> {
             Some(order) => order.iter().map(|entry| entry[key].clone()).collect(),
             None => touched,
         };
-        Ok(arrange(merged, &current, &order, |element| element[key].clone()))
+        Ok(arrange(merged, current, &order, |element| element[key].clone()))
     }
 }
 

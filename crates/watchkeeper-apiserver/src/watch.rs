@@ -212,14 +212,16 @@ impl WatchBody {
         let (closings, closed_at) = core.store.closings(&self.kind.storage);
         let closed = closings != self.closings;
         let caught_up = news.is_empty() && forgotten.is_none();
+        let mut replaced = None;
         if caught_up && !closed {
             if size == 0 {
-                core.store.wake_on_change(&self.kind.storage, self.id, cx.waker());
+                replaced = core.store.wake_on_change(&self.kind.storage, self.id, cx.waker());
             }
             // Nothing up to here concerns this watch: a bookmark may say so.
             self.cursor = self.cursor.max(core.store.revision());
         }
         drop(core);
+        drop(replaced);
         for (kind, stored) in &news {
             // A kind that was withdrawn and defined again is another kind.
             if closed && stored.revision > closed_at {
@@ -353,7 +355,8 @@ impl WatchBody {
 
 impl Drop for WatchBody {
     fn drop(&mut self) {
-        self.shared.core.lock().store.forget_waker(&self.kind.storage, self.id);
+        let waker = self.shared.core.lock().store.forget_waker(&self.kind.storage, self.id);
+        drop(waker);
     }
 }
 

@@ -8,6 +8,7 @@ mod up;
 mod view;
 
 use std::error::Error;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -23,7 +24,8 @@ async fn main() -> ExitCode {
     // `up` tells its story itself; the others have only their log.
     let level = if matches!(args.command, Some(Command::SampleController(_))) { "info" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     match run(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

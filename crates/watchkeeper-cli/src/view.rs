@@ -8,7 +8,7 @@ use sample_controller::api::Foo;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::{Clock, Instant};
 use watchkeeper::informer::{Change, on_change};
-use watchkeeper::{Clients, Kind, Object, SharedInformerFactory};
+use watchkeeper::{Clients, Kind, Object, ObjectName, SharedInformerFactory};
 
 use crate::front::{DIM, GREEN, YELLOW};
 
@@ -36,8 +36,8 @@ impl View {
     }
 }
 
-/// What to say of a change, if anything.
-type Say<K> = fn(&Change<'_, K>) -> Option<(Style, String)>;
+/// What to say of a change, if anything: about which object, and in which style.
+type Say<K> = fn(&Change<'_, K>) -> Option<(ObjectName, Style, String)>;
 
 fn show<K: Kind<DynamicType: Default>>(
     factory: &SharedInformerFactory,
@@ -49,11 +49,10 @@ fn show<K: Kind<DynamicType: Default>>(
     let clock = clock.clone();
     let handler = on_change(move |change: Change<'_, K>| {
         if !change.is_resync()
-            && let Some((style, text)) = say(&change)
-            && let Some(object) = change.last_known()
+            && let Some((about, style, text)) = say(&change)
         {
             let seconds = (clock.now() - began).as_secs_f64();
-            println!("{DIM}{seconds:>8.3}s{DIM:#}  {kind:<10}  {:<28}  {style}{text}{style:#}", object.key());
+            println!("{DIM}{seconds:>8.3}s{DIM:#}  {kind:<10}  {about:<28}  {style}{text}{style:#}");
         }
     });
     // A new factory's informers take handlers.
@@ -62,9 +61,9 @@ fn show<K: Kind<DynamicType: Default>>(
     }
 }
 
-fn foo(change: &Change<'_, Foo>) -> Option<(Style, String)> {
+fn foo(change: &Change<'_, Foo>) -> Option<(ObjectName, Style, String)> {
     let plain = Style::new();
-    Some(match change {
+    let (style, text) = match change {
         Change::Added { object, .. } => {
             let spec = &object.get().ok()?.spec;
             (plain, format!("wants Deployment {:?} with {}", spec.deployment_name, count(spec.replicas)))
@@ -84,27 +83,31 @@ fn foo(change: &Change<'_, Foo>) -> Option<(Style, String)> {
             }
         }
         Change::Deleted(_) => (YELLOW, "deleted".to_owned()),
-    })
+    };
+    Some((change.last_known()?.key(), style, text))
 }
 
-fn deployment(change: &Change<'_, Deployment>) -> Option<(Style, String)> {
+fn deployment(change: &Change<'_, Deployment>) -> Option<(ObjectName, Style, String)> {
     let replicas = |object: &Object<Deployment>| Some(object.get().ok()?.spec.as_ref()?.replicas);
-    Some(match change {
+    let (style, text) = match change {
         Change::Added { object, .. } => (GREEN, format!("created with {}", count(replicas(object)?))),
         Change::Updated { old, new } if replicas(old) != replicas(new) => {
             (GREEN, format!("scaled from {} to {}", count(replicas(old)?), count(replicas(new)?)))
         }
         Change::Updated { .. } => return None,
         Change::Deleted(_) => (YELLOW, "deleted".to_owned()),
-    })
+    };
+    Some((change.last_known()?.key(), style, text))
 }
 
-fn event(change: &Change<'_, Event>) -> Option<(Style, String)> {
+/// Of an event the object it is about is of interest, not its own name.
+fn event(change: &Change<'_, Event>) -> Option<(ObjectName, Style, String)> {
     let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return None };
     let event = object.get().ok()?;
     let (kind, reason) = (event.type_.as_deref().unwrap_or(""), event.reason.as_deref().unwrap_or(""));
     let style = if kind == "Warning" { YELLOW } else { Style::new() };
-    Some((style, format!("{kind} {reason}: {}", event.message.as_deref().unwrap_or(""))))
+    let about = object.key().sibling(event.involved_object.name.as_deref()?);
+    Some((about, style, format!("{kind} {reason}: {}", event.message.as_deref().unwrap_or(""))))
 }
 
 fn count(replicas: Option<i32>) -> String {

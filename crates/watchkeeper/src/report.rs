@@ -132,10 +132,13 @@ impl Reporter {
 
     fn tell(&self, report: &Report<'_>) {
         if let Some(left_out) = self.may_log() {
+            if left_out > 0 {
+                tracing::warn!(left_out, "reports came too fast, and some were not logged");
+            }
             let Report { part, subject, what } = report;
             match what {
-                What::Error(_) => tracing::warn!(part, subject, left_out, "{what}"),
-                What::Panic(_) => tracing::error!(part, subject, left_out, "{what}"),
+                What::Error(_) => tracing::warn!(part, subject, "{what}"),
+                What::Panic(_) => tracing::error!(part, subject, "{what}"),
             }
         }
         // The lock is not held while hooks run: a hook may report, or add a hook.

@@ -15,6 +15,9 @@ use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 
 const OPERATIONS_LIMIT: usize = 10_000;
 
+/// How much the copy operations of one patch may add.
+const COPY_LIMIT: usize = 3 * 1024 * 1024;
+
 /// A patch that was read, and is yet to be applied.
 #[derive(Debug)]
 pub(crate) enum Patch {
@@ -59,7 +62,18 @@ impl Patch {
     pub(crate) fn apply(&self, kind: &Kind, mut value: Value) -> Result<Value> {
         match self {
             Self::Json(patch) => {
-                json_patch::patch(&mut value, patch).map_err(|_| Failure::unprocessable())?;
+                let mut copied = 0;
+                for operation in &patch.0 {
+                    if let json_patch::PatchOperation::Copy(copy) = operation {
+                        // A few copies of an object into itself would fill any memory.
+                        copied += value.pointer(copy.from.as_str()).map_or(0, |from| from.to_string().len());
+                        if copied > COPY_LIMIT {
+                            return Err(Failure::too_large(COPY_LIMIT));
+                        }
+                    }
+                    json_patch::patch(&mut value, std::slice::from_ref(operation))
+                        .map_err(|_| Failure::unprocessable())?;
+                }
             }
             Self::Merge(patch) => json_patch::merge(&mut value, patch),
             Self::Strategic(patch) => {

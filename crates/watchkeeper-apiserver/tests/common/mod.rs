@@ -1,0 +1,116 @@
+//! How do tests talk to the server? Raw requests through its service, and watches read line by line.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+use watchkeeper_apiserver::{ApiServer, ReplyBody};
+
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+/// Sends a request with any body and headers.
+pub(crate) async fn send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Response<ReplyBody> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(body.into())).unwrap();
+    server.service().oneshot(request).await.unwrap()
+}
+
+async fn read(response: Response<ReplyBody>) -> (u16, Value) {
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let value =
+        serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
+    (code, value)
+}
+
+/// Sends a JSON request.
+pub(crate) async fn call(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    read(send(server, method, path, &[("content-type", "application/json")], text).await).await
+}
+
+pub(crate) async fn get(server: &ApiServer, path: &str) -> (u16, Value) {
+    call(server, "GET", path, &Value::Null).await
+}
+
+pub(crate) async fn post(server: &ApiServer, path: &str, body: &Value) -> Value {
+    let (code, value) = call(server, "POST", path, body).await;
+    assert_eq!(code, 201, "{value}");
+    value
+}
+
+/// Sends a request with headers of its own and reads the answer.
+pub(crate) async fn raw(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Value) {
+    read(send(server, method, path, headers, body.to_owned()).await).await
+}
+
+pub(crate) async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> (u16, Value) {
+    raw(server, "PATCH", path, &[("content-type", kind)], &body.to_string()).await
+}
+
+pub(crate) fn config_map(name: &str, data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+pub(crate) fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// An open watch.
+pub(crate) struct Watch {
+    body: ReplyBody,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    pub(crate) async fn open(server: &ApiServer, path: &str) -> Self {
+        let response = send(server, "GET", path, &[], "").await;
+        assert_eq!(response.status(), 200);
+        Self { body: response.into_body(), buffer: Vec::new() }
+    }
+
+    /// The next event; none when the stream has ended.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            match self.body.frame().await {
+                Some(frame) => self.buffer.extend_from_slice(frame.unwrap().data_ref().unwrap()),
+                None => {
+                    assert!(self.buffer.is_empty(), "the stream ended within an event");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The next event as its type, name and version.
+    pub(crate) async fn told(&mut self) -> (String, String, u64) {
+        let event = self.next().await.expect("the watch ended");
+        let metadata = &event["object"]["metadata"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&event["type"]), text(&metadata["name"]), version(&event["object"]))
+    }
+}

@@ -1,0 +1,339 @@
+//! Do kinds come and go by their definitions, namespaces with their contents, and does discovery tell?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+mod common;
+
+use common::*;
+use serde_json::{Value, json};
+use watchkeeper::Env;
+use watchkeeper_apiserver::ApiServer;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
+
+fn server() -> ApiServer {
+    ApiServer::new(&Env::simulated(1))
+}
+
+fn definition() -> Value {
+    let schema = json!({"type": "object", "required": ["spec"], "properties": {
+        "spec": {"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string", "maxLength": 10, "pattern": "^[a-z]+$"},
+            "replicas": {"type": "integer", "default": 1, "minimum": 0, "maximum": 100}}},
+        "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}}}});
+    json!({"metadata": {"name": "foos.ex.io"}, "spec": {
+        "group": "ex.io", "scope": "Namespaced",
+        "names": {"kind": "Foo", "plural": "foos", "shortNames": ["fo"], "categories": ["all"]},
+        "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+                "selectableFields": [{"jsonPath": ".spec.name"}]},
+            {"name": "v1beta1", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+fn foo(name: &str) -> Value {
+    json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": name}, "spec": {"name": "abc", "unknown": 1}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_served_as_soon_as_it_is_answered() {
+    let server = server();
+    assert_eq!(get(&server, FOOS).await.0, 404);
+    let definition = post(&server, DEFINITIONS, &definition()).await;
+    let conditions = definition["status"]["conditions"].as_array().unwrap();
+    let met: Vec<_> =
+        conditions.iter().map(|c| (c["type"].as_str().unwrap(), c["status"].as_str().unwrap())).collect();
+    assert_eq!(met, [("NamesAccepted", "True"), ("Established", "True")]);
+    assert_eq!(definition["status"]["storedVersions"], json!(["v1"]));
+    assert_eq!(definition["spec"]["names"]["listKind"], "FooList");
+    let object = post(&server, FOOS, &foo("f")).await;
+    assert_eq!(object["spec"], json!({"name": "abc", "replicas": 1}), "pruned and defaulted");
+    assert_eq!(object["metadata"]["generation"], 1);
+    let (_, list) = get(&server, FOOS).await;
+    assert_eq!(list["items"][0]["kind"], "Foo", "items of custom lists carry their kind");
+    let (_, found) = get(&server, &format!("{FOOS}?fieldSelector=spec.name%3Dabc")).await;
+    assert_eq!(found["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        get(&server, &format!("{FOOS}?fieldSelector=spec.other%3Dabc")).await.1["message"],
+        "field label not supported: spec.other"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_custom_resources_have_their_metadata_last() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    let response = send(&server, "GET", FOOS, &[], "").await;
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    let text = std::str::from_utf8(&body).unwrap();
+    assert!(text.find("\"items\"").unwrap() < text.find("\"metadata\"").unwrap(), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_served_versions_show_one_object() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    post(&server, FOOS, &foo("f")).await;
+    let beta = FOOS.replace("/v1/", "/v1beta1/");
+    let (_, seen) = get(&server, &format!("{beta}/f")).await;
+    assert_eq!(seen["apiVersion"], "ex.io/v1beta1");
+    let (code, _) = patch(&server, &format!("{beta}/f"), MERGE, &json!({"spec": {"replicas": 5}})).await;
+    assert_eq!(code, 200);
+    let (_, stored) = get(&server, &format!("{FOOS}/f")).await;
+    assert_eq!((&stored["apiVersion"], &stored["spec"]["replicas"]), (&json!("ex.io/v1"), &json!(5)));
+    let (code, status) = call(&server, "POST", &beta, &foo("g")).await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        status["message"],
+        "the API version in the data (ex.io/v1) does not match the expected API version (ex.io/v1beta1)"
+    );
+    let mut watch = Watch::open(&server, &format!("{beta}?watch=1")).await;
+    assert_eq!(watch.next().await.unwrap()["object"]["apiVersion"], "ex.io/v1beta1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_and_scale_of_a_custom_resource() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    let mut object = foo("f");
+    object["status"] = json!({"replicas": 9});
+    assert_eq!(post(&server, FOOS, &object).await.get("status"), None, "dropped on create");
+    let (_, object) = patch(
+        &server,
+        &format!("{FOOS}/f/status"),
+        MERGE,
+        &json!({"status": {"replicas": 3}, "spec": {"replicas": 7}}),
+    )
+    .await;
+    assert_eq!((&object["status"]["replicas"], &object["spec"]["replicas"]), (&json!(3), &json!(1)));
+    assert_eq!(object["metadata"]["generation"], 1);
+    let (_, scale) =
+        patch(&server, &format!("{FOOS}/f/scale"), MERGE, &json!({"spec": {"replicas": 4}})).await;
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["replicas"]), (&json!(4), &json!(3)));
+    assert_eq!(get(&server, &format!("{}/f/status", FOOS.replace("/v1/", "/v1beta1/"))).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_resources_are_checked_and_need_a_version_to_be_replaced() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    let bad = json!({"metadata": {"name": "f"}, "spec": {"name": "ABC", "replicas": 200}});
+    let (code, status) = call(&server, "POST", FOOS, &bad).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        status["message"],
+        "Foo.ex.io \"f\" is invalid: [spec.name: Invalid value: \"ABC\": spec.name in body should match '^[a-z]+$', spec.replicas: Invalid value: 200: spec.replicas in body should be less than or equal to 100]"
+    );
+    post(&server, FOOS, &foo("f")).await;
+    let (code, status) = call(&server, "PUT", &format!("{FOOS}/f"), &foo("f")).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        status["message"],
+        "foos.ex.io \"f\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    );
+    assert_eq!(call(&server, "PUT", &format!("{FOOS}/no"), &foo("no")).await.0, 404);
+    let (code, status) = patch(&server, &format!("{FOOS}/f"), STRATEGIC, &json!({})).await;
+    assert_eq!(code, 415);
+    assert!(status["message"].as_str().unwrap().contains("application/merge-patch+json"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_goes_with_its_objects_and_ends_its_watches() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    post(&server, FOOS, &foo("f")).await;
+    let start = server.revision();
+    let mut watch = Watch::open(&server, &format!("{FOOS}?watch=1&resourceVersion={start}")).await;
+    let path = format!("{DEFINITIONS}/foos.ex.io");
+    assert_eq!(call(&server, "DELETE", &path, &Value::Null).await.0, 200);
+    assert_eq!(get(&server, &path).await.0, 404);
+    assert_eq!(get(&server, FOOS).await, (404, json!("404 page not found\n")));
+    assert_eq!(watch.told().await.0, "DELETED");
+    post(&server, DEFINITIONS, &definition()).await;
+    post(&server, FOOS, &foo("new")).await;
+    assert_eq!(watch.next().await, None, "a kind that is defined again is another");
+    assert_eq!(get(&server, &format!("{FOOS}/f")).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_waits_for_objects_with_finalizers() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    let mut object = foo("f");
+    object["metadata"]["finalizers"] = json!(["example.com/f"]);
+    post(&server, FOOS, &object).await;
+    let path = format!("{DEFINITIONS}/foos.ex.io");
+    let (_, marked) = call(&server, "DELETE", &path, &Value::Null).await;
+    assert_eq!(marked["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    assert_eq!(call(&server, "POST", FOOS, &foo("g")).await.0, 405);
+    assert_eq!(get(&server, &path).await.0, 200);
+    patch(&server, &format!("{FOOS}/f"), MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&server, &path).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_with_mistakes_is_refused_by_name() {
+    let server = server();
+    let with = |path: &str, value: Value| {
+        let mut definition = definition();
+        *definition.pointer_mut(path).unwrap() = value;
+        definition
+    };
+    for (object, field) in [
+        (with("/metadata/name", json!("foo.ex.io")), "metadata.name"),
+        (with("/spec/scope", json!("Galaxy")), "spec.scope"),
+        (with("/spec/versions/0/storage", json!(false)), "spec.versions"),
+        (with("/spec/versions/0/schema", json!({})), "spec.versions[0].schema.openAPIV3Schema"),
+        (with("/spec/names/kind", json!("")), "spec.names.kind"),
+    ] {
+        let (code, status) = call(&server, "POST", DEFINITIONS, &object).await;
+        assert_eq!(code, 422, "{field}");
+        let fields: Vec<_> = status["details"]["causes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c["field"].as_str().unwrap())
+            .collect();
+        assert!(fields.contains(&field), "{field} not in {fields:?}");
+    }
+    let mut protected = definition();
+    protected["spec"]["group"] = "x.k8s.io".into();
+    protected["metadata"]["name"] = "foos.x.k8s.io".into();
+    assert_eq!(call(&server, "POST", DEFINITIONS, &protected).await.0, 422);
+    protected["metadata"]["annotations"] =
+        json!({"api-approved.kubernetes.io": "unapproved, experimental-only"});
+    assert_eq!(call(&server, "POST", DEFINITIONS, &protected).await.0, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clash_of_names_is_told_and_resolved_when_the_first_goes() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    let mut second = definition();
+    second["metadata"]["name"] = "foes.ex.io".into();
+    second["spec"]["names"] = json!({"kind": "Foo", "plural": "foes"});
+    let answer = post(&server, DEFINITIONS, &second).await;
+    assert_eq!(answer["status"]["conditions"][0]["reason"], "ListKindConflict");
+    assert_eq!(answer["status"]["conditions"][1]["status"], "False");
+    let foes = "/apis/ex.io/v1/namespaces/default/foes";
+    assert_eq!(get(&server, foes).await.0, 404);
+    call(&server, "DELETE", &format!("{DEFINITIONS}/foos.ex.io"), &Value::Null).await;
+    assert_eq!(get(&server, foes).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_goes_with_its_contents() {
+    let server = server();
+    let namespace = post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    assert_eq!(namespace["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "n"}));
+    assert_eq!(
+        (&namespace["spec"], &namespace["status"]),
+        (&json!({"finalizers": ["kubernetes"]}), &json!({"phase": "Active"}))
+    );
+    let maps = "/api/v1/namespaces/n/configmaps";
+    post(&server, maps, &config_map("a", &json!({}))).await;
+    let (code, marked) = call(&server, "DELETE", "/api/v1/namespaces/n", &Value::Null).await;
+    assert_eq!((code, &marked["status"]["phase"]), (200, &json!("Terminating")));
+    assert_eq!(get(&server, "/api/v1/namespaces/n").await.0, 404);
+    assert_eq!(get(&server, maps).await.1["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_waits_for_finalizers_in_it_and_takes_nothing_new() {
+    let server = server();
+    post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let mut held = config_map("a", &json!({}));
+    held["metadata"]["finalizers"] = json!(["example.com/f"]);
+    post(&server, maps, &held).await;
+    call(&server, "DELETE", "/api/v1/namespaces/n", &Value::Null).await;
+    let (code, status) = call(&server, "POST", maps, &config_map("b", &json!({}))).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        status["message"],
+        "configmaps \"b\" is forbidden: unable to create new content in namespace n because it is being terminated"
+    );
+    assert_eq!(status["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    patch(&server, &format!("{maps}/a"), MERGE, &json!({"metadata": {"finalizers": []}})).await;
+    assert_eq!(get(&server, "/api/v1/namespaces/n").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_default_namespaces_are_there() {
+    let (_, list) = get(&server(), "/api/v1/namespaces").await;
+    let names: Vec<_> =
+        list["items"].as_array().unwrap().iter().map(|n| n["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+}
+
+const AGGREGATED: [(&str, &str); 1] =
+    [("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")];
+
+#[tokio::test(start_paused = true)]
+async fn aggregated_discovery_changes_its_tag_with_its_content() {
+    let server = server();
+    let before = send(&server, "GET", "/apis", &AGGREGATED, "").await;
+    assert_eq!(
+        before.headers()["content-type"],
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    );
+    let tag = before.headers()["etag"].to_str().unwrap().to_owned();
+    let known = [AGGREGATED[0], ("if-none-match", tag.as_str())];
+    assert_eq!(send(&server, "GET", "/apis", &known, "").await.status(), 304);
+    post(&server, DEFINITIONS, &definition()).await;
+    let (code, body) = raw(&server, "GET", "/apis", &known, "").await;
+    assert_eq!((code, &body["kind"]), (200, &json!("APIGroupDiscoveryList")));
+    let group = body["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "ex.io").unwrap();
+    assert_eq!(group["versions"][0]["version"], "v1", "the stable version is preferred");
+    let resource = &group["versions"][0]["resources"][0];
+    assert_eq!(
+        (&resource["resource"], &resource["shortNames"], &resource["scope"]),
+        (&json!("foos"), &json!(["fo"]), &json!("Namespaced"))
+    );
+    let (_, core) = raw(&server, "GET", "/api", &AGGREGATED, "").await;
+    assert_eq!(core["items"][0]["versions"][0]["version"], "v1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn plain_discovery_lists_groups_versions_and_resources() {
+    let server = server();
+    assert_eq!(get(&server, "/api").await.1["versions"], json!(["v1"]));
+    let (_, groups) = get(&server, "/apis/").await;
+    assert!(groups["groups"].as_array().unwrap().iter().any(|group| group["name"] == "apps"));
+    assert_eq!(get(&server, "/apis/apps").await.1["preferredVersion"]["groupVersion"], "apps/v1");
+    let (_, apps) = get(&server, "/apis/apps/v1").await;
+    let scale =
+        apps["resources"].as_array().unwrap().iter().find(|r| r["name"] == "deployments/scale").unwrap();
+    assert_eq!(
+        (&scale["group"], &scale["version"], &scale["kind"]),
+        (&json!("autoscaling"), &json!("v1"), &json!("Scale"))
+    );
+    assert_eq!(get(&server, "/version/").await.1["minor"], "36");
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(get(&server, path).await, (200, json!("ok")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_open_api_document_can_be_fetched() {
+    let server = server();
+    post(&server, DEFINITIONS, &definition()).await;
+    let (_, index) = get(&server, "/openapi/v3?timeout=32s").await;
+    let paths = index["paths"].as_object().unwrap();
+    assert!(paths.contains_key("api/v1") && paths.contains_key("apis/ex.io/v1"));
+    for entry in paths.values() {
+        let (code, document) = get(&server, entry["serverRelativeURL"].as_str().unwrap()).await;
+        assert_eq!((code, &document["openapi"]), (200, &json!("3.0.0")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_about_access_are_answered_with_yes() {
+    let server = server();
+    let review =
+        post(&server, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &json!({"spec": {}})).await;
+    assert_eq!(review["status"]["allowed"], true);
+    let review = post(&server, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
+    assert_eq!(review["status"]["userInfo"]["username"], "admin");
+    assert_eq!(get(&server, "/apis/authentication.k8s.io/v1/selfsubjectreviews").await.0, 405);
+}

@@ -1,0 +1,136 @@
+//! Do other processes reach the server over TLS, and survive its restart?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+use std::time::Duration;
+
+use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use http::Request;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::api::PostParams;
+use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_client::{Api, Client, Config};
+use serde_json::json;
+use watchkeeper::Env;
+use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions, Listening, ServeError};
+
+async fn client(listening: &Listening) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_survives_a_restart_on_the_same_port() {
+    let server = ApiServer::new(&Env::system());
+    let credentials = Credentials::generate().unwrap();
+    let options = ListenOptions { credentials: Some(credentials.clone()), ..ListenOptions::default() };
+    let listening = server.listen(options.clone()).await.unwrap();
+    let address = listening.address();
+    let client = client(&listening).await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+
+    // A watch is open when the server stops: it ends cleanly, and nothing hangs.
+    let start = server.revision();
+    let path = format!("/api/v1/namespaces/default/configmaps?watch=1&resourceVersion={start}");
+    let request = Request::get(path).body(Vec::new()).unwrap();
+    let mut lines = client.request_stream(request).await.unwrap().lines();
+    maps.create(&PostParams::default(), &config_map("b")).await.unwrap();
+    let line = lines.try_next().await.unwrap().unwrap();
+    assert!(line.contains("ADDED") && line.contains("\"b\""), "{line}");
+    listening.stop().await;
+    assert_eq!(lines.try_next().await.unwrap(), None);
+
+    let listening = server.listen(ListenOptions { address, ..options }).await.unwrap();
+    assert_eq!(listening.address(), address);
+    // The client may first find its old connection closed.
+    let list = match maps.list(&Default::default()).await {
+        Ok(list) => list,
+        Err(_) => maps.list(&Default::default()).await.unwrap(),
+    };
+    assert_eq!(list.items.len(), 2);
+    listening.stop().await;
+}
+
+#[tokio::test]
+async fn the_socket_and_the_process_see_one_state() {
+    let server = ApiServer::new(&Env::system());
+    let listening = server.listen(ListenOptions::default()).await.unwrap();
+    let outside: Api<ConfigMap> = Api::default_namespaced(client(&listening).await);
+    let inside: Api<ConfigMap> = Api::default_namespaced(server.client());
+    outside.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    assert_eq!(inside.get("a").await.unwrap(), outside.get("a").await.unwrap());
+    listening.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_without_the_token_is_unauthorized() {
+    let server = ApiServer::new(&Env::system());
+    let credentials = Credentials::generate().unwrap();
+    let options = ListenOptions { credentials: Some(credentials.clone()), ..ListenOptions::default() };
+    let listening = server.listen(options).await.unwrap();
+    let kubeconfig = listening.kubeconfig();
+    assert!(!format!("{listening:?} {credentials:?}").contains(credentials.token()));
+    for text in [
+        kubeconfig.replace(credentials.token(), "wrong"),
+        kubeconfig.replace(&format!("token: {}", credentials.token()), "username: x"),
+    ] {
+        let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let error = Client::try_from(config).unwrap().apiserver_version().await.unwrap_err();
+        let kube_client::Error::Api(status) = error else { panic!("{error}") };
+        assert_eq!(
+            (status.code, status.reason.as_str(), status.message.as_str()),
+            (401, "Unauthorized", "Unauthorized")
+        );
+    }
+    listening.stop().await;
+}
+
+#[tokio::test]
+async fn another_ca_is_not_trusted() {
+    let server = ApiServer::new(&Env::system());
+    let (first, second) = (
+        server.listen(ListenOptions::default()).await.unwrap(),
+        server.listen(ListenOptions::default()).await.unwrap(),
+    );
+    let text = first.kubeconfig().replace(&first.url(), &second.url());
+    let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let error = Client::try_from(config).unwrap().apiserver_version().await.unwrap_err();
+    assert!(!matches!(error, kube_client::Error::Api(_)), "{error}");
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn plain_http_is_for_loopback_alone() {
+    let server = ApiServer::new(&Env::system());
+    let everywhere =
+        ListenOptions { address: "0.0.0.0:0".parse().unwrap(), insecure_http: true, credentials: None };
+    let error = server.listen(everywhere).await.unwrap_err();
+    assert!(matches!(error, ServeError::NotLoopback(_)), "{error}");
+    let listening =
+        server.listen(ListenOptions { insecure_http: true, ..ListenOptions::default() }).await.unwrap();
+    assert!(listening.url().starts_with("http://127.0.0.1:"));
+    assert_eq!(client(&listening).await.apiserver_version().await.unwrap().minor, "36");
+    listening.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_with_idle_connections_does_not_wait() {
+    let env = Env::system();
+    let server = ApiServer::new(&env);
+    let listening = server.listen(ListenOptions::default()).await.unwrap();
+    let client = client(&listening).await;
+    client.apiserver_version().await.unwrap();
+    let silent = tokio::net::TcpStream::connect(listening.address()).await.unwrap();
+    let before = env.clock.now();
+    listening.stop().await;
+    assert!(env.clock.now() - before < Duration::from_secs(4));
+    drop(silent);
+}

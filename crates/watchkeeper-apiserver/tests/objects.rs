@@ -1,0 +1,320 @@
+//! Are objects created, changed and deleted by the rules?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+mod common;
+
+use common::*;
+use serde_json::{Value, json};
+use watchkeeper::Env;
+use watchkeeper_apiserver::ApiServer;
+
+fn server() -> ApiServer {
+    ApiServer::new(&Env::simulated(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_sets_the_system_fields() {
+    let server = server();
+    let mut sent = config_map("a", &json!({"k": "v"}));
+    sent["metadata"]["uid"] = "abc".into();
+    sent["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z".into();
+    sent["metadata"]["deletionTimestamp"] = "2001-01-01T00:00:00Z".into();
+    sent["metadata"]["generation"] = 7.into();
+    let object = post(&server, CONFIG_MAPS, &sent).await;
+    let metadata = &object["metadata"];
+    assert_eq!(metadata["creationTimestamp"], "2026-01-01T00:00:00Z");
+    assert_eq!(metadata["namespace"], "default");
+    assert_eq!(metadata["uid"].as_str().unwrap().len(), 36);
+    assert_eq!(metadata.get("deletionTimestamp"), None);
+    // A kind that has no generation keeps what the client sent, as the real server does.
+    assert_eq!(metadata["generation"], 7);
+    assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a")).await, (200, object));
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_start_high_and_rise_with_every_change() {
+    let server = server();
+    let before = server.revision();
+    assert!(before > 1_767_225_600_000_000);
+    let a = version(&post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await);
+    let b = version(&post(&server, CONFIG_MAPS, &config_map("b", &json!({}))).await);
+    assert!(before < a && a < b);
+    assert_eq!(server.revision(), b);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_servers_of_one_seed_make_the_same_objects() {
+    let object = config_map("a", &json!({}));
+    let generated = json!({"metadata": {"generateName": "g-"}});
+    let (first, second) = (server(), server());
+    assert_eq!(post(&first, CONFIG_MAPS, &object).await, post(&second, CONFIG_MAPS, &object).await);
+    assert_eq!(post(&first, CONFIG_MAPS, &generated).await, post(&second, CONFIG_MAPS, &generated).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generated_name_has_five_characters_of_its_own() {
+    let server = server();
+    let object = post(&server, CONFIG_MAPS, &json!({"metadata": {"generateName": "gen-"}})).await;
+    let name = object["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("gen-") && name.len() == 9, "{name}");
+    let long = "x".repeat(70);
+    let object = post(&server, CONFIG_MAPS, &json!({"metadata": {"generateName": long}})).await;
+    assert_eq!(object["metadata"]["name"].as_str().unwrap().len(), 63);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_update_is_a_conflict() {
+    let server = server();
+    let path = format!("{CONFIG_MAPS}/a");
+    let old = post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "1"}))).await;
+    let mut new = old.clone();
+    new["data"]["k"] = "2".into();
+    let (code, updated) = call(&server, "PUT", &path, &new).await;
+    assert_eq!(code, 200);
+    assert!(version(&updated) > version(&old));
+    let (code, status) = call(&server, "PUT", &path, &new).await;
+    assert_eq!((code, &status["reason"]), (409, &json!("Conflict")));
+    // Without a version the write is unconditional, for this kind.
+    assert_eq!(call(&server, "PUT", &path, &config_map("a", &json!({"k": "3"}))).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_changes_nothing_keeps_the_version() {
+    let server = server();
+    let path = format!("{CONFIG_MAPS}/a");
+    let object = post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "1"}))).await;
+    let revision = server.revision();
+    assert_eq!(call(&server, "PUT", &path, &object).await, (200, object.clone()));
+    assert_eq!(
+        call(&server, "PUT", &path, &config_map("a", &json!({"k": "1"}))).await,
+        (200, object.clone())
+    );
+    assert_eq!(patch(&server, &path, MERGE, &json!({})).await, (200, object.clone()));
+    let change = json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}});
+    assert_eq!(patch(&server, &path, MERGE, &change).await, (200, object));
+    assert_eq!(server.revision(), revision);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_need_a_version_and_are_created_by_a_put() {
+    let server = server();
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let lease = json!({"metadata": {"name": "l"}, "spec": {"renewTime": "2026-01-01T00:00:00.123456Z"}});
+    let (code, created) = call(&server, "PUT", path, &lease).await;
+    assert_eq!(code, 201);
+    assert_eq!(created["spec"]["renewTime"], "2026-01-01T00:00:00.123456Z");
+    let (code, status) = call(&server, "PUT", path, &lease).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        status["message"],
+        "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    );
+}
+
+fn deployment(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
+        "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx:1.2"}]}}}})
+}
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+#[tokio::test(start_paused = true)]
+async fn generation_counts_changes_of_the_desired_state() {
+    let server = server();
+    let path = format!("{DEPLOYMENTS}/d");
+    let object = post(&server, DEPLOYMENTS, &deployment("d")).await;
+    assert_eq!(object["spec"]["replicas"], 1);
+    assert_eq!(object["status"], json!({}));
+    for (change, generation) in [
+        (json!({"spec": {"replicas": 3}}), 2),
+        (json!({"metadata": {"labels": {"x": "y"}}}), 2),
+        (json!({"metadata": {"annotations": {"x": "y"}}}), 3),
+        (json!({"status": {"replicas": 5}}), 3),
+        (json!({"metadata": {"generation": 99}}), 3),
+    ] {
+        let (code, object) = patch(&server, &path, MERGE, &change).await;
+        assert_eq!((code, &object["metadata"]["generation"]), (200, &json!(generation)), "{change}");
+        assert_eq!(object["status"], json!({}), "the main endpoint leaves the status alone");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_endpoint_changes_the_status_alone() {
+    let server = server();
+    post(&server, DEPLOYMENTS, &deployment("d")).await;
+    let change =
+        json!({"status": {"replicas": 3}, "spec": {"replicas": 9}, "metadata": {"labels": {"a": "b"}}});
+    let (code, object) = patch(&server, &format!("{DEPLOYMENTS}/d/status"), MERGE, &change).await;
+    assert_eq!(code, 200);
+    assert_eq!((&object["status"]["replicas"], &object["spec"]["replicas"]), (&json!(3), &json!(1)));
+    assert_eq!(object["metadata"].get("labels"), None);
+    assert_eq!(object["metadata"]["generation"], 1);
+    assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a/status")).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scale_endpoint_sets_replicas() {
+    let server = server();
+    post(&server, DEPLOYMENTS, &deployment("d")).await;
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    let (_, scale) = get(&server, &path).await;
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["selector"]), (&json!(1), &json!("app=d")));
+    let (code, scale) = patch(&server, &path, MERGE, &json!({"spec": {"replicas": 4}})).await;
+    assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(4)));
+    let put = json!({"metadata": {"name": "d"}, "spec": {"replicas": 2}});
+    assert_eq!(call(&server, "PUT", &path, &put).await.0, 200);
+    assert_eq!(get(&server, &format!("{DEPLOYMENTS}/d")).await.1["spec"]["replicas"], 2);
+    let (code, status) = patch(&server, &path, MERGE, &json!({"spec": {"replicas": -2}})).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        status["message"],
+        "Scale.autoscaling \"d\" is invalid: spec.replicas: Invalid value: -2: must be greater than or equal to 0"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_of_three_kinds_are_applied() {
+    let server = server();
+    let path = format!("{CONFIG_MAPS}/a");
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"a": "b"}))).await;
+    let (code, object) = patch(&server, &path, MERGE, &json!({"data": {"a": null, "z": "1"}})).await;
+    assert_eq!((code, &object["data"]), (200, &json!({"z": "1"})));
+    let operations = json!([{"op": "test", "path": "/data/z", "value": "1"}, {"op": "add", "path": "/data/q", "value": "2"}]);
+    let (code, object) = patch(&server, &path, JSON_PATCH, &operations).await;
+    assert_eq!((code, &object["data"]), (200, &json!({"q": "2", "z": "1"})));
+    let (code, object) = patch(&server, &path, STRATEGIC, &json!({"data": {"s": "1"}})).await;
+    assert_eq!((code, &object["data"]["s"]), (200, &json!("1")));
+    let with_params = "application/merge-patch+json; charset=utf-8";
+    assert_eq!(patch(&server, &path, with_params, &json!({})).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_with_finalizers_waits_for_them() {
+    let server = server();
+    let path = format!("{CONFIG_MAPS}/a");
+    let mut object = config_map("a", &json!({}));
+    object["metadata"]["finalizers"] = json!(["example.com/f"]);
+    post(&server, CONFIG_MAPS, &object).await;
+    let (code, marked) = call(&server, "DELETE", &path, &json!({"propagationPolicy": "Background"})).await;
+    assert_eq!((code, &marked["kind"]), (200, &json!("ConfigMap")));
+    assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:00Z");
+    assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(call(&server, "DELETE", &path, &Value::Null).await, (200, marked.clone()));
+    let more = json!({"metadata": {"finalizers": ["example.com/f", "example.com/g"]}});
+    assert_eq!(patch(&server, &path, MERGE, &more).await.0, 422);
+    let (code, last) = patch(&server, &path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(
+        (code, version(&last)),
+        (200, version(&marked)),
+        "answered with the version before the removal"
+    );
+    assert_eq!(get(&server, &path).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn propagation_adds_its_finalizer() {
+    let server = server();
+    for (policy, finalizer) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
+        post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+        let path = format!("{CONFIG_MAPS}/a?propagationPolicy={policy}");
+        let (code, object) = call(&server, "DELETE", &path, &Value::Null).await;
+        assert_eq!((code, &object["metadata"]["finalizers"]), (200, &json!([finalizer])));
+        let path = format!("{CONFIG_MAPS}/a");
+        assert_eq!(patch(&server, &path, MERGE, &json!({"metadata": {"finalizers": []}})).await.0, 200);
+        assert_eq!(get(&server, &path).await.0, 404);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduled_pod_gets_its_grace() {
+    let server = server();
+    let pods = "/api/v1/namespaces/default/pods";
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&server, pods, &pod).await;
+    let (_, gone) = call(&server, "DELETE", &format!("{pods}/p"), &Value::Null).await;
+    assert_eq!((&gone["kind"], &gone["metadata"]["generation"]), (&json!("Pod"), &json!(2)));
+    assert_eq!(get(&server, &format!("{pods}/p")).await.0, 404, "one without a node goes at once");
+    pod["spec"]["nodeName"] = "n1".into();
+    post(&server, pods, &pod).await;
+    for (options, grace) in
+        [(json!({}), 30), (json!({"gracePeriodSeconds": 5}), 5), (json!({"gracePeriodSeconds": 100}), 5)]
+    {
+        let (_, marked) = call(&server, "DELETE", &format!("{pods}/p"), &options).await;
+        assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], grace);
+    }
+    let far = json!({"gracePeriodSeconds": i64::MAX});
+    assert_eq!(call(&server, "DELETE", &format!("{pods}/p"), &far).await.0, 200);
+    assert_eq!(call(&server, "DELETE", &format!("{pods}/p"), &json!({"gracePeriodSeconds": 0})).await.0, 200);
+    assert_eq!(get(&server, &format!("{pods}/p")).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_deleted_by_selector() {
+    let server = server();
+    for (name, label) in [("a", "1"), ("b", "1"), ("c", "2")] {
+        let mut object = config_map(name, &json!({}));
+        object["metadata"]["labels"] = json!({"l": label});
+        post(&server, CONFIG_MAPS, &object).await;
+    }
+    let (code, list) =
+        call(&server, "DELETE", &format!("{CONFIG_MAPS}?labelSelector=l%3D1"), &Value::Null).await;
+    assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 2));
+    let (_, left) = get(&server, CONFIG_MAPS).await;
+    assert_eq!(left["items"].as_array().unwrap().len(), 1);
+    assert_eq!(call(&server, "DELETE", "/api/v1/namespaces", &Value::Null).await.0, 405);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_changes_nothing() {
+    let server = server();
+    let revision = server.revision();
+    let (code, object) =
+        call(&server, "POST", &format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a", &json!({}))).await;
+    assert_eq!((code, object["metadata"].get("resourceVersion")), (201, None));
+    assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a")).await.0, 404);
+    assert_eq!(server.revision(), revision);
+    let stored = post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let path = format!("{CONFIG_MAPS}/a?dryRun=All");
+    assert_eq!(patch(&server, &path, MERGE, &json!({"data": {"x": "y"}})).await.1["data"]["x"], "y");
+    assert_eq!(call(&server, "DELETE", &path, &Value::Null).await.0, 200);
+    assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a")).await.1, stored);
+}
+
+#[tokio::test(start_paused = true)]
+async fn yaml_is_taken_and_given() {
+    let server = server();
+    let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: yam}\ndata: {a: 'yes'}\n";
+    let (code, object) =
+        raw(&server, "POST", CONFIG_MAPS, &[("content-type", "application/yaml")], body).await;
+    assert_eq!((code, &object["data"]["a"]), (201, &json!("yes")), "{object}");
+    let (_, text) =
+        raw(&server, "GET", &format!("{CONFIG_MAPS}/yam"), &[("accept", "application/yaml")], "").await;
+    assert!(text.as_str().unwrap().contains("kind: ConfigMap"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_takes_plain_text_and_stores_base64() {
+    let server = server();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let object = post(&server, secrets, &json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}})).await;
+    assert_eq!((&object["data"]["a"], &object["type"]), (&json!("Yg=="), &json!("Opaque")));
+    assert_eq!(object.get("stringData"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_have_two_views() {
+    let server = server();
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "R", "message": "m"});
+    post(&server, "/api/v1/namespaces/default/events", &event).await;
+    let new = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let (_, seen) = get(&server, &format!("{new}/e")).await;
+    assert_eq!((&seen["note"], &seen["regarding"]["name"]), (&json!("m"), &json!("p")));
+    assert_eq!(seen["apiVersion"], "events.k8s.io/v1");
+    let (_, list) = get(&server, &format!("{new}?fieldSelector=regarding.name%3Dp")).await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    let (_, patched) = patch(&server, &format!("{new}/e"), STRATEGIC, &json!({"note": "n"})).await;
+    assert_eq!(patched["note"], "n");
+    let (_, old) = get(&server, "/api/v1/namespaces/default/events/e").await;
+    assert_eq!((&old["message"], old.get("note")), (&json!("n"), None));
+}

@@ -1,0 +1,501 @@
+//! Does the server say no in the words that clients match on?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+mod common;
+
+use common::*;
+use serde_json::{Value, json};
+use watchkeeper::Env;
+use watchkeeper_apiserver::ApiServer;
+
+const SUBDOMAIN: &str = r"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// Each row as a real kube-apiserver 1.36 answers it.
+#[tokio::test(start_paused = true)]
+async fn refusals_carry_code_reason_message_and_details() {
+    let server = ApiServer::new(&Env::simulated(1));
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
+    let object = |fields: Value| {
+        let mut object = config_map("x", &json!({}));
+        for (key, value) in fields.as_object().unwrap() {
+            object["metadata"][key.as_str()] = value.clone();
+        }
+        object
+    };
+    let invalid_name =
+        format!("ConfigMap \"Bad_Name\" is invalid: metadata.name: Invalid value: \"Bad_Name\": {SUBDOMAIN}");
+    let a = format!("{CONFIG_MAPS}/a");
+    type Row<'a> = (&'a str, String, Value, u16, Option<&'a str>, &'a str);
+    let rows: Vec<Row<'_>> = vec![
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            config_map("a", &json!({})),
+            409,
+            Some("AlreadyExists"),
+            "configmaps \"a\" already exists",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}/no"),
+            Value::Null,
+            404,
+            Some("NotFound"),
+            "configmaps \"no\" not found",
+        ),
+        (
+            "GET",
+            "/apis/apps/v1/namespaces/default/deployments/no".into(),
+            Value::Null,
+            404,
+            Some("NotFound"),
+            "deployments.apps \"no\" not found",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/default/foos".into(),
+            Value::Null,
+            404,
+            Some("NotFound"),
+            "the server could not find the requested resource",
+        ),
+        (
+            "POST",
+            a.clone(),
+            config_map("a", &json!({})),
+            405,
+            Some("MethodNotAllowed"),
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "PUT",
+            CONFIG_MAPS.into(),
+            config_map("a", &json!({})),
+            405,
+            Some("MethodNotAllowed"),
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            object(json!({"name": "Bad_Name"})),
+            422,
+            Some("Invalid"),
+            &invalid_name,
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            json!({"metadata": {}}),
+            422,
+            Some("Invalid"),
+            "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            object(json!({"namespace": "other"})),
+            400,
+            Some("BadRequest"),
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            json!({"apiVersion": "v2", "kind": "ConfigMap"}),
+            400,
+            Some("BadRequest"),
+            "ConfigMap in version \"v2\" cannot be handled as a ConfigMap: no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            json!({"apiVersion": "v1", "kind": "Secret"}),
+            400,
+            Some("BadRequest"),
+            "Secret in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            config_map("z", &json!({"a": 1})),
+            400,
+            Some("BadRequest"),
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            object(json!({"resourceVersion": "5"})),
+            500,
+            None,
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
+            object(json!({"finalizers": ["Bad"]})),
+            422,
+            Some("Invalid"),
+            "ConfigMap \"x\" is invalid: metadata.finalizers[0]: Invalid value: \"Bad\": name is neither a standard finalizer name nor is it fully qualified",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/nons/configmaps".into(),
+            config_map("x", &json!({})),
+            404,
+            Some("NotFound"),
+            "namespaces \"nons\" not found",
+        ),
+        (
+            "POST",
+            format!("{CONFIG_MAPS}?dryRun=foo"),
+            config_map("x", &json!({})),
+            422,
+            Some("Invalid"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"foo\"]: supported values: \"All\"",
+        ),
+        (
+            "POST",
+            format!("{CONFIG_MAPS}?fieldValidation=Bogus"),
+            config_map("x", &json!({})),
+            422,
+            Some("Invalid"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Bogus\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+        ),
+        (
+            "POST",
+            format!("{CONFIG_MAPS}?fieldManager=%00x"),
+            config_map("x", &json!({})),
+            422,
+            Some("Invalid"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"\\x00x\": invalid character U+0000 (at position 0)",
+        ),
+        (
+            "PUT",
+            a.clone(),
+            config_map("u2", &json!({})),
+            400,
+            Some("BadRequest"),
+            "the name of the object (u2) does not match the name on the URL (a)",
+        ),
+        (
+            "PUT",
+            a.clone(),
+            json!({"metadata": {}}),
+            400,
+            Some("BadRequest"),
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            "PUT",
+            a.clone(),
+            json!({"metadata": {"name": "a", "resourceVersion": "1"}}),
+            409,
+            Some("Conflict"),
+            "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again",
+        ),
+        (
+            "PUT",
+            a.clone(),
+            json!({"metadata": {"name": "a", "resourceVersion": "abc"}}),
+            500,
+            None,
+            "strconv.ParseUint: parsing \"abc\": invalid syntax",
+        ),
+        ("DELETE", a.clone(), json!({"preconditions": {"resourceVersion": "1"}}), 409, Some("Conflict"), ""),
+        (
+            "DELETE",
+            a.clone(),
+            json!({"propagationPolicy": "Bogus"}),
+            422,
+            Some("Invalid"),
+            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Bogus\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+        ),
+        (
+            "DELETE",
+            a.clone(),
+            json!({"orphanDependents": true, "propagationPolicy": "Orphan"}),
+            422,
+            Some("Invalid"),
+            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Invalid value: \"Orphan\": orphanDependents and deletionPropagation cannot be both set",
+        ),
+        (
+            "DELETE",
+            "/api/v1/namespaces/default".into(),
+            Value::Null,
+            403,
+            Some("Forbidden"),
+            "namespaces \"default\" is forbidden: this namespace may not be deleted",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?labelSelector=%3D%3Dbad%3D"),
+            Value::Null,
+            400,
+            Some("BadRequest"),
+            "found '==', expected: !, identifier, or 'end of string'",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?fieldSelector=data.a%3Db"),
+            Value::Null,
+            400,
+            Some("BadRequest"),
+            "\"data.a\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?limit=abc"),
+            Value::Null,
+            400,
+            Some("BadRequest"),
+            "strconv.ParseInt: parsing \"abc\": invalid syntax",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?resourceVersion=abc"),
+            Value::Null,
+            400,
+            Some("BadRequest"),
+            "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax",
+        ),
+        (
+            "GET",
+            format!("{a}?resourceVersion=abc"),
+            Value::Null,
+            500,
+            None,
+            "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?resourceVersionMatch=Exact"),
+            Value::Null,
+            422,
+            Some("Invalid"),
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?resourceVersion=0&resourceVersionMatch=Exact"),
+            Value::Null,
+            422,
+            Some("Invalid"),
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ),
+        (
+            "GET",
+            format!("{CONFIG_MAPS}?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"),
+            Value::Null,
+            422,
+            Some("Invalid"),
+            "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+        ),
+        ("GET", format!("{CONFIG_MAPS}?continue=!!"), Value::Null, 400, Some("BadRequest"), ""),
+    ];
+    for (method, path, body, code, reason, message) in rows {
+        let (found, status) = call(&server, method, &path, &body).await;
+        assert_eq!(found, code, "{method} {path}: {status}");
+        assert_eq!(
+            (&status["kind"], &status["status"], &status["code"]),
+            (&json!("Status"), &json!("Failure"), &json!(code))
+        );
+        assert_eq!(status.get("reason").and_then(Value::as_str), reason, "{method} {path}");
+        if !message.is_empty() {
+            assert_eq!(status["message"], message, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn details_name_what_was_wrong() {
+    let server = ApiServer::new(&Env::simulated(1));
+    let (_, status) = get(&server, "/apis/apps/v1/namespaces/default/deployments/x").await;
+    assert_eq!(status["details"], json!({"name": "x", "group": "apps", "kind": "deployments"}));
+    let (_, status) = call(&server, "POST", CONFIG_MAPS, &json!({"metadata": {}})).await;
+    assert_eq!(
+        status["details"],
+        json!({"kind": "ConfigMap", "causes": [{"reason": "FieldValueRequired",
+            "message": "Required value: name or generateName is required", "field": "metadata.name"}]})
+    );
+    let (_, status) = get(&server, "/api/v1/namespaces/default/foos").await;
+    assert_eq!(status["details"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_groups_and_paths_are_plain_text() {
+    let server = ApiServer::new(&Env::simulated(1));
+    for path in ["/apis/nope.io/v1/foos", "/nope", "/apis/apps/v9/deployments", "/api/v2/pods"] {
+        assert_eq!(get(&server, path).await, (404, json!("404 page not found\n")), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_in_other_forms_are_refused() {
+    let server = ApiServer::new(&Env::simulated(1));
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let a = format!("{CONFIG_MAPS}/a");
+    for (method, path, kind, body, code) in [
+        ("POST", CONFIG_MAPS, "text/plain", "x", 415),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 415),
+        ("POST", CONFIG_MAPS, "application/json", "{bad json", 400),
+        ("POST", CONFIG_MAPS, "application/json", "", 400),
+        ("POST", CONFIG_MAPS, "application/json", "[]", 400),
+        ("POST", CONFIG_MAPS, "application/yaml", "a: [", 400),
+        ("PATCH", &a, "application/json", "{}", 415),
+        ("PATCH", &a, MERGE, "{bad", 400),
+        ("PATCH", &a, MERGE, "[]", 400),
+        ("PATCH", &a, JSON_PATCH, r#"{"op":"add"}"#, 400),
+        ("PATCH", &a, JSON_PATCH, r#"[{"op":"test","path":"/data/z","value":"2"}]"#, 422),
+        ("PATCH", &a, JSON_PATCH, r#"[{"op":"replace","path":"/no/x","value":"2"}]"#, 422),
+        ("PATCH", &a, JSON_PATCH, r#"[{"op":"replace","path":"","value":7}]"#, 422),
+        ("PATCH", &a, MERGE, r#"{"metadata":{"name":"other"}}"#, 400),
+        ("PATCH", &a, MERGE, r#"{"metadata":{"uid":"x"}}"#, 422),
+        ("PATCH", &a, MERGE, r#"{"metadata":7}"#, 422),
+        ("PATCH", &a, MERGE, r#"{"data":{"s":5}}"#, 422),
+        ("PATCH", &a, MERGE, r#"{"metadata":{"labels":{"bad label!":"x"}}}"#, 422),
+        ("PATCH", &a, MERGE, r#"{"metadata":{"resourceVersion":"1"}}"#, 409),
+        ("PATCH", &a, "application/apply-patch+yaml", "{}", 422),
+        ("DELETE", &a, "application/json", "{bad", 400),
+    ] {
+        let (found, status) = raw(&server, method, path, &[("content-type", kind)], body).await;
+        assert_eq!(found, code, "{method} {kind} {body}: {status}");
+        assert_eq!(status["kind"], "Status");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_beyond_three_mebibytes_is_too_large() {
+    let server = ApiServer::new(&Env::simulated(1));
+    let object = config_map("big", &json!({"a": "x".repeat(3 * 1024 * 1024)}));
+    let (code, status) = call(&server, "POST", CONFIG_MAPS, &object).await;
+    assert_eq!((code, &status["reason"]), (413, &json!("RequestEntityTooLarge")));
+    let object = config_map("big", &json!({"a": "x".repeat(1024 * 1024 + 1)}));
+    assert_eq!(call(&server, "POST", CONFIG_MAPS, &object).await.0, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn json_nested_too_deeply_is_refused() {
+    let server = ApiServer::new(&Env::simulated(1));
+    let body = format!("{{\"metadata\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    assert_eq!(raw(&server, "POST", CONFIG_MAPS, &[], &body).await.0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_refusal_repeats_the_content_of_a_secret() {
+    let server = ApiServer::new(&Env::simulated(1));
+    let secrets = "/api/v1/namespaces/default/secrets";
+    for body in [
+        r#"{"metadata":{"name":"s"},"data":{"a":"hunter2!"}}"#,
+        r#"{"metadata":{"name":"s"},"data":{"a":"hunter2!"}"#,
+        r#"{"metadata":{"name":"S"},"stringData":{"a":"hunter2!"}}"#,
+        r#"{"metadata":{"name":"s"},"data":"hunter2!"}"#,
+    ] {
+        let (code, status) = raw(&server, "POST", secrets, &[], body).await;
+        assert!(code >= 400 && !status.to_string().contains("hunter2"), "{status}");
+    }
+    post(&server, secrets, &json!({"metadata": {"name": "s"}, "stringData": {"a": "hunter2!"}})).await;
+    for change in [json!({"data": {"b": 7}}), json!({"metadata": {"labels": {"!": "x"}}})] {
+        let (code, status) = patch(&server, &format!("{secrets}/s"), MERGE, &change).await;
+        assert!(code == 422 && !status.to_string().contains("aHVudGVyMiE"), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_cannot_copy_an_object_into_itself_without_end() {
+    let server = ApiServer::new(&Env::simulated(1));
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
+    let operations: Vec<_> =
+        (0..64).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/c{n}")})).collect();
+    let (code, _) = patch(&server, &format!("{CONFIG_MAPS}/a"), JSON_PATCH, &json!(operations)).await;
+    assert_eq!(code, 413);
+}
+
+/// Nothing that a client can send makes the server panic.
+#[tokio::test(start_paused = true)]
+async fn odd_objects_are_answered_and_never_panic() {
+    let server = ApiServer::new(&Env::simulated(1));
+    let odd = [
+        json!(null),
+        json!(1),
+        json!("x"),
+        json!([]),
+        json!([null, 1, "x", {}]),
+        json!({}),
+        json!({"a": null}),
+    ];
+    let collections = [
+        "/api/v1/namespaces/default/pods",
+        "/api/v1/namespaces/default/services",
+        "/api/v1/namespaces/default/secrets",
+        "/api/v1/namespaces/default/events",
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+        "/apis/apps/v1/namespaces/default/deployments",
+        "/apis/apps/v1/namespaces/default/statefulsets",
+        "/apis/batch/v1/namespaces/default/cronjobs",
+        "/apis/batch/v1/namespaces/default/jobs",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+        "/api/v1/namespaces",
+        "/api/v1/nodes",
+    ];
+    let fields = [
+        "/spec",
+        "/status",
+        "/metadata",
+        "/data",
+        "/stringData",
+        "/spec/template",
+        "/spec/template/spec",
+        "/spec/template/spec/containers",
+        "/spec/containers",
+        "/spec/strategy",
+        "/spec/strategy/rollingUpdate",
+        "/spec/selector",
+        "/spec/ports",
+        "/spec/names",
+        "/spec/versions",
+        "/spec/conversion",
+        "/spec/jobTemplate",
+        "/spec/jobTemplate/spec",
+        "/spec/tolerations",
+        "/subjects",
+        "/roleRef",
+        "/involvedObject",
+        "/source",
+        "/metadata/labels",
+        "/metadata/ownerReferences",
+        "/spec/finalizers",
+        "/status/conditions",
+    ];
+    let mut number = 0;
+    for collection in collections {
+        for field in fields {
+            for value in &odd {
+                number += 1;
+                let mut object = json!({"metadata": {"name": format!("o{number}")}});
+                let mut at = &mut object;
+                for part in field.trim_start_matches('/').split('/') {
+                    if !at.is_object() {
+                        *at = json!({});
+                    }
+                    at = &mut at[part];
+                }
+                *at = value.clone();
+                let (code, answer) = call(&server, "POST", collection, &object).await;
+                assert!((200..500).contains(&code), "{collection} {object}: {answer}");
+                if code == 201 {
+                    let name = answer["metadata"]["name"].as_str().unwrap();
+                    for kind in [MERGE, STRATEGIC] {
+                        let (code, answer) =
+                            patch(&server, &format!("{collection}/{name}"), kind, &object).await;
+                        assert!(code <= 500, "{answer}");
+                    }
+                    call(&server, "DELETE", &format!("{collection}/{name}"), &Value::Null).await;
+                }
+            }
+        }
+    }
+}

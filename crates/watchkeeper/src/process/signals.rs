@@ -92,12 +92,12 @@ fn os_signals() -> io::Result<impl Stream<Item = &'static str> + Send + 'static>
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(stream::poll_fn(move |context: &mut Context<'_>| {
-        // Both are polled each time, so that both wake the task.
-        match (interrupt.poll_recv(context), terminate.poll_recv(context)) {
-            (Poll::Ready(Some(())), _) => Poll::Ready(Some("SIGINT")),
-            (_, Poll::Ready(Some(()))) => Poll::Ready(Some("SIGTERM")),
-            (Poll::Ready(None), Poll::Ready(None)) => Poll::Ready(None),
-            _ => Poll::Pending,
+        // The second is asked only when the first has nothing: two signals at once are two.
+        match interrupt.poll_recv(context) {
+            Poll::Ready(Some(())) => Poll::Ready(Some("SIGINT")),
+            Poll::Ready(None) | Poll::Pending => {
+                terminate.poll_recv(context).map(|got| got.map(|()| "SIGTERM"))
+            }
         }
     }))
 }

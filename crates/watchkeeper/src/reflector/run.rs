@@ -241,8 +241,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             if let Some(error) = told {
                 return Err(error);
             }
-            // What arrived goes to the store before more is read.
-            tokio::task::yield_now().await;
+            // What has arrived is applied together, but not later than after so many chunks.
+            tokio::task::consume_budget().await;
         }
         splitter.finish()?;
         Ok(())

@@ -1,0 +1,200 @@
+//! Does the `watchkeeper` command keep its word? Real processes, real signals, real sockets; every wait is for a line or an exit.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, on_change};
+use watchkeeper::process::ClientArgs;
+use watchkeeper::{Clients, Env, ObjectName, SharedInformerFactory};
+
+/// A running command; killed when the test ends without it.
+struct Program {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    seen: Vec<String>,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
+            .args(arguments)
+            .env_remove("KUBECONFIG")
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Reads on until a line has all of `words`.
+    fn until(&mut self, words: &[&str]) -> String {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            self.seen.push(line.clone());
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+        }
+        let errors = self.errors();
+        panic!("it ended without a line of {words:?}; it said {:#?} and {errors}", self.seen);
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn exit(mut self) -> (ExitStatus, String) {
+        // A full pipe would keep it from ending.
+        self.lines.by_ref().for_each(drop);
+        (self.child.wait().unwrap(), self.errors())
+    }
+
+    fn errors(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    (folder, kubeconfig)
+}
+
+async fn connect(kubeconfig: &Path) -> Clients {
+    let args = ClientArgs { kubeconfig: Some(kubeconfig.to_owned()), ..ClientArgs::default() };
+    args.connect(&Env::system()).await.unwrap()
+}
+
+#[tokio::test]
+async fn up_reconciles_the_example_and_stops_cleanly_on_sigint() {
+    for queue in ["ordered", "delta"] {
+        let (_folder, kubeconfig) = folder();
+        let mut program =
+            Program::start(&["--queue", queue, "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+        let ready = program.until(&["ready", "https://127.0.0.1:"]);
+        assert!(ready.starts_with("ready "), "{ready}");
+        let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "written before the line, for its owner only");
+        connect(&kubeconfig).await.watch().apiserver_version().await.unwrap();
+        program.until(&["foo", "default/example-foo", "wants Deployment"]);
+        program.until(&["deployment", "default/example-foo", "created with 1 replica"]);
+        program.until(&["foo", "default/example-foo", "status written"]);
+        program.until(&["event", "default/example-foo", "Normal Synced: Foo synced successfully"]);
+        program.signal("INT");
+        let (status, errors) = program.exit();
+        assert!(status.success(), "{errors}");
+        assert!(!kubeconfig.exists(), "it leads nowhere any more");
+    }
+}
+
+#[tokio::test]
+async fn the_sample_controller_runs_on_a_server_of_another_process() {
+    let (_folder, kubeconfig) = folder();
+    let file = kubeconfig.to_str().unwrap();
+    let mut server = Program::start(&["serve", "--kubeconfig-out", file]);
+    server.until(&["ready"]);
+    // The other `up` finds the server by its kubeconfig, and brings CRD, controller and example.
+    let mut up = Program::start(&["up", "--kubeconfig", file]);
+    up.until(&["deployment", "default/example-foo", "created"]);
+    up.signal("TERM");
+    assert!(up.exit().0.success());
+    let controller = Program::start(&["sample-controller", "--kubeconfig", file]);
+    let clients = connect(&kubeconfig).await;
+    let (sender, mut added) = tokio::sync::mpsc::unbounded_channel();
+    let factory = SharedInformerFactory::builder(&clients).build();
+    let handler = on_change(move |change: Change<'_, Deployment>| {
+        if let Change::Added { object, .. } = change {
+            sender.send(object.uid().to_owned()).unwrap();
+        }
+    });
+    factory.informer::<Deployment>().add_handler(handler).unwrap();
+    factory.start(&CancellationToken::new());
+    let first = added.recv().await.unwrap();
+    clients
+        .requests()
+        .of::<Deployment>()
+        .delete(&ObjectName::namespaced("default", "example-foo"))
+        .await
+        .unwrap();
+    let second = added.recv().await.unwrap();
+    assert_ne!(first, second);
+    controller.signal("TERM");
+    assert!(controller.exit().0.success());
+    server.signal("TERM");
+    assert!(server.exit().0.success());
+}
+
+#[test]
+fn plain_http_has_no_token_and_stays_on_loopback() {
+    let (_folder, kubeconfig) = folder();
+    let file = kubeconfig.to_str().unwrap();
+    let mut server = Program::start(&["serve", "--insecure-http", "--kubeconfig-out", file]);
+    server.until(&["ready", "http://127.0.0.1:"]);
+    let contents = std::fs::read_to_string(&kubeconfig).unwrap();
+    assert!(!contents.contains("token:"), "{contents}");
+    server.signal("INT");
+    assert!(server.exit().0.success());
+    let refused =
+        Program::start(&["serve", "--insecure-http", "--listen", "0.0.0.0:0", "--kubeconfig-out", file]);
+    let (status, errors) = refused.exit();
+    assert_eq!(status.code(), Some(1));
+    assert!(errors.contains("loopback"), "{errors}");
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    for (arguments, words) in [
+        (&["sample-controller", "--kubeconfig", "/nonexistent/file"][..], &["/nonexistent/file"][..]),
+        (
+            &["serve", "--kubeconfig-out", "/nonexistent/file"],
+            &["cannot write the kubeconfig", "/nonexistent/file"],
+        ),
+        (&["serve", "--listen", "127.0.0.1"], &["--listen", "127.0.0.1"]),
+        (&["--queue", "heap"], &["--queue", "heap", "delta"]),
+    ] {
+        let (status, errors) = Program::start(arguments).exit();
+        assert!(!status.success());
+        assert!(words.iter().all(|word| errors.contains(word)), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_second_signal_exits_at_once() {
+    let (_folder, kubeconfig) = folder();
+    let file = kubeconfig.to_str().unwrap();
+    let mut server = Program::start(&["serve", "--insecure-http", "--kubeconfig-out", file]);
+    let ready = server.until(&["ready"]);
+    let address = ready.split_whitespace().find_map(|word| word.strip_prefix("http://")).unwrap();
+    // A request that never comes to its end keeps an orderly stop waiting.
+    let mut request = TcpStream::connect(address).unwrap();
+    request
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{")
+        .unwrap();
+    server.signal("INT");
+    while TcpStream::connect(address).is_ok() {
+        std::thread::yield_now();
+    }
+    server.signal("TERM");
+    let (status, errors) = server.exit();
+    assert_eq!(status.code(), Some(1), "{errors}");
+}

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken};
-use crate::object::scan::Cursor;
+use super::members::{Members, Visitor, Want};
+use super::pieces::SplitError;
 use crate::object::{Malformed, ResourceVersion};
 
 /// Splits a list, cut into chunks anywhere, into its items, while it is still arriving.
@@ -12,29 +12,8 @@ use crate::object::{Malformed, ResourceVersion};
 /// in both cases.
 #[derive(Debug)]
 pub struct ListSplitter {
-    state: State,
-    pending: Pending,
-    /// Bytes of a key or a plain value that a chunk boundary cut in two.
-    carry: Vec<u8>,
+    members: Members,
     meta: ListMeta,
-    kind: Option<String>,
-    cap: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Before the list.
-    Start,
-    /// In the list, before a key or the end.
-    Members,
-    /// In `items`, before an item or the end.
-    Items,
-    /// Inside an item.
-    Item,
-    /// Inside an object or array that is a member of the list.
-    Member { metadata: bool },
-    /// Behind the list.
-    Done,
 }
 
 /// The metadata of a list.
@@ -48,158 +27,50 @@ pub struct ListMeta {
     pub remaining: Option<i64>,
 }
 
-/// One step of the machine: how many bytes it used, or that it needs more.
-enum Step {
-    Used(usize),
-    NeedMore,
-}
-
 impl Default for ListSplitter {
     fn default() -> Self {
-        Self {
-            state: State::Start,
-            pending: Pending::default(),
-            carry: Vec::new(),
-            meta: ListMeta::default(),
-            kind: None,
-            cap: OBJECT_CAP,
-        }
+        Self { members: Members::new(false), meta: ListMeta::default() }
     }
 }
 
 impl ListSplitter {
     /// A splitter that refuses items of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
-        Self { cap, ..Self::default() }
+        Self { members: Members::new(false).cap(cap), meta: ListMeta::default() }
     }
 
     /// Takes the next chunk and hands over each item that is complete with it.
-    pub fn feed(&mut self, mut chunk: &[u8], mut item: impl FnMut(&[u8])) -> Result<(), SplitError> {
-        if !self.carry.is_empty() {
-            self.carry.extend_from_slice(chunk);
-            let joined = std::mem::take(&mut self.carry);
-            let used = self.run(&joined, &mut item)?;
-            self.carry.extend_from_slice(&joined[used..]);
-            return Ok(());
-        }
-        let used = self.run(chunk, &mut item)?;
-        chunk = &chunk[used..];
-        self.carry.extend_from_slice(chunk);
-        Ok(())
+    pub fn feed(&mut self, chunk: &[u8], item: impl FnMut(&[u8])) -> Result<(), SplitError> {
+        self.members.feed(chunk, &mut List { meta: &mut self.meta, item })
     }
 
     /// The metadata of the list, once it has arrived whole.
     pub fn finish(self) -> Result<ListMeta, SplitError> {
-        if self.state != State::Done {
-            return Err(SplitError::Truncated);
-        }
-        Ok(self.meta)
+        self.members.finish().map(|()| self.meta)
     }
+}
 
-    /// The kind of the list, if it has been seen.
-    pub fn kind(&self) -> Option<&str> {
-        self.kind.as_deref()
-    }
+struct List<'a, F> {
+    meta: &'a mut ListMeta,
+    item: F,
+}
 
-    fn run(&mut self, bytes: &[u8], item: &mut impl FnMut(&[u8])) -> Result<usize, SplitError> {
-        let mut at = 0;
-        loop {
-            if !matches!(self.state, State::Item | State::Member { .. }) {
-                at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
-            }
-            if at == bytes.len() {
-                return Ok(at);
-            }
-            match self.step(&bytes[at..], item)? {
-                Step::Used(used) => at += used,
-                Step::NeedMore => {
-                    if bytes.len() - at > self.cap {
-                        return Err(SplitError::TooLarge { cap: self.cap });
-                    }
-                    return Ok(at);
-                }
-            }
+impl<F: FnMut(&[u8])> Visitor for List<'_, F> {
+    fn want(&mut self, key: &[u8]) -> Want {
+        match key {
+            b"items" => Want::Items,
+            b"metadata" => Want::Whole,
+            _ => Want::Nothing,
         }
     }
 
-    fn step(&mut self, bytes: &[u8], item: &mut impl FnMut(&[u8])) -> Result<Step, SplitError> {
-        let broken = |what| Err(Malformed { what, at: 0 }.into());
-        match (self.state, bytes[0]) {
-            (State::Start, b'{') => self.go(State::Members, 1),
-            (State::Start, _) => broken("expected a list"),
-            (State::Members | State::Items, b',') => Ok(Step::Used(1)),
-            (State::Members, b'}') => self.go(State::Done, 1),
-            (State::Members, b'"') => self.member(bytes),
-            (State::Members, _) => broken("expected a key"),
-            (State::Items, b']') => self.go(State::Members, 1),
-            (State::Items, b'{') => {
-                self.pending.reset();
-                self.go(State::Item, 0)
-            }
-            (State::Items, _) => broken("expected an item"),
-            (State::Item, _) => match self.pending.take(bytes, self.cap)? {
-                Taken::More => Ok(Step::Used(bytes.len())),
-                Taken::Whole(object, used) => {
-                    item(object);
-                    self.go(State::Items, used)
-                }
-            },
-            (State::Member { metadata }, _) => match self.pending.take(bytes, self.cap)? {
-                Taken::More => Ok(Step::Used(bytes.len())),
-                Taken::Whole(value, used) => {
-                    if metadata {
-                        self.meta = ListMeta::read(value)?;
-                    }
-                    self.go(State::Members, used)
-                }
-            },
-            (State::Done, _) => broken("something follows the list"),
-        }
+    fn value(&mut self, metadata: &[u8]) -> Result<(), Malformed> {
+        *self.meta = ListMeta::read(metadata)?;
+        Ok(())
     }
 
-    fn go(&mut self, state: State, used: usize) -> Result<Step, SplitError> {
-        self.state = state;
-        Ok(Step::Used(used))
-    }
-
-    /// A key and what follows it: the beginning of `items`, of another object or array, or a whole plain value.
-    fn member(&mut self, bytes: &[u8]) -> Result<Step, SplitError> {
-        let mut cursor = Cursor::new(bytes);
-        let Ok(key) = cursor.string() else { return Ok(Step::NeedMore) };
-        match cursor.peek() {
-            Some(b':') => {}
-            Some(_) => return Err(cursor.malformed("expected a colon").into()),
-            None => return Ok(Step::NeedMore),
-        }
-        let colon = cursor.at() + 1;
-        let blank = bytes[colon..].iter().take_while(|b| b.is_ascii_whitespace()).count();
-        let start = colon + blank;
-        let key = &bytes[key.range];
-        match bytes.get(start) {
-            None => Ok(Step::NeedMore),
-            Some(b'[') if key == b"items" => self.go(State::Items, start + 1),
-            Some(b'{' | b'[') => {
-                self.pending.reset();
-                self.go(State::Member { metadata: key == b"metadata" }, start)
-            }
-            Some(b'"') => {
-                let mut value = Cursor::new(&bytes[start..]);
-                let Ok(raw) = value.string() else { return Ok(Step::NeedMore) };
-                if key == b"kind" {
-                    self.kind = Some(value.text(&raw)?.into_owned());
-                }
-                Ok(Step::Used(start + value.at()))
-            }
-            // A number, a boolean or null; `items: null` is a list of nothing.
-            Some(_) => {
-                match bytes[start..].iter().position(|b| matches!(b, b',' | b'}') || b.is_ascii_whitespace())
-                {
-                    Some(0) => Err(Malformed { what: "expected a value", at: start }.into()),
-                    Some(length) => Ok(Step::Used(start + length)),
-                    None => Ok(Step::NeedMore),
-                }
-            }
-        }
+    fn item(&mut self, item: &[u8]) {
+        (self.item)(item);
     }
 }
 
@@ -255,6 +126,7 @@ mod tests {
         for text in [
             r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c"},"items":[{"a":1},{"b":2}]}"#,
             r#"{"apiVersion":"x/v1","items":[{"a":1},{"b":2}],"kind":"FooList","metadata":{"continue":"c","resourceVersion":"7"}}"#,
+            r#"{"it\u0065ms":[{"a":1},{"b":2}],"metadata":{"resourceVersion":"7","continue":"c"}}"#,
             "{ \"n\" : 1 , \"items\" : [ {\"a\":1} , {\"b\":2} ] , \"x\": [[\"items\"]], \"metadata\" : { \"resourceVersion\" : \"7\", \"continue\":\"c\" } }\n",
         ] {
             let cuts: Vec<usize> = (0..text.len()).collect();

@@ -5,6 +5,7 @@
 
 mod error;
 mod list;
+mod members;
 mod pieces;
 mod watch;
 

@@ -1,16 +1,25 @@
 //! Where does one watch event end and the next begin, and what is in it?
 
-use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken};
+use super::members::{Members, Visitor, Want};
+use super::pieces::SplitError;
 use crate::object::Malformed;
 use crate::object::scan::Cursor;
 
 /// Splits a watch stream, cut into chunks anywhere, into events.
 #[derive(Debug)]
 pub struct WatchSplitter {
-    pending: Pending,
-    /// Inside an event, as opposed to between two.
-    inside: bool,
-    cap: usize,
+    members: Members,
+    event: Partial,
+}
+
+/// What has arrived of an event.
+#[derive(Debug, Default)]
+struct Partial {
+    event: Option<EventType>,
+    /// An object that came before its type.
+    early: Option<Vec<u8>>,
+    told: bool,
+    reading_type: bool,
 }
 
 /// The type of a watch event.
@@ -41,71 +50,69 @@ pub struct WatchLine<'a> {
 
 impl Default for WatchSplitter {
     fn default() -> Self {
-        Self { pending: Pending::default(), inside: false, cap: OBJECT_CAP }
+        Self { members: Members::new(true), event: Partial::default() }
     }
 }
 
 impl WatchSplitter {
     /// A splitter that refuses events of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
-        Self { cap, ..Self::default() }
+        Self { members: Members::new(true).cap(cap), ..Self::default() }
     }
 
-    /// Takes the next chunk and hands over each event that is complete with it.
+    /// Takes the next chunk and hands over each event whose type and object are complete with it.
     pub fn feed(
         &mut self,
-        mut chunk: &[u8],
-        mut event: impl FnMut(Result<WatchLine<'_>, Malformed>),
+        chunk: &[u8],
+        tell: impl FnMut(Result<WatchLine<'_>, Malformed>),
     ) -> Result<(), SplitError> {
-        loop {
-            if !self.inside {
-                let blank = chunk.iter().take_while(|b| b.is_ascii_whitespace()).count();
-                chunk = &chunk[blank..];
-                match chunk.first() {
-                    None => return Ok(()),
-                    Some(b'{') => {
-                        self.pending.reset();
-                        self.inside = true;
-                    }
-                    Some(_) => return Err(Malformed { what: "expected a watch event", at: 0 }.into()),
-                }
-            }
-            match self.pending.take(chunk, self.cap)? {
-                Taken::More => return Ok(()),
-                Taken::Whole(frame, used) => {
-                    event(parse(frame));
-                    chunk = &chunk[used..];
-                    self.inside = false;
-                }
-            }
-        }
+        self.members.feed(chunk, &mut Event { partial: &mut self.event, tell })
     }
 
     /// Tells whether the stream ended between two events, as it should. A partial event is dropped: the next watch brings it again.
     pub fn finish(&self) -> Result<(), SplitError> {
-        if self.inside { Err(SplitError::Truncated) } else { Ok(()) }
+        self.members.finish()
     }
 }
 
-fn parse(frame: &[u8]) -> Result<WatchLine<'_>, Malformed> {
-    let mut cursor = Cursor::new(frame);
-    let (mut event, mut object) = (None, None);
-    cursor.enter()?;
-    while let Some(key) = cursor.key()? {
-        match &frame[key.range] {
-            b"type" => {
-                let raw = cursor.string()?;
-                event = Some(EventType::from(cursor.text(&raw)?.as_ref()));
+struct Event<'a, F> {
+    partial: &'a mut Partial,
+    tell: F,
+}
+
+impl<F: FnMut(Result<WatchLine<'_>, Malformed>)> Visitor for Event<'_, F> {
+    fn want(&mut self, key: &[u8]) -> Want {
+        self.partial.reading_type = key == b"type";
+        if matches!(key, b"type" | b"object") { Want::Whole } else { Want::Nothing }
+    }
+
+    fn value(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        if self.partial.reading_type {
+            let mut cursor = Cursor::new(value);
+            // What is no string is no type either; the end of the event tells so.
+            let text = cursor.string().and_then(|raw| cursor.text(&raw));
+            self.partial.event = text.ok().map(|text| EventType::from(text.as_ref()));
+        } else if let Some(event) = self.partial.event.take() {
+            // The usual order: the object is told from where it lies.
+            self.partial.told = true;
+            (self.tell)(Ok(WatchLine { event, object: value }));
+        } else {
+            self.partial.early = Some(value.to_vec());
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let malformed = |what| Err(Malformed { what, at: 0 });
+        match std::mem::take(self.partial) {
+            Partial { told: true, .. } => {}
+            Partial { event: Some(event), early: Some(object), .. } => {
+                (self.tell)(Ok(WatchLine { event, object: &object }));
             }
-            b"object" => object = Some(cursor.value()?),
-            _ => {
-                cursor.value()?;
-            }
+            Partial { event: None, .. } => (self.tell)(malformed("a watch event without a type")),
+            Partial { .. } => (self.tell)(malformed("a watch event without an object")),
         }
     }
-    let event = event.ok_or_else(|| cursor.malformed("a watch event without a type"))?;
-    let object = object.ok_or_else(|| cursor.malformed("a watch event without an object"))?;
-    Ok(WatchLine { event, object: &frame[object] })
 }
 
 impl From<&str> for EventType {
@@ -169,8 +176,8 @@ mod tests {
     #[test]
     fn an_event_over_the_cap_is_refused() {
         let mut splitter = WatchSplitter::with_cap(20);
-        assert_eq!(splitter.feed(b"{\"type\":\"ADDED\",", |_| ()), Ok(()));
-        assert_eq!(splitter.feed(b"\"object\":{\"a\":1}}", |_| ()), Err(SplitError::TooLarge { cap: 20 }));
+        assert_eq!(splitter.feed(b"{\"type\":\"ADDED\",\"object\":{\"a\":1,", |_| ()), Ok(()));
+        assert_eq!(splitter.feed(b"\"b\":\"0123456789\"}}", |_| ()), Err(SplitError::TooLarge { cap: 20 }));
     }
 
     proptest! {
@@ -199,7 +206,8 @@ mod tests {
             let mut seen = 0;
             splitter.feed(&whole[..at.min(whole.len())], |line| { line.unwrap(); seen += 1; }).unwrap();
             let first = whole.iter().position(|b| *b == b'\n').unwrap();
-            prop_assert_eq!(seen, usize::from(at >= first) + usize::from(at >= whole.len() - 1));
+            // An event is told with the last byte of its object, one before its own.
+            prop_assert_eq!(seen, usize::from(at >= first - 1) + usize::from(at >= whole.len() - 2));
         }
     }
 }

@@ -1,0 +1,203 @@
+//! How is an object taken apart while it is still arriving? Member by member, each value whole, skipped, or item by item.
+
+use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken};
+use crate::object::Malformed;
+use crate::object::scan::Cursor;
+
+/// What to do with the value of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Hand it over when it has arrived.
+    Whole,
+    /// Hand over each element, if it is an array.
+    Items,
+    /// Step over it.
+    Nothing,
+}
+
+/// Who is told of an object's members.
+pub(super) trait Visitor {
+    /// A member of this name begins.
+    fn want(&mut self, key: &[u8]) -> Want;
+
+    /// The value of the member that was wanted whole.
+    fn value(&mut self, value: &[u8]) -> Result<(), Malformed>;
+
+    /// The next element of the member whose items were wanted.
+    fn item(&mut self, _item: &[u8]) {}
+
+    /// The object has ended.
+    fn end(&mut self) {}
+}
+
+/// Takes apart one object, or one after the other, cut into chunks anywhere.
+#[derive(Debug)]
+pub(super) struct Members {
+    state: State,
+    pending: Pending,
+    /// Bytes of a key or a plain value that a chunk boundary cut in two.
+    carry: Vec<u8>,
+    /// Whether another object may follow the first.
+    many: bool,
+    cap: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before an object.
+    Start,
+    /// In the object, before a key or the end.
+    Members,
+    /// In a member whose items are wanted, before an item or the end.
+    Items,
+    /// Inside an item.
+    Item,
+    /// Inside an object or array that is the value of a member.
+    Value { wanted: bool },
+    /// Behind the one object.
+    Done,
+}
+
+/// One step of the machine: how many bytes it used, or that it needs more.
+enum Step {
+    Used(usize),
+    NeedMore,
+}
+
+impl Members {
+    pub(super) fn new(many: bool) -> Self {
+        Self { state: State::Start, pending: Pending::default(), carry: Vec::new(), many, cap: OBJECT_CAP }
+    }
+
+    pub(super) fn cap(mut self, cap: usize) -> Self {
+        self.cap = cap;
+        self
+    }
+
+    /// Takes the next chunk.
+    pub(super) fn feed(&mut self, chunk: &[u8], visitor: &mut impl Visitor) -> Result<(), SplitError> {
+        if self.carry.is_empty() {
+            let used = self.run(chunk, visitor)?;
+            self.carry.extend_from_slice(&chunk[used..]);
+            return Ok(());
+        }
+        self.carry.extend_from_slice(chunk);
+        let joined = std::mem::take(&mut self.carry);
+        let used = self.run(&joined, visitor)?;
+        self.carry.extend_from_slice(&joined[used..]);
+        Ok(())
+    }
+
+    /// Whether the stream may end here.
+    pub(super) fn finish(&self) -> Result<(), SplitError> {
+        let whole = if self.many { State::Start } else { State::Done };
+        if self.state == whole { Ok(()) } else { Err(SplitError::Truncated) }
+    }
+
+    fn run(&mut self, bytes: &[u8], visitor: &mut impl Visitor) -> Result<usize, SplitError> {
+        let mut at = 0;
+        loop {
+            if !matches!(self.state, State::Item | State::Value { .. }) {
+                at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+            }
+            if at == bytes.len() {
+                return Ok(at);
+            }
+            match self.step(&bytes[at..], visitor)? {
+                Step::Used(used) => at += used,
+                Step::NeedMore if bytes.len() - at > self.cap => {
+                    return Err(SplitError::TooLarge { cap: self.cap });
+                }
+                Step::NeedMore => return Ok(at),
+            }
+        }
+    }
+
+    fn step(&mut self, bytes: &[u8], visitor: &mut impl Visitor) -> Result<Step, SplitError> {
+        let broken = |what| Err(Malformed { what, at: 0 }.into());
+        match (self.state, bytes[0]) {
+            (State::Start, b'{') => self.go(State::Members, 1),
+            (State::Start, _) => broken("expected an object"),
+            (State::Members | State::Items, b',') => Ok(Step::Used(1)),
+            (State::Members, b'}') => {
+                visitor.end();
+                self.go(if self.many { State::Start } else { State::Done }, 1)
+            }
+            (State::Members, b'"') => self.member(bytes, visitor),
+            (State::Members, _) => broken("expected a key"),
+            (State::Items, b']') => self.go(State::Members, 1),
+            (State::Items, b'{' | b'[') => {
+                self.pending.reset();
+                self.go(State::Item, 0)
+            }
+            (State::Items, _) => broken("expected an item"),
+            (State::Item, _) => match self.pending.take(bytes, self.cap)? {
+                Taken::More => Ok(Step::Used(bytes.len())),
+                Taken::Whole(object, used) => {
+                    visitor.item(object);
+                    self.go(State::Items, used)
+                }
+            },
+            (State::Value { wanted }, _) => match self.pending.take(bytes, self.cap)? {
+                Taken::More => Ok(Step::Used(bytes.len())),
+                Taken::Whole(value, used) => {
+                    if wanted {
+                        visitor.value(value)?;
+                    }
+                    self.go(State::Members, used)
+                }
+            },
+            (State::Done, _) => broken("something follows the end"),
+        }
+    }
+
+    fn go(&mut self, state: State, used: usize) -> Result<Step, SplitError> {
+        self.state = state;
+        Ok(Step::Used(used))
+    }
+
+    /// A key and what follows it: the beginning of an object or array, or a whole plain value.
+    fn member(&mut self, bytes: &[u8], visitor: &mut impl Visitor) -> Result<Step, SplitError> {
+        let mut cursor = Cursor::new(bytes);
+        let Ok(key) = cursor.string() else { return Ok(Step::NeedMore) };
+        match cursor.peek() {
+            Some(b':') => {}
+            Some(_) => return Err(cursor.malformed("expected a colon").into()),
+            None => return Ok(Step::NeedMore),
+        }
+        let colon = cursor.at() + 1;
+        let start = colon + bytes[colon..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let Some(first) = bytes.get(start) else { return Ok(Step::NeedMore) };
+        // The value of a plain member must be there before the visitor hears of its key: it may be asked again otherwise.
+        let end = match first {
+            b'{' | b'[' => None,
+            b'"' => {
+                let mut value = Cursor::new(&bytes[start..]);
+                let Ok(_) = value.string() else { return Ok(Step::NeedMore) };
+                Some(start + value.at())
+            }
+            _ => {
+                let ends = |b: &u8| matches!(b, b',' | b'}') || b.is_ascii_whitespace();
+                match bytes[start..].iter().position(ends) {
+                    Some(0) => return Err(Malformed { what: "expected a value", at: start }.into()),
+                    Some(length) => Some(start + length),
+                    None => return Ok(Step::NeedMore),
+                }
+            }
+        };
+        let want = visitor.want(cursor.text(&key)?.as_bytes());
+        match (want, end) {
+            (Want::Items, None) if *first == b'[' => self.go(State::Items, start + 1),
+            (want, None) => {
+                self.pending.reset();
+                self.go(State::Value { wanted: want == Want::Whole }, start)
+            }
+            (Want::Whole, Some(end)) => {
+                visitor.value(&bytes[start..end])?;
+                Ok(Step::Used(end))
+            }
+            // `items: null` is a list of nothing.
+            (_, Some(end)) => Ok(Step::Used(end)),
+        }
+    }
+}

@@ -1,10 +1,13 @@
 //! What is a Foo? A wish for a Deployment of a name and a number of replicas.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::CustomResourceExt;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a Foo asks for.
+#[allow(clippy::duplicated_attributes, reason = "two columns may have one type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "samplecontroller.k8s.io",
@@ -14,7 +17,6 @@ use serde::{Deserialize, Serialize};
     status = "FooStatus",
     derive = "PartialEq",
     crates(kube_core = "kube_core"),
-    annotation("api-approved.kubernetes.io", "unapproved, experimental-only; a sample"),
     printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas"),
     printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -36,16 +38,26 @@ pub struct FooStatus {
     pub available_replicas: i32,
 }
 
+/// The definition of Foos, with the annotation that a real API server demands of groups under `k8s.io`.
+pub fn crd() -> CustomResourceDefinition {
+    let mut crd = Foo::crd();
+    let approval = "unapproved, experimental-only; a sample".to_owned();
+    crd.metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("api-approved.kubernetes.io".to_owned(), approval);
+    crd
+}
+
 #[cfg(test)]
 mod tests {
-    use kube_core::CustomResourceExt;
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn the_crd_has_what_a_real_api_server_demands() {
-        let crd = serde_json::to_value(Foo::crd()).unwrap();
+        let crd = serde_json::to_value(crd()).unwrap();
         assert_eq!(crd["metadata"]["name"], "foos.samplecontroller.k8s.io");
         assert!(
             crd["metadata"]["annotations"]["api-approved.kubernetes.io"]

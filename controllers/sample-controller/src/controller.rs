@@ -89,8 +89,9 @@ impl Controller {
     pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
         tracing::info!(workers, "starting workers");
         let work = run_workers(workers, stop, &self.env, || {
-            let this = self.clone();
-            async move { while this.process_next_item().await {} }
+            let (this, stop) = (self.clone(), stop.clone());
+            // What still waits at the stop is found again at the next start.
+            async move { while !stop.is_cancelled() && this.process_next_item().await {} }
         });
         let shut_down = async {
             stop.cancelled().await;

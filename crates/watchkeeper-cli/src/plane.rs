@@ -16,13 +16,20 @@ pub(crate) struct Plane {
     pub(crate) server: ApiServer,
     listening: Listening,
     kubeconfig: PathBuf,
+    /// What the kubeconfig says, as long as it is ours.
+    contents: String,
 }
+
+/// The first line of every kubeconfig of ours: any other file is somebody's own.
+const MARK: &str = "# written by watchkeeper for one run";
 
 /// Why the control plane did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaneError {
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error("{file} was not written by watchkeeper, and is left as it is: choose another --kubeconfig-out")]
+    Foreign { file: String },
     #[error("cannot write the kubeconfig {file}")]
     Kubeconfig {
         file: String,
@@ -34,6 +41,11 @@ pub(crate) enum PlaneError {
 impl Plane {
     /// Listens, writes the kubeconfig, and then says that it is ready.
     pub(crate) async fn start(args: &ServeArgs, env: &Env) -> Result<Self, PlaneError> {
+        let kubeconfig = args.kubeconfig_out.clone();
+        let file = kubeconfig.display().to_string();
+        if std::fs::read_to_string(&kubeconfig).is_ok_and(|contents| !contents.starts_with(MARK)) {
+            return Err(PlaneError::Foreign { file });
+        }
         let server = ApiServer::new(env);
         let options = ListenOptions {
             address: args.listen,
@@ -41,11 +53,10 @@ impl Plane {
             ..ListenOptions::default()
         };
         let listening = server.listen(options).await?;
-        let kubeconfig = args.kubeconfig_out.clone();
-        write_private(&kubeconfig, &listening.kubeconfig())
-            .map_err(|source| PlaneError::Kubeconfig { file: kubeconfig.display().to_string(), source })?;
+        let contents = format!("{MARK}\n{}", listening.kubeconfig());
+        write_private(&kubeconfig, &contents).map_err(|source| PlaneError::Kubeconfig { file, source })?;
         front::ready(&listening.url(), &kubeconfig);
-        Ok(Self { server, listening, kubeconfig })
+        Ok(Self { server, listening, kubeconfig, contents })
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -55,7 +66,10 @@ impl Plane {
     /// Ends every connection; the kubeconfig leads nowhere then, and goes.
     pub(crate) async fn stop(self) {
         self.listening.stop().await;
-        let _gone_already = std::fs::remove_file(&self.kubeconfig);
+        // Another control plane may have taken the name meanwhile.
+        if std::fs::read_to_string(&self.kubeconfig).is_ok_and(|contents| contents == self.contents) {
+            let _gone_already = std::fs::remove_file(&self.kubeconfig);
+        }
     }
 }
 

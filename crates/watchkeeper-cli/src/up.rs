@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Config;
-use kube_core::CustomResourceExt;
 use sample_controller::RunError;
-use sample_controller::api::Foo;
+use sample_controller::api::{self, Foo};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::{ClientArgs, ConnectError};
 use watchkeeper::wire::{ApiError, Class};
@@ -61,20 +60,27 @@ async fn story(
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     let requests = clients.requests().clone().manager("watchkeeper");
-    create(requests.of::<CustomResourceDefinition>().create(&Foo::crd()).await, "the CRD of Foos")?;
+    create(requests.of::<CustomResourceDefinition>().create(&api::crd()).await, "the CRD of Foos")?;
     if let Some(kubeconfig) = kubeconfig {
         let scale = r#"patch foo example-foo --type merge -p '{"spec":{"replicas":3}}'"#;
         let delete = "delete deployment example-foo";
         front::hint(&["get foos,deployments,events -A", scale, delete], kubeconfig);
     }
+    // Whichever fails first ends the others too.
+    let stop = &stop.child_token();
     let view = View::start(clients, stop);
     let example = async {
-        if !args.no_example {
-            create(create_example(clients, stop).await, "the example Foo")?;
-        }
-        Ok(())
+        let created = match args.no_example {
+            true => Ok(()),
+            false => create(create_example(clients, stop).await, "the example Foo"),
+        };
+        created.inspect_err(|_| stop.cancel())
     };
-    let (example, controller) = tokio::join!(example, sample_controller::run(clients, &args.options, stop));
+    let controller = async {
+        let _stop = stop.clone().drop_guard();
+        sample_controller::run(clients, &args.options, stop).await
+    };
+    let (example, controller) = tokio::join!(example, controller);
     view.end().await;
     example.and(controller.map_err(UpError::from))
 }

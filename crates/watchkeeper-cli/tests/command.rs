@@ -162,6 +162,31 @@ fn plain_http_has_no_token_and_stays_on_loopback() {
 }
 
 #[test]
+fn a_file_of_somebody_else_is_neither_overwritten_nor_removed() {
+    let (_folder, kubeconfig) = folder();
+    std::fs::write(&kubeconfig, "apiVersion: v1").unwrap();
+    let (status, errors) = Program::start(&["--kubeconfig-out", kubeconfig.to_str().unwrap()]).exit();
+    assert_eq!(status.code(), Some(1));
+    assert!(errors.contains("not written by watchkeeper"), "{errors}");
+    assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), "apiVersion: v1");
+}
+
+#[test]
+fn of_two_with_one_file_the_first_to_end_leaves_the_others() {
+    let (_folder, kubeconfig) = folder();
+    let start = || {
+        let mut server = Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+        server.until(&["ready"]);
+        server
+    };
+    let (first, second) = (start(), start());
+    first.signal("INT");
+    assert!(first.exit().0.success() && kubeconfig.exists());
+    second.signal("INT");
+    assert!(second.exit().0.success() && !kubeconfig.exists());
+}
+
+#[test]
 fn what_cannot_be_used_is_named() {
     for (arguments, words) in [
         (&["sample-controller", "--kubeconfig", "/nonexistent/file"][..], &["/nonexistent/file"][..]),

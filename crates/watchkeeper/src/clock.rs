@@ -5,6 +5,7 @@
     reason = "this is the one place that knows real time"
 )]
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -109,8 +110,9 @@ impl Clock {
 
 /// A source of chance, handed to everything that needs jitter, names, identifiers or hash seeds.
 ///
-/// Clones draw from the same stream. [`Generator::fork`] makes an independent stream that depends only on the seed and the label, not on
-/// how much was drawn before: parts that start in another order still see the same numbers.
+/// Clones draw from the same stream. [`Generator::fork`] makes an independent stream that depends only on the seed, the label and how many
+/// forks of that label came before, not on how much was drawn: parts that start in another order still see the same numbers, and two
+/// parts of one name do not.
 #[derive(Clone, Debug)]
 pub struct Generator(Arc<Stream>);
 
@@ -118,6 +120,7 @@ pub struct Generator(Arc<Stream>);
 struct Stream {
     seed: [u8; 32],
     rng: Mutex<StdRng>,
+    forks: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Generator {
@@ -137,16 +140,23 @@ impl Generator {
     }
 
     fn from_seed(seed: [u8; 32]) -> Self {
-        Self(Arc::new(Stream { seed, rng: Mutex::new(StdRng::from_seed(seed)) }))
+        Self(Arc::new(Stream { seed, rng: Mutex::new(StdRng::from_seed(seed)), forks: Mutex::default() }))
     }
 
     /// An independent generator for the part named `label`.
     pub fn fork(&self, label: &str) -> Self {
+        let occurrence = {
+            let mut forks = self.0.forks.lock();
+            let count = forks.entry(label.to_owned()).or_default();
+            *count += 1;
+            *count
+        };
         let mut seed = self.0.seed;
         for (index, chunk) in seed.chunks_exact_mut(8).enumerate() {
             let mut hasher = foldhash::quality::FixedState::with_seed(index as u64).build_hasher();
             hasher.write(&self.0.seed);
             hasher.write(label.as_bytes());
+            hasher.write_u64(occurrence);
             chunk.copy_from_slice(&hasher.finish().to_le_bytes());
         }
         Self::from_seed(seed)
@@ -222,11 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_depends_on_seed_and_label_only() {
+    fn a_fork_depends_on_seed_label_and_earlier_forks_of_it_only() {
         let (a, b) = (Generator::seeded(1), Generator::seeded(1));
         b.next_u64();
         assert_eq!(a.fork("x").next_u64(), b.fork("x").next_u64());
-        assert_ne!(a.fork("x").next_u64(), a.fork("y").next_u64());
+        assert_eq!(a.fork("x").next_u64(), b.fork("x").next_u64());
+        let twins = Generator::seeded(1);
+        assert_ne!(twins.fork("x").next_u64(), twins.fork("x").next_u64());
+        assert_ne!(twins.fork("x").next_u64(), twins.fork("y").next_u64());
         assert_ne!(a.fork("x").next_u64(), Generator::seeded(2).fork("x").next_u64());
     }
 

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_client::Client;
+use kube_client::client::Body;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +15,7 @@ use watchkeeper::reflector::Phase;
 use watchkeeper::source::{Asked, Feed, Reply, ScriptedSource};
 use watchkeeper::store::namespace_index;
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::{Env, ObjectName, SharedInformer};
+use watchkeeper::{Clients, Env, ObjectName, SharedInformer, SharedInformerFactory};
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
 
@@ -397,6 +399,119 @@ async fn dropping_a_running_informer_ends_its_handlers() {
         tokio::task::yield_now().await;
     }
     assert!(other.informer.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_no_list_leaves_the_cache_as_it_is() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        world.log.take();
+        for body in ["{}", r#"{"kind":"Status","status":"Failure"}"#, r#"{"error":"proxy"}"#] {
+            world.source.on_list(Reply::body(body));
+        }
+        world.source.on_list(list(20, &["a@1"])).on_watch(Reply::body("").then_hang());
+        feed.send(gone());
+        world.source.until_asked(5).await;
+        assert_eq!((world.cached().len(), world.log.take().len()), (2, 0));
+        world.source.until_asked(7).await;
+        world.settle().await;
+        assert_eq!(world.cached(), ["a@1"]);
+        assert_eq!(world.env.reporter.errors(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_behind_events_does_not_take_the_store_back() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        let (reply, _open) = Reply::live();
+        world.source.on_watch(reply);
+        feed.send(event("MODIFIED", "a@11") + &event("MODIFIED", "a@12") + "garbage");
+        world.source.until_asked(3).await;
+        let Asked::Watch(options) = &world.source.asked()[2] else { panic!("{:?}", world.source.asked()) };
+        assert_eq!(options.version, 12.into());
+        assert_eq!(world.informer.indexer().version(), 12.into());
+    }
+}
+
+// client-go: TestSharedInformerRemoveForeignHandler
+#[tokio::test(start_paused = true)]
+async fn a_registration_of_another_informer_removes_nobody() {
+    let (one, _feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
+    let (other, feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
+    let foreign = one.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap();
+    let second = Log::default();
+    other.informer.add_handler(on_change(second.handler())).unwrap();
+    other.informer.remove_handler(&foreign);
+    feed.send(event("MODIFIED", "a@11"));
+    other.settle().await;
+    assert_eq!(second.take(), ["+ a@1 initial", "a 1->11"]);
+}
+
+/// A factory on a client whose server answers as told.
+fn factory(answer: fn(&str) -> String) -> (Env, SharedInformerFactory) {
+    let env = Env::simulated(1);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        async move {
+            if is_watch {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(answer(&path).into_bytes())))
+        }
+    });
+    let clients = Clients::from_client(Client::new(service, "default"), &env);
+    (env, SharedInformerFactory::builder(&clients).build())
+}
+
+fn empty_list(_path: &str) -> String {
+    r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#.to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
+    let (_env, factory) = factory(empty_list);
+    let (a, b) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    let secrets = factory.informer::<Secret>();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    assert!(a.has_synced() && b.has_synced() && secrets.has_synced());
+    assert_eq!(a.health().lists, 1);
+    stop.cancel();
+    factory.shut_down().await;
+    assert!(b.is_stopped() && secrets.is_stopped());
+}
+
+// client-go: TestSyncResult
+#[tokio::test(start_paused = true)]
+async fn a_factory_names_the_kinds_that_did_not_sync() {
+    let (env, factory) = factory(|path| if path.contains("secrets") { "{".into() } else { empty_list(path) });
+    factory.informer::<ConfigMap>();
+    factory.informer::<Secret>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    env.clock.sleep(Duration::from_secs(60)).await;
+    // Giving up to wait stops nobody.
+    assert!(env.clock.timeout(Duration::from_secs(1), factory.shut_down()).await.is_err());
+    assert!(!factory.informer::<ConfigMap>().is_stopped());
+    stop.cancel();
+    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    assert_eq!(error.to_string(), "failed to sync all caches: secrets");
+    tokio::join!(factory.shut_down(), factory.shut_down());
+    assert!(factory.informer::<ConfigMap>().is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
+    let (env, factory) = factory(|_| panic!("below"));
+    factory.informer::<ConfigMap>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    assert_eq!((error.kinds, env.reporter.panics()), (vec!["configmaps".to_owned()], 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

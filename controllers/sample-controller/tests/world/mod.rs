@@ -9,10 +9,9 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::config::Kubeconfig;
 use kube_client::{Client, Config};
-use kube_core::CustomResourceExt;
 use kube_core::params::Patch;
 use sample_controller::Options;
-use sample_controller::api::{Foo, FooSpec};
+use sample_controller::api::{self, Foo, FooSpec};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -56,7 +55,7 @@ impl World {
         };
         let server = ApiServer::new(&env);
         let admin = Clients::from_client(server.client(), &env);
-        admin.requests().of::<CustomResourceDefinition>().create(&Foo::crd()).await.unwrap();
+        admin.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
 
         let controller_env = Env::new(env.clock.clone(), env.generator.fork("controller"));
         let (link, clients) = match transport {

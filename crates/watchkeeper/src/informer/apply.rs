@@ -78,20 +78,13 @@ fn replace_all<K>(
     told: &mut Vec<Notification<K>>,
 ) {
     let before = batch.clear();
-    let mut kept = Vec::with_capacity(items.len());
-    for object in items {
-        // An unchanged object keeps its allocation, and with it its decoded value.
-        let object = match before.get_like(&object) {
-            Some(old) if !old.version().is_unset() && old.same_state(&object) => old.clone(),
-            _ => object,
-        };
-        batch.put(&object);
-        kept.push(object);
+    for object in &items {
+        batch.put(object);
     }
     for old in before.iter().filter(|old| batch.get_like(old).is_none()) {
         told.push(Notification::Delete(Deleted::tombstone(old)));
     }
-    for object in kept {
+    for object in items {
         tell_put(before.get_like(&object).cloned(), object, in_initial_list, told);
     }
     batch.set_version(version);

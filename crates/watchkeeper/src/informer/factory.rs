@@ -3,10 +3,13 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -52,7 +55,8 @@ trait AnyInformer: Any + Send + Sync {
     fn name(&self) -> &str;
     fn run(&self, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn has_synced(&self) -> bool;
-    fn synced(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Whether it has synced, once it has or has stopped.
+    fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
 
 impl<K: Kind> AnyInformer for SharedInformer<K> {
@@ -68,8 +72,8 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
         self.has_synced()
     }
 
-    fn synced(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.wait_until_synced())
+    fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        Box::pin(self.synced_or_stopped())
     }
 }
 
@@ -176,20 +180,22 @@ impl SharedInformerFactory {
         for entry in self.0.informers.lock().values_mut().filter(|entry| !entry.started) {
             entry.started = true;
             let (informer, stop) = (entry.informer.clone(), stop.clone());
-            tasks.spawn(async move { informer.run(stop).await });
+            let reporter = self.0.clients.env().reporter.clone();
+            tasks.spawn(async move {
+                if let Err(payload) = AssertUnwindSafe(informer.run(stop)).catch_unwind().await {
+                    reporter.panic("informer", informer.name(), payload.as_ref());
+                }
+            });
         }
     }
 
-    /// Waits until every started informer has synced; the error names those that had not when `stop` came. Cancel-safe.
+    /// Waits until every started informer has synced; the error names those that had not when `stop` came or they stopped. Cancel-safe.
     pub async fn wait_for_sync(&self, stop: &CancellationToken) -> Result<(), NotSynced> {
         let started: Vec<_> = {
             let informers = self.0.informers.lock();
             informers.values().filter(|entry| entry.started).map(|entry| entry.informer.clone()).collect()
         };
-        let all = join_all(started.iter().map(|informer| informer.synced()));
-        if stop.run_until_cancelled(all).await.is_some() {
-            return Ok(());
-        }
+        stop.run_until_cancelled(join_all(started.iter().map(|informer| informer.synced()))).await;
         let mut kinds: Vec<_> =
             started.iter().filter(|i| !i.has_synced()).map(|i| i.name().to_owned()).collect();
         kinds.sort();
@@ -197,9 +203,9 @@ impl SharedInformerFactory {
     }
 
     /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
+    /// Cancel-safe, and may be called more than once.
     pub async fn shut_down(&self) {
-        let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
-        while tasks.join_next().await.is_some() {}
+        while poll_fn(|context| self.0.tasks.lock().poll_join_next(context)).await.is_some() {}
     }
 }
 

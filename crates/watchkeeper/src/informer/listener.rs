@@ -113,7 +113,6 @@ pub(super) async fn deliver<K: 'static>(
 /// A handler's place at its informer.
 #[derive(Debug)]
 pub struct Registration<K> {
-    pub(super) id: u64,
     pub(super) mailbox: Arc<Mailbox<K>>,
 }
 

@@ -19,14 +19,12 @@ pub struct HandlerOptions {
 /// The handlers of one informer.
 pub(super) struct Processor<K> {
     listeners: Vec<Listener<K>>,
-    next_id: u64,
     /// How often the informer checks who is due; `None` for never. Fixed once it has started.
     check_period: Option<Duration>,
     started: bool,
 }
 
 pub(super) struct Listener<K> {
-    pub(super) id: u64,
     pub(super) name: String,
     pub(super) mailbox: Arc<Mailbox<K>>,
     /// The handler, until its task takes it.
@@ -43,7 +41,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 impl<K> Processor<K> {
     pub(super) fn new(resync: Duration) -> Self {
         let check_period = (!resync.is_zero()).then_some(resync);
-        Self { listeners: Vec::new(), next_id: 0, check_period, started: false }
+        Self { listeners: Vec::new(), check_period, started: false }
     }
 
     /// Adds a handler with its requested period; the caller starts its task.
@@ -71,10 +69,7 @@ impl<K> Processor<K> {
                 self.check_period = Some(requested);
             }
         }
-        let id = self.next_id;
-        self.next_id += 1;
         self.listeners.push(Listener {
-            id,
             name,
             mailbox: Arc::default(),
             handler: Some(handler),
@@ -87,8 +82,8 @@ impl<K> Processor<K> {
     }
 
     /// Takes a handler out; what waits for it is dropped.
-    pub(super) fn remove(&mut self, id: u64) {
-        if let Some(at) = self.listeners.iter().position(|listener| listener.id == id) {
+    pub(super) fn remove(&mut self, mailbox: &Arc<Mailbox<K>>) {
+        if let Some(at) = self.listeners.iter().position(|listener| Arc::ptr_eq(&listener.mailbox, mailbox)) {
             self.listeners.remove(at).mailbox.close();
         }
     }
@@ -161,9 +156,9 @@ mod tests {
         processor.add(Box::new(Nothing), "h".into(), SECOND * seconds as u32, now);
     }
 
-    fn due(processor: &mut Processor<()>, now: Instant) -> Vec<u64> {
+    fn due(processor: &mut Processor<()>, now: Instant) -> Vec<usize> {
         processor.mark_due(now);
-        processor.listeners.iter().filter(|l| l.syncing).map(|l| l.id).collect()
+        (0..processor.listeners.len()).filter(|at| processor.listeners[*at].syncing).collect()
     }
 
     // client-go: TestResyncCheckPeriod

@@ -19,8 +19,8 @@ use super::lister::Lister;
 use super::processor::{HandlerOptions, Listener, Processor};
 use crate::env::Env;
 use crate::object::{Decoded, Keep, Kind, Maker, Object, ResourceVersion};
-use crate::queue::{Delta, DeltaFifo, OrderedFifo, Queue};
-use crate::reflector::{Health, Reflector, Sink};
+use crate::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
+use crate::reflector::{Health, Phase, Reflector, Sink};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
 
@@ -53,6 +53,7 @@ struct Inner<K: Kind> {
     life: Mutex<Life<K>>,
     default_resync: Duration,
     synced: Latch,
+    stopped: Latch,
     health: Arc<Mutex<Health>>,
     decoded: Arc<Decoded<K>>,
 }
@@ -146,6 +147,7 @@ impl<K: Kind> InformerBuilder<K> {
             life: Mutex::new(Life::Ready(run)),
             default_resync: self.resync,
             synced: Latch::default(),
+            stopped: Latch::default(),
             health,
             decoded,
             kind: self.kind,
@@ -210,7 +212,7 @@ impl<K: Kind> SharedInformer<K> {
         let mut processor = inner.processor.lock();
         let period = options.resync.unwrap_or(inner.default_resync);
         let listener = processor.add(Box::new(handler), name, period, inner.env.clock.now());
-        let registration = Registration { id: listener.id, mailbox: listener.mailbox.clone() };
+        let registration = Registration { mailbox: listener.mailbox.clone() };
         if let Life::Running { tasks, runtime } = &mut *life {
             for object in inner.store.snapshot().iter() {
                 listener.mailbox.put(Notification::Add { object: object.clone(), in_initial_list: true });
@@ -223,9 +225,10 @@ impl<K: Kind> SharedInformer<K> {
         Ok(registration)
     }
 
-    /// Takes a handler out. A callback that runs comes to its end; what waits for it is dropped. Nothing happens the second time.
+    /// Takes a handler out. A callback that runs comes to its end; what waits for it is dropped. Nothing happens the second time, nor
+    /// with a registration of another informer.
     pub fn remove_handler(&self, registration: &Registration<K>) {
-        self.0.processor.lock().remove(registration.id);
+        self.0.processor.lock().remove(&registration.mailbox);
     }
 
     /// Runs until `stop`: reflector and store first, then the handlers come to their end. A second call returns at once.
@@ -265,6 +268,15 @@ impl<K: Kind> SharedInformer<K> {
     /// Waits until [`SharedInformer::has_synced`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.synced.wait().await;
+    }
+
+    /// Waits until it has synced, or has stopped without: whether it has synced. Cancel-safe.
+    pub async fn synced_or_stopped(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.0.synced.wait() => true,
+            () = self.0.stopped.wait() => false,
+        }
     }
 
     /// Whether it has run and stopped.
@@ -316,6 +328,8 @@ impl<K: Kind> SharedInformer<K> {
 impl<K: Kind> Inner<K> {
     /// Starts the task of a handler.
     fn spawn(&self, listener: &mut Listener<K>, tasks: &mut JoinSet<()>, runtime: &tokio::runtime::Handle) {
+        // Tasks of handlers that were removed have ended by now.
+        while tasks.try_join_next().is_some() {}
         if let Some(handler) = listener.handler.take() {
             let reporter = self.env.reporter.clone();
             tasks.spawn_on(
@@ -336,14 +350,19 @@ impl<K: Kind> Inner<K> {
                     () = self.wake.notified() => continue,
                 }
             };
-            let processor = self.processor.lock();
-            processor.distribute(apply(&self.store, popped));
-            let mut queue = self.queue.lock();
-            queue.processed();
-            if queue.has_synced() && !self.synced.is_set() {
-                self.synced.set();
-                processor.upstream_synced();
-            }
+            self.apply(popped);
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    fn apply(&self, popped: Popped<K>) {
+        let processor = self.processor.lock();
+        processor.distribute(apply(&self.store, popped));
+        let mut queue = self.queue.lock();
+        queue.processed();
+        if queue.has_synced() && !self.synced.is_set() {
+            self.synced.set();
+            processor.upstream_synced();
         }
     }
 
@@ -377,6 +396,11 @@ impl<K: Kind> Sink<K> for Intake<K> {
         self.0.queue.lock().replace(items, version, &self.0.store);
         self.0.wake.notify_one();
     }
+
+    fn known(&self, object: &Object<K>) -> Option<Object<K>> {
+        let kept = self.0.store.get_like(object)?;
+        kept.same_state(object).then_some(kept)
+    }
 }
 
 /// Marks the informer as stopped and closes its handlers, also when its future is dropped.
@@ -386,6 +410,8 @@ impl<K: Kind> Ending<'_, K> {
     fn end(&self) -> JoinSet<()> {
         let life = std::mem::replace(&mut *self.0.life.lock(), Life::Stopped);
         self.0.processor.lock().stop();
+        self.0.health.lock().phase = Phase::Stopped;
+        self.0.stopped.set();
         match life {
             Life::Running { tasks, .. } => tasks,
             Life::Ready(_) | Life::Stopped => JoinSet::new(),

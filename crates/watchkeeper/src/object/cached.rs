@@ -1,12 +1,13 @@
 //! What is a cached object? One immutable allocation: its identity, readable at once, and the JSON it came as.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube_core::Resource;
+use kube_core::{ClusterResourceScope, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use triomphe::ThinArc;
@@ -180,11 +181,16 @@ impl<K> Object<K> {
     }
 
     /// The key of the owner that controls this object, if it is of kind `F` (of any version).
-    pub fn controller_of<F: Resource<DynamicType: Default>>(&self) -> Option<ObjectName> {
+    pub fn controller_of<F: Resource<DynamicType: Default, Scope: 'static>>(&self) -> Option<ObjectName> {
         let (owner, kind) = (self.controller()?, F::DynamicType::default());
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        let is_of_kind = owner.kind == F::kind(&kind) && group == F::group(&kind);
-        is_of_kind.then(|| ObjectName::namespaced(self.namespace().unwrap_or(""), &owner.name))
+        if owner.kind != F::kind(&kind) || group != F::group(&kind) {
+            return None;
+        }
+        // An owner is in the namespace of what it owns, or in none.
+        let is_cluster_scoped = TypeId::of::<F::Scope>() == TypeId::of::<ClusterResourceScope>();
+        let namespace = if is_cluster_scoped { None } else { self.namespace() };
+        Some(ObjectName::namespaced(namespace.unwrap_or(""), &owner.name))
     }
 
     /// The JSON of the object as it is kept.
@@ -192,10 +198,14 @@ impl<K> Object<K> {
         &self.all()[..self.identity().body as usize]
     }
 
-    /// Whether both are the same state of the same object: equal uid and version.
+    /// Whether both are the same state of the same object: equal key, uid and version. Without a version nobody can tell.
     pub fn same_state(&self, other: &Self) -> bool {
         std::ptr::eq(self.identity(), other.identity())
-            || (self.version() == other.version() && self.uid() == other.uid())
+            || (!self.version().is_unset()
+                && self.version() == other.version()
+                && self.uid() == other.uid()
+                && self.name() == other.name()
+                && self.namespace() == other.namespace())
     }
 
     /// Decodes just the fields of `V`.
@@ -309,7 +319,7 @@ impl fmt::Debug for Labels<'_> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::ReplicaSet;
-    use k8s_openapi::api::core::v1::{Pod, Secret};
+    use k8s_openapi::api::core::v1::{Node, Pod, Secret};
     use serde::Deserialize;
 
     use super::*;
@@ -330,6 +340,11 @@ mod tests {
         assert!(pod.annotations().iter().next().is_none() && !pod.is_deleting());
         assert_eq!(pod.controller_of::<ReplicaSet>(), Some(ObjectName::namespaced("default", "web")));
         assert_eq!(pod.controller_of::<Pod>(), None);
+        let owner = r#"{"apiVersion":"v1","kind":"Node","name":"n1","uid":"x","controller":true}"#;
+        let text =
+            format!(r#"{{"metadata":{{"name":"p","namespace":"kube-system","ownerReferences":[{owner}]}}}}"#);
+        let mirror = Object::<Pod>::from_json(text.as_bytes()).unwrap();
+        assert_eq!(mirror.controller_of::<Node>(), Some(ObjectName::cluster("n1")));
         assert!(!String::from_utf8_lossy(pod.json()).contains("managedFields"));
     }
 

@@ -66,6 +66,16 @@ enum State<K> {
     Kept(Arc<K>),
 }
 
+impl<K> State<K> {
+    fn shared(&self) -> Option<Arc<K>> {
+        match self {
+            Self::Empty => None,
+            Self::Shared(weak) => weak.upgrade(),
+            Self::Kept(value) => Some(value.clone()),
+        }
+    }
+}
+
 impl<K> Slot<K> {
     pub(super) fn empty() -> Self {
         Self(Mutex::new(State::Empty))
@@ -77,27 +87,22 @@ impl<K> Slot<K> {
         cache: &Decoded<K>,
         decode: impl FnOnce() -> Result<K, E>,
     ) -> Result<Arc<K>, E> {
-        if let Some(value) = self.shared() {
+        let shared = self.0.lock().shared();
+        if let Some(value) = shared {
             return Ok(value);
         }
         let value = Arc::new(decode()?);
-        if let Some(earlier) = self.shared() {
+        let mut state = self.0.lock();
+        if let Some(earlier) = state.shared() {
             return Ok(earlier);
         }
-        *self.0.lock() = match cache.keep {
+        *state = match cache.keep {
             Keep::All => State::Kept(value.clone()),
             Keep::None | Keep::Latest(_) => State::Shared(Arc::downgrade(&value)),
         };
+        drop(state);
         cache.note(&value);
         Ok(value)
-    }
-
-    fn shared(&self) -> Option<Arc<K>> {
-        match &*self.0.lock() {
-            State::Empty => None,
-            State::Shared(weak) => weak.upgrade(),
-            State::Kept(value) => Some(value.clone()),
-        }
     }
 }
 

@@ -27,6 +27,7 @@ pub struct ClientArgs {
 
 /// Why there is no cluster to talk to.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// A kubeconfig file that cannot be used.
     #[error("cannot use the kubeconfig {file}")]
@@ -60,7 +61,7 @@ impl ClientArgs {
 
     async fn config(&self) -> Result<Config, ConnectError> {
         if let Some(file) = &self.kubeconfig {
-            return self.from_file(file).await;
+            return self.read(file).await;
         }
         if let Some(files) = env::var("KUBECONFIG").ok().filter(|files| !files.is_empty()) {
             let bad = |source| ConnectError::Kubeconfig { file: files.clone(), source };
@@ -68,12 +69,15 @@ impl ClientArgs {
                 return Config::from_custom_kubeconfig(kubeconfig, &self.options()).await.map_err(bad);
             }
         }
-        if let Ok(config) = Config::incluster() {
+        // A context is one of a file.
+        if self.context.is_none()
+            && let Ok(config) = Config::incluster()
+        {
             return Ok(config);
         }
         let home = env::home_dir().map(|home| home.join(".kube/config")).filter(|file| file.exists());
         match (home, &self.master) {
-            (Some(file), _) => self.from_file(&file).await,
+            (Some(file), _) => self.read(&file).await,
             (None, Some(master)) => {
                 Ok(Config::new(master.parse().map_err(|_| ConnectError::Master(master.clone()))?))
             }
@@ -81,7 +85,7 @@ impl ClientArgs {
         }
     }
 
-    async fn from_file(&self, file: &Path) -> Result<Config, ConnectError> {
+    async fn read(&self, file: &Path) -> Result<Config, ConnectError> {
         let bad = |source| ConnectError::Kubeconfig { file: file.display().to_string(), source };
         let kubeconfig = Kubeconfig::read_from(file).map_err(bad)?;
         Config::from_custom_kubeconfig(kubeconfig, &self.options()).await.map_err(bad)

@@ -24,10 +24,10 @@ pub struct DeltaFifo<K> {
     /// Whether the pop in flight was one of them.
     initial_in_flight: bool,
     emit: Emit,
-    /// The version of the last thing that came in.
-    newest: ResourceVersion,
+    /// The version of the last thing that came in; `None` before anything has.
+    newest: Option<ResourceVersion>,
     /// The newest version told with a pop.
-    told: ResourceVersion,
+    told: Option<ResourceVersion>,
 }
 
 /// The type of the deltas that a list brings.
@@ -51,8 +51,8 @@ impl<K> DeltaFifo<K> {
             initial: 0,
             initial_in_flight: false,
             emit: Emit::default(),
-            newest: ResourceVersion::UNSET,
-            told: ResourceVersion::UNSET,
+            newest: None,
+            told: None,
         }
     }
 
@@ -92,7 +92,7 @@ impl<K> DeltaFifo<K> {
 impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
     fn push(&mut self, delta: Delta<K>, known: &dyn KnownObjects<K>) {
         if let Some(version) = delta.version() {
-            self.newest = version.clone();
+            self.newest = Some(version.clone());
         }
         let Some(key) = delta.key() else { return };
         self.populated = true;
@@ -139,7 +139,7 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
             self.populated = true;
             self.initial = listed.len() + deletions;
         }
-        self.newest = version;
+        self.newest = Some(version);
     }
 
     fn resync(&mut self, known: &dyn KnownObjects<K>) {
@@ -169,10 +169,12 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
             None if self.told == self.newest => return None,
             None => Vec::new(),
         };
-        let version = (self.line.is_empty() && self.told != self.newest).then(|| self.newest.clone());
-        if let Some(version) = &version {
-            self.told = version.clone();
-        }
+        let version = if self.line.is_empty() && self.told != self.newest {
+            self.told.clone_from(&self.newest);
+            self.newest.clone()
+        } else {
+            None
+        };
         Some(Popped { deltas, in_initial_list, version })
     }
 

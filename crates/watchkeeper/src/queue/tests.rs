@@ -241,6 +241,15 @@ mod gathering {
     }
 
     #[test]
+    fn an_empty_list_without_a_version_is_still_handed_over() {
+        let mut queue = delta_fifo();
+        queue.replace(vec![], ResourceVersion::UNSET, &Known::default());
+        let popped = queue.pop().unwrap();
+        assert_eq!((popped.deltas.len(), popped.version), (0, Some(ResourceVersion::UNSET)));
+        assert!(queue.pop().is_none());
+    }
+
+    #[test]
     fn the_store_has_a_version_only_when_the_queue_has_run_empty() {
         let (mut queue, known) = (delta_fifo(), Known::default());
         queue.replace(vec![obj("a", 1), obj("b", 2)], 5.into(), &known);

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_openapi::api::core::v1::{Event, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::clock::Clock;
 use crate::env::Env;
 use crate::object::Kind;
 
@@ -35,12 +35,20 @@ pub struct EventRecorder {
     component: Arc<str>,
     sender: mpsc::Sender<Event>,
     dropped: Arc<AtomicU64>,
-    clock: Clock,
+    /// The time in the last event's name: each has its own.
+    stamp: Arc<Mutex<i128>>,
+    env: Env,
 }
 
 impl EventRecorder {
     pub(super) fn new(component: &str, sender: mpsc::Sender<Event>, env: &Env) -> Self {
-        Self { component: component.into(), sender, dropped: Arc::default(), clock: env.clock.clone() }
+        Self {
+            component: component.into(),
+            sender,
+            dropped: Arc::default(),
+            stamp: Arc::default(),
+            env: env.clone(),
+        }
     }
 
     /// Records an event on an object of a kind known at compile time.
@@ -63,14 +71,14 @@ impl EventRecorder {
         reason: &str,
         message: &str,
     ) {
-        let now = self.clock.wall();
+        let now = self.env.clock.wall();
         // The kind comes from the type: items of lists carry none.
         let mut regarding = object.object_ref(kind);
         regarding.resource_version.clone_from(&object.meta().resource_version);
-        let name = regarding.name.as_deref().unwrap_or("unnamed");
+        let name = self.name(regarding.name.as_deref().unwrap_or_default(), now.as_nanosecond());
         let made = Event {
             metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                name: Some(name),
                 namespace: Some(regarding.namespace.clone().unwrap_or_else(|| "default".to_owned())),
                 ..ObjectMeta::default()
             },
@@ -88,6 +96,22 @@ impl EventRecorder {
         if self.sender.try_send(made).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// `object` and the time in hexadecimal, or a UUID where that is no name.
+    fn name(&self, object: &str, now: i128) -> String {
+        let stamp = {
+            let mut last = self.stamp.lock();
+            *last = now.max(*last + 1);
+            *last
+        };
+        let name = format!("{object}.{stamp:x}");
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_label = |label: &str| {
+            !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+        };
+        let is_subdomain = name.len() <= 253 && name.split('.').all(is_label);
+        if is_subdomain { name } else { self.env.generator.uuid() }
     }
 
     /// How many events were dropped because the sink was full or gone.

@@ -21,13 +21,19 @@ pub struct EventSink {
 /// Tries for one event; a server that answers is not asked twice.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
+/// How long a stop waits for events to be written.
+const LAST_PASS: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0} events could not be written before the end")]
+struct Unwritten(usize);
 
 impl EventSink {
     pub(super) fn new(requests: Requests, receiver: mpsc::Receiver<Event>, env: Env) -> Self {
         Self { requests, receiver, env }
     }
 
-    /// Writes events until `stop`, and then once what was recorded before it, or until every recorder is gone.
+    /// Writes events until `stop`, and then, for a few seconds at most, what was recorded before it; or until every recorder is gone.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let event = tokio::select! {
@@ -41,8 +47,14 @@ impl EventSink {
             }
         }
         self.receiver.close();
-        while let Some(event) = self.receiver.recv().await {
-            self.write(&event, &stop).await;
+        let clock = self.env.clock.clone();
+        let last = async {
+            while let Some(event) = self.receiver.recv().await {
+                self.write(&event, &stop).await;
+            }
+        };
+        if clock.timeout(LAST_PASS, last).await.is_err() {
+            self.env.reporter.error("events", "sink", &Unwritten(self.receiver.len() + 1));
         }
     }
 
@@ -139,6 +151,35 @@ mod tests {
             sink.run(CancellationToken::new()).await;
             assert_eq!((seen.lock().len(), clients.env().reporter.errors()), (tries, errors), "{codes:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_does_not_hold_up_the_end() {
+        let service = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, std::io::Error>>()
+        });
+        let clients = Clients::from_client(Client::new(service, "default"), &Env::simulated(1));
+        let (recorder, sink) = recorder("me", &clients);
+        (0..100).for_each(|_| recorder.event(&node(), EventType::Normal, "Why", "because"));
+        let (stop, began) = (CancellationToken::new(), clients.env().clock.now());
+        stop.cancel();
+        sink.run(stop).await;
+        assert_eq!((clients.env().clock.now() - began, clients.env().reporter.errors()), (LAST_PASS, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_event_has_a_name_of_its_own_that_the_server_takes() {
+        let (clients, seen) = clients(&[201]);
+        let (recorder, sink) = recorder("me", &clients);
+        let mut odd = node();
+        odd.metadata.name = Some("x".repeat(250));
+        [node(), node(), odd]
+            .iter()
+            .for_each(|node| recorder.event(node, EventType::Normal, "Why", "because"));
+        drop(recorder);
+        sink.run(CancellationToken::new()).await;
+        let names: Vec<_> = seen.lock().iter().map(|event| event.metadata.name.clone().unwrap()).collect();
+        assert!(names[0] != names[1] && names[2].len() == 36, "{names:?}");
     }
 
     #[tokio::test(start_paused = true)]

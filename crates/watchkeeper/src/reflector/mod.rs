@@ -1,10 +1,11 @@
 //! How does a kind stay mirrored? List it, then watch it, for ever.
 //!
-//! [`plan`] decides, without IO, what to ask next after each outcome; [`Reflector`] asks, reads the bytes, and hands objects on.
+//! The plan decides, without IO, what to ask next after each outcome; the reflector asks, reads the bytes, and hands objects on.
 
 mod backoff;
 mod plan;
 mod run;
 
 pub use backoff::Backoff;
-pub use run::{Health, Phase, Reflector, Sink};
+pub use run::{Health, Phase};
+pub(crate) use run::{Reflector, Sink};

@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     page_size: u32,
     /// How often in a row a watch from the same version has failed.
     failures: u32,
+    /// Whether the watch under way has brought a new version.
+    moved: bool,
 }
 
 #[derive(Debug)]
@@ -50,14 +52,16 @@ pub(crate) enum Ended {
 }
 
 pub(crate) const PAGE: u32 = 500;
-/// A watch that ends sooner than this, and without an event, counts as a failure.
+/// A watch that ends sooner than this, and without anything new, counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
+/// However long a server, or a proxy before it, asks to wait.
+const LONGEST: Duration = Duration::from_secs(300);
 /// After so many failures in a row the version itself is suspected.
 const SUSPECT: u32 = 3;
 
 impl Plan {
     pub(crate) fn new(backoff: Backoff, generator: Generator, page_size: u32) -> Self {
-        Self { state: Self::first_page(page_size), backoff, generator, page_size, failures: 0 }
+        Self { state: Self::first_page(page_size), backoff, generator, page_size, failures: 0, moved: false }
     }
 
     /// A list of the newest state: no stale replica may answer it.
@@ -102,22 +106,19 @@ impl Plan {
 
     /// An event or a bookmark has arrived.
     pub(crate) fn watched(&mut self, version: &ResourceVersion) {
-        self.failures = 0;
         if let State::Watch { from } = &mut self.state
             && !version.is_unset()
+            && from != version
         {
             from.clone_from(version);
+            self.failures = 0;
+            self.moved = true;
         }
     }
 
-    /// A watch has ended after `lived`, having brought `events` events: how long to wait before the next try.
-    pub(crate) fn watch_ended(
-        &mut self,
-        ended: &Ended,
-        lived: Duration,
-        events: u64,
-        now: Instant,
-    ) -> Duration {
+    /// A watch has ended after `lived`: how long to wait before the next try.
+    pub(crate) fn watch_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
+        let moved = std::mem::take(&mut self.moved);
         let (error, opened) = match ended {
             Ended::NotOpened(error) => (Some(error), false),
             Ended::Failed(error) => (Some(error), true),
@@ -127,7 +128,7 @@ impl Plan {
             return self.relist(error, now);
         }
         // A connection that broke after some use is like one that was closed.
-        let worn_out = opened && (events > 0 || lived >= VERY_SHORT);
+        let worn_out = opened && (moved || lived >= VERY_SHORT);
         let gone_by_itself = error.is_none_or(|error| error.class() == Class::ConnectionLost);
         if worn_out && gone_by_itself {
             return Duration::ZERO;
@@ -157,7 +158,7 @@ impl Plan {
 
     fn delay(&mut self, error: &ApiError, now: Instant) -> Duration {
         let backoff = self.backoff.draw(now, &self.generator);
-        backoff.max(error.retry_after().unwrap_or_default())
+        backoff.max(error.retry_after().unwrap_or_default().min(LONGEST))
     }
 }
 
@@ -190,8 +191,8 @@ mod tests {
             world
         }
 
-        fn ended(&mut self, ended: Ended, lived: u64, events: u64) -> Duration {
-            self.plan.watch_ended(&ended, Duration::from_secs(lived), events, self.now)
+        fn ended(&mut self, ended: Ended, lived: u64) -> Duration {
+            self.plan.watch_ended(&ended, Duration::from_secs(lived), self.now)
         }
 
         fn asks_for_list(&self) -> Option<ListOptions> {
@@ -247,18 +248,21 @@ mod tests {
     fn a_closed_watch_resumes_at_once_from_the_last_version_seen() {
         let mut world = World::watching("7");
         world.plan.watched(&"9".into());
-        assert_eq!(world.ended(Ended::Closed, 0, 1), Duration::ZERO);
+        assert_eq!(world.ended(Ended::Closed, 0), Duration::ZERO);
         assert_eq!(world.watches_from(), Some("9".into()));
-        assert_eq!(world.ended(Ended::Closed, 300, 0), Duration::ZERO);
-        assert_eq!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 5, 0), Duration::ZERO);
+        assert_eq!(world.ended(Ended::Closed, 300), Duration::ZERO);
+        assert_eq!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 5), Duration::ZERO);
         assert_eq!(world.watches_from(), Some("9".into()));
     }
 
     #[test]
     fn a_very_short_watch_waits_and_does_not_relist() {
         let mut world = World::watching("7");
-        assert!(world.ended(Ended::Closed, 0, 0) >= Duration::from_millis(800));
+        assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
         assert_eq!(world.watches_from(), Some("7".into()));
+        // A bookmark of the same version is nothing new.
+        world.plan.watched(&"7".into());
+        assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
     }
 
     #[test]
@@ -266,7 +270,8 @@ mod tests {
         for class in [Class::Expired, Class::VersionTooLarge] {
             for ended in [Ended::NotOpened(error(class)), Ended::Failed(error(class))] {
                 let mut world = World::watching("7");
-                assert!(world.ended(ended, 60, 3) >= Duration::from_millis(800));
+                world.plan.watched(&"8".into());
+                assert!(world.ended(ended, 60) >= Duration::from_millis(800));
                 assert!(world.asks_for_list().unwrap().version.is_unset());
             }
         }
@@ -277,8 +282,8 @@ mod tests {
     fn a_server_that_is_away_or_busy_is_watched_again_and_not_listed() {
         let mut world = World::watching("7");
         for _ in 0..20 {
-            assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0, 0) > Duration::ZERO);
-            assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0, 0) > Duration::ZERO);
+            assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
+            assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
         }
         assert_eq!(world.watches_from(), Some("7".into()));
     }
@@ -286,10 +291,10 @@ mod tests {
     #[test]
     fn a_version_that_keeps_failing_is_given_up() {
         let mut world = World::watching("7");
-        world.ended(Ended::NotOpened(error(Class::Other)), 0, 0);
-        world.ended(Ended::NotOpened(error(Class::Other)), 0, 0);
+        world.ended(Ended::NotOpened(error(Class::Other)), 0);
+        world.ended(Ended::NotOpened(error(Class::Other)), 0);
         assert!(world.watches_from().is_some());
-        world.ended(Ended::NotOpened(error(Class::Other)), 0, 0);
+        world.ended(Ended::NotOpened(error(Class::Other)), 0);
         assert!(world.asks_for_list().is_some());
     }
 
@@ -297,7 +302,9 @@ mod tests {
     fn retry_after_is_honoured() {
         let mut world = World::watching("7");
         let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
-        assert_eq!(world.ended(Ended::NotOpened(busy), 0, 0), Duration::from_secs(50));
+        assert_eq!(world.ended(Ended::NotOpened(busy), 0), Duration::from_secs(50));
+        let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(1 << 60), b"");
+        assert_eq!(world.ended(Ended::NotOpened(asleep), 0), LONGEST);
     }
 
     #[test]

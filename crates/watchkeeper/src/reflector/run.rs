@@ -19,16 +19,19 @@ use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
 use crate::wire::{ApiError, Class, EventType, ListMeta, ListSplitter, WatchLine, WatchSplitter};
 
 /// Where a reflector puts what it finds.
-pub trait Sink<K>: Send + Sync + 'static {
+pub(crate) trait Sink<K>: Send + Sync + 'static {
     /// One change, in the order of the stream.
     fn push(&self, delta: Delta<K>);
 
     /// The whole state, as a list gave it.
     fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion);
+
+    /// What is kept already of the same state as `object`: a relist need not hold it twice.
+    fn known(&self, object: &Object<K>) -> Option<Object<K>>;
 }
 
 /// Mirrors one kind from a source into a sink.
-pub struct Reflector<K: Kind, S, T> {
+pub(crate) struct Reflector<K: Kind, S, T> {
     source: S,
     sink: T,
     maker: Maker<K>,
@@ -56,6 +59,7 @@ pub enum Phase {
 
 /// How a reflector is doing, readable at any time.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Health {
     /// What it is busy with.
     pub phase: Phase,
@@ -142,10 +146,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let mut splitter = ListSplitter::default();
         let mut position = items.len();
         while let Some(chunk) = self.next(&mut stream, self.env.clock.now() + PATIENCE).await? {
-            let Self { maker, env, name, .. } = self;
+            let Self { maker, env, name, sink, .. } = self;
             splitter.feed(&chunk, |bytes| {
                 match maker.make(bytes) {
-                    Ok(object) => items.push(object),
+                    Ok(object) => items.push(sink.known(&object).unwrap_or(object)),
                     Err(error) => {
                         env.reporter.error(
                             "reflector",
@@ -190,7 +194,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
         };
         let now = self.env.clock.now();
-        let wait = self.plan.watch_ended(&ended, now - started, events, now);
+        let wait = self.plan.watch_ended(&ended, now - started, now);
         match &ended {
             Ended::NotOpened(error) => self.failed("cannot watch", error),
             // A connection that broke and is made anew at once is no failure.
@@ -210,7 +214,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         while let Some(chunk) = self.next(&mut stream, deadline).await? {
             let mut told = None;
             let mut newest = None;
-            splitter.feed(&chunk, |line| {
+            let split = splitter.feed(&chunk, |line| {
                 if told.is_some() {
                     return;
                 }
@@ -233,7 +237,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                         );
                     }
                 }
-            })?;
+            });
+            // What was handed on counts, whatever came behind it: the next watch goes on from there.
             if let Some(version) = newest {
                 self.plan.watched(&version);
                 self.contact(&version);
@@ -241,6 +246,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             if let Some(error) = told {
                 return Err(error);
             }
+            split?;
             // What has arrived is applied together, but not later than after so many chunks.
             tokio::task::consume_budget().await;
         }
@@ -252,13 +258,18 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     fn event(&mut self, line: WatchLine<'_>) -> Option<ResourceVersion> {
         if line.event == EventType::Bookmark {
             let bookmark: Result<Bookmark, _> = serde_json::from_slice(line.object);
-            let version = bookmark
-                .ok()
-                .map(|bookmark| ResourceVersion::from(bookmark.metadata.resource_version.as_str()));
-            if let Some(version) = &version {
-                self.sink.push(Delta::Bookmark(version.clone()));
-            }
-            return version;
+            let version =
+                bookmark.map(|bookmark| ResourceVersion::from(bookmark.metadata.resource_version.as_str()));
+            return match version {
+                Ok(version) if !version.is_unset() => {
+                    self.sink.push(Delta::Bookmark(version.clone()));
+                    Some(version)
+                }
+                _ => {
+                    self.env.reporter.error("reflector", &self.name, &BadBookmark);
+                    None
+                }
+            };
         }
         let object = match self.maker.make(line.object) {
             Ok(object) => object,
@@ -328,6 +339,10 @@ struct BadObject {
     #[source]
     source: IdentityError,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("skipped a bookmark without a resourceVersion")]
+struct BadBookmark;
 
 #[derive(Debug, thiserror::Error)]
 #[error("skipped an event of the unknown type {0:?}")]

@@ -5,7 +5,7 @@ use std::fmt;
 use futures::StreamExt;
 use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
 use http::{HeaderMap, Request, Response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
 use kube_client::client::Body;
 
@@ -81,6 +81,9 @@ impl ApiSource {
     }
 }
 
+/// No Status is larger; what a proxy sends instead may be.
+const STATUS_CAP: usize = 1 << 20;
+
 /// The answer itself if it is a success, the error it tells otherwise.
 pub(super) async fn checked(response: Response<Body>) -> Result<Response<Body>, ApiError> {
     if response.status().is_success() {
@@ -88,7 +91,7 @@ pub(super) async fn checked(response: Response<Body>) -> Result<Response<Body>, 
     }
     let (parts, body) = response.into_parts();
     // A body that breaks off says no less about the code it came with.
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = Limited::new(body, STATUS_CAP).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     Err(ApiError::from_response(parts.status, retry_after(&parts.headers), &body))
 }
 

@@ -92,7 +92,14 @@ impl<K> Indexer<K> {
 
     /// The object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<Object<K>> {
-        self.snapshot().get(key).cloned()
+        let hash = hash_of(&self.0.hasher, key.namespace(), key.name());
+        self.0.published.load().items.get(hash, |object| is_called(object, key)).cloned()
+    }
+
+    /// The object with the key of `like`.
+    pub(crate) fn get_like(&self, like: &Object<K>) -> Option<Object<K>> {
+        let hash = hash_of(&self.0.hasher, like.namespace(), like.name());
+        self.0.published.load().items.get(hash, |object| same_key(object, like)).cloned()
     }
 
     /// The version that the contents reflect.
@@ -144,8 +151,12 @@ impl<K> Indexer<K> {
         })
     }
 
-    /// Waits until the contents reflect `version`. Cancel-safe. A version that cannot be compared is waited for by equality.
+    /// Waits until the contents reflect `version`. Cancel-safe. A version that cannot be compared is waited for by equality; an unset one
+    /// is reflected by anything.
     pub async fn wait_until_fresh(&self, version: &ResourceVersion) {
+        if version.is_unset() {
+            return;
+        }
         let mut reached = self.0.version.subscribe();
         // The sender lives as long as `self`.
         let _closed = reached.wait_for(|reached| reached >= version || reached == version).await;
@@ -156,15 +167,15 @@ impl<K> Indexer<K> {
         let mut state = self.0.writer.lock();
         let result = write(&mut Batch { state: &mut state, shared: &self.0 });
         let old = self.0.published.swap(Arc::new(state.clone()));
-        let version = state.version.clone();
+        // Told in the order of the writes.
+        self.0.version.send_if_modified(|told| {
+            let moved = *told != state.version;
+            told.clone_from(&state.version);
+            moved
+        });
         drop(state);
         // What nobody reads any more is freed outside the lock.
         drop(old);
-        self.0.version.send_if_modified(|told| {
-            let moved = *told != version;
-            *told = version;
-            moved
-        });
         result
     }
 }

@@ -12,6 +12,7 @@ use super::pieces::SplitError;
 
 /// The class of an [`ApiError`]: what a caller may want to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Class {
     /// The resource version or continue token asked for is no longer served: list again.
     Expired,

@@ -14,6 +14,7 @@ use crate::object::{Malformed, ResourceVersion};
 pub struct ListSplitter {
     members: Members,
     meta: ListMeta,
+    has_items: bool,
 }
 
 /// The metadata of a list.
@@ -29,36 +30,47 @@ pub struct ListMeta {
 
 impl Default for ListSplitter {
     fn default() -> Self {
-        Self { members: Members::new(false), meta: ListMeta::default() }
+        Self { members: Members::new(false), meta: ListMeta::default(), has_items: false }
     }
 }
 
 impl ListSplitter {
     /// A splitter that refuses items of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
-        Self { members: Members::new(false).cap(cap), meta: ListMeta::default() }
+        Self { members: Members::new(false).cap(cap), ..Self::default() }
     }
 
     /// Takes the next chunk and hands over each item that is complete with it.
     pub fn feed(&mut self, chunk: &[u8], item: impl FnMut(&[u8])) -> Result<(), SplitError> {
-        self.members.feed(chunk, &mut List { meta: &mut self.meta, item })
+        self.members.feed(chunk, &mut List { meta: &mut self.meta, has_items: &mut self.has_items, item })
     }
 
-    /// The metadata of the list, once it has arrived whole.
+    /// The metadata of the list, once it has arrived whole. What has no items or no version is not a list of nothing: it is no list.
     pub fn finish(self) -> Result<ListMeta, SplitError> {
-        self.members.finish().map(|()| self.meta)
+        self.members.finish()?;
+        if !self.has_items {
+            return Err(Malformed { what: "expected a list, found an object without items", at: 0 }.into());
+        }
+        if self.meta.version.is_unset() {
+            return Err(Malformed { what: "a list without metadata.resourceVersion", at: 0 }.into());
+        }
+        Ok(self.meta)
     }
 }
 
 struct List<'a, F> {
     meta: &'a mut ListMeta,
+    has_items: &'a mut bool,
     item: F,
 }
 
 impl<F: FnMut(&[u8])> Visitor for List<'_, F> {
     fn want(&mut self, key: &[u8]) -> Want {
         match key {
-            b"items" => Want::Items,
+            b"items" => {
+                *self.has_items = true;
+                Want::Items
+            }
             b"metadata" => Want::Whole,
             _ => Want::Nothing,
         }
@@ -161,6 +173,21 @@ mod tests {
         for text in
             ["[]", "<html>", r#"{"items":[1]}"#, r#"{"items":[]} x"#, r#"{x}"#, r#"{"a" "b"}"#, r#"{"a":}"#]
         {
+            assert!(matches!(split(text.as_bytes(), &[]), Err(SplitError::Malformed(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_no_list_is_not_taken_for_an_empty_one() {
+        for text in [
+            "{}",
+            r#"{"kind":"Status","status":"Failure","metadata":{}}"#,
+            r#"{"kind":"Table","metadata":{"resourceVersion":"1"},"rows":[]}"#,
+            r#"{"items":[]}"#,
+            r#"{"items":[],"metadata":{"continue":"c"}}"#,
+            r#"{"items":{},"metadata":{"resourceVersion":"1"}}"#,
+            r#"{"items":"none","metadata":{"resourceVersion":"1"}}"#,
+        ] {
             assert!(matches!(split(text.as_bytes(), &[]), Err(SplitError::Malformed(_))), "{text}");
         }
     }

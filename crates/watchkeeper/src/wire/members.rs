@@ -188,6 +188,7 @@ impl Members {
         let want = visitor.want(cursor.text(&key)?.as_bytes());
         match (want, end) {
             (Want::Items, None) if *first == b'[' => self.go(State::Items, start + 1),
+            (Want::Items, None) => Err(Malformed { what: "expected an array of items", at: start }.into()),
             (want, None) => {
                 self.pending.reset();
                 self.go(State::Value { wanted: want == Want::Whole }, start)
@@ -197,6 +198,9 @@ impl Members {
                 Ok(Step::Used(end))
             }
             // `items: null` is a list of nothing.
+            (Want::Items, Some(end)) if bytes[start..end] != *b"null" => {
+                Err(Malformed { what: "expected an array of items", at: start }.into())
+            }
             (_, Some(end)) => Ok(Step::Used(end)),
         }
     }

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
-use watchkeeper::reflector::Phase;
+use watchkeeper::reflector::{InformerMetrics, ListReason, Phase};
 use watchkeeper::source::{Asked, Feed, Reply, ScriptedSource};
 use watchkeeper::store::namespace_index;
-use watchkeeper::wire::{ApiError, Class};
+use watchkeeper::wire::{ApiError, Class, EventType};
 use watchkeeper::{Clients, Env, ObjectName, SharedInformer, SharedInformerFactory};
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
@@ -399,6 +399,47 @@ async fn dropping_a_running_informer_ends_its_handlers() {
         tokio::task::yield_now().await;
     }
     assert!(other.informer.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_hear_of_lists_events_and_what_was_applied() {
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+    impl InformerMetrics for Heard {
+        fn listed(&self, reason: ListReason, items: usize) {
+            self.0.lock().push(format!("{} list of {items}", reason.as_str()));
+        }
+        fn event(&self, event: &EventType) {
+            self.0.lock().push(format!("{event:?}"));
+        }
+        fn processed(&self, deltas: usize, _took: Duration) {
+            self.0.lock().push(format!("{deltas} applied"));
+        }
+    }
+    let (env, source, heard) = (Env::simulated(1), ScriptedSource::new(), Arc::new(Heard::default()));
+    let informer = SharedInformer::<ConfigMap>::builder(&env).metrics(heard.clone()).build(source.clone());
+    let (reply, feed) = Reply::live();
+    source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply).on_list(list(20, &["a@1"]));
+    feed.send(event("MODIFIED", "a@11") + &event("MODIFIED", "a@12"));
+    feed.send(gone());
+    let stop = CancellationToken::new();
+    let until = async {
+        source.until_asked(4).await;
+        stop.cancel();
+    };
+    tokio::join!(informer.run(stop.clone()), until);
+    // What is there to read is read before what was read is applied.
+    let expected = [
+        "first list of 2",
+        "Modified",
+        "Modified",
+        "1 applied",
+        "2 applied",
+        "expired list of 1",
+        "1 applied",
+    ];
+    assert_eq!(heard.0.lock()[..], expected);
+    assert_eq!(informer.health().lists_by_reason.get(&ListReason::Expired), Some(&1));
 }
 
 #[tokio::test(start_paused = true)]

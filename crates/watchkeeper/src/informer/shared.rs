@@ -20,7 +20,7 @@ use super::processor::{HandlerOptions, Listener, Processor};
 use crate::env::Env;
 use crate::object::{Decoded, Keep, Kind, Maker, Object, ResourceVersion};
 use crate::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, Phase, Reflector, Sink};
+use crate::reflector::{Health, InformerMetrics, NoMetrics, Phase, Reflector, Sink};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
 
@@ -56,6 +56,7 @@ struct Inner<K: Kind> {
     stopped: Latch,
     health: Arc<Mutex<Health>>,
     decoded: Arc<Decoded<K>>,
+    metrics: Arc<dyn InformerMetrics>,
 }
 
 enum Life<K: Kind> {
@@ -78,7 +79,6 @@ pub struct InformerStopped {
 }
 
 /// Settings of a [`SharedInformer`].
-#[derive(Debug)]
 pub struct InformerBuilder<K: Kind> {
     kind: K::DynamicType,
     env: Env,
@@ -87,6 +87,7 @@ pub struct InformerBuilder<K: Kind> {
     keep: Keep,
     keep_managed_fields: bool,
     indexes: Vec<Index<K>>,
+    metrics: Arc<dyn InformerMetrics>,
 }
 
 impl<K: Kind> InformerBuilder<K> {
@@ -125,6 +126,13 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
+    /// Tells `metrics` what happens on the way into the cache; nobody by default.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
     /// The informer, not yet running.
     pub fn build<S: ListerWatcher>(self, source: S) -> SharedInformer<K> {
         let name = K::plural(&self.kind).into_owned();
@@ -138,7 +146,7 @@ impl<K: Kind> InformerBuilder<K> {
             QueueKind::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
         };
         let health = Arc::<Mutex<Health>>::default();
-        let run = run_with(source, maker, health.clone());
+        let run = run_with(source, maker, health.clone(), self.metrics.clone());
         SharedInformer(Arc::new(Inner {
             store: Indexer::new(&env, self.indexes),
             queue: Mutex::new(queue),
@@ -150,6 +158,7 @@ impl<K: Kind> InformerBuilder<K> {
             stopped: Latch::default(),
             health,
             decoded,
+            metrics: self.metrics,
             kind: self.kind,
             name,
             env,
@@ -158,11 +167,16 @@ impl<K: Kind> InformerBuilder<K> {
 }
 
 /// What runs the informer, with the type of its source forgotten.
-fn run_with<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, health: Arc<Mutex<Health>>) -> Run<K> {
+fn run_with<K: Kind, S: ListerWatcher>(
+    source: S,
+    maker: Maker<K>,
+    health: Arc<Mutex<Health>>,
+    metrics: Arc<dyn InformerMetrics>,
+) -> Run<K> {
     Box::new(move |informer, stop| {
         let inner = informer.0;
         let (name, env) = (inner.name.clone(), inner.env.clone());
-        let reflector = Reflector::new(name, source, Intake(inner.clone()), maker, &env, health);
+        let reflector = Reflector::new(name, source, Intake(inner.clone()), maker, &env, health, metrics);
         Box::pin(async move {
             tokio::join!(reflector.run(stop.clone()), inner.process(&stop), inner.resync(&stop));
         })
@@ -188,6 +202,7 @@ impl<K: Kind> SharedInformer<K> {
             keep: Keep::default(),
             keep_managed_fields: false,
             indexes: Vec::new(),
+            metrics: Arc::new(NoMetrics),
         }
     }
 
@@ -356,10 +371,13 @@ impl<K: Kind> Inner<K> {
     }
 
     fn apply(&self, popped: Popped<K>) {
+        let (deltas, began) = (popped.deltas.len(), self.env.clock.now());
         let processor = self.processor.lock();
         processor.distribute(apply(&self.store, popped));
         let mut queue = self.queue.lock();
         queue.processed();
+        self.metrics.queued(queue.len());
+        self.metrics.processed(deltas, self.env.clock.now() - began);
         if queue.has_synced() && !self.synced.is_set() {
             self.synced.set();
             processor.upstream_synced();
@@ -429,6 +447,15 @@ impl<K: Kind> Drop for Ending<'_, K> {
 impl<K: Kind> Clone for SharedInformer<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
+    }
+}
+
+impl<K: Kind> fmt::Debug for InformerBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InformerBuilder")
+            .field("kind", &self.kind)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
     }
 }
 

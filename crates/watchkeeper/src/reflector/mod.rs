@@ -3,9 +3,11 @@
 //! The plan decides, without IO, what to ask next after each outcome; the reflector asks, reads the bytes, and hands objects on.
 
 mod backoff;
+mod metrics;
 mod plan;
 mod run;
 
 pub use backoff::Backoff;
+pub use metrics::{InformerMetrics, ListReason, NoMetrics};
 pub use run::{Health, Phase};
 pub(crate) use run::{Reflector, Sink};

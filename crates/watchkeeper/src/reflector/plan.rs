@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use super::metrics::ListReason;
 use crate::clock::{Generator, Instant};
 use crate::object::ResourceVersion;
 use crate::source::{ListOptions, WatchOptions};
@@ -17,6 +18,8 @@ pub(crate) struct Plan {
     page_size: u32,
     /// How often in a row a watch from the same version has failed.
     failures: u32,
+    /// Why the list under way, or the next one, is made.
+    reason: ListReason,
     /// Whether the watch under way has brought a new version.
     moved: bool,
 }
@@ -61,7 +64,15 @@ const SUSPECT: u32 = 3;
 
 impl Plan {
     pub(crate) fn new(backoff: Backoff, generator: Generator, page_size: u32) -> Self {
-        Self { state: Self::first_page(page_size), backoff, generator, page_size, failures: 0, moved: false }
+        Self {
+            state: Self::first_page(page_size),
+            backoff,
+            generator,
+            page_size,
+            failures: 0,
+            reason: ListReason::First,
+            moved: false,
+        }
     }
 
     /// A list of the newest state: no stale replica may answer it.
@@ -102,6 +113,11 @@ impl Plan {
         }
         self.state = Self::first_page(self.page_size);
         self.delay(error, now)
+    }
+
+    /// Why the last list was made, or the next one is.
+    pub(crate) fn reason(&self) -> ListReason {
+        self.reason
     }
 
     /// An event or a bookmark has arrived.
@@ -149,6 +165,11 @@ impl Plan {
 
     fn relist(&mut self, error: Option<&ApiError>, now: Instant) -> Duration {
         self.failures = 0;
+        self.reason = match error.map(ApiError::class) {
+            Some(Class::Expired) => ListReason::Expired,
+            Some(Class::VersionTooLarge) => ListReason::VersionTooLarge,
+            _ => ListReason::KeptFailing,
+        };
         self.state = Self::first_page(self.page_size);
         match error {
             Some(error) => self.delay(error, now),
@@ -273,6 +294,9 @@ mod tests {
                 world.plan.watched(&"8".into());
                 assert!(world.ended(ended, 60) >= Duration::from_millis(800));
                 assert!(world.asks_for_list().unwrap().version.is_unset());
+                let reason =
+                    if class == Class::Expired { ListReason::Expired } else { ListReason::VersionTooLarge };
+                assert_eq!(world.plan.reason(), reason);
             }
         }
     }
@@ -296,6 +320,7 @@ mod tests {
         assert!(world.watches_from().is_some());
         world.ended(Ended::NotOpened(error(Class::Other)), 0);
         assert!(world.asks_for_list().is_some());
+        assert_eq!(world.plan.reason(), ListReason::KeptFailing);
     }
 
     #[test]

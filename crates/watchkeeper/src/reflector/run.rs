@@ -1,5 +1,6 @@
 //! How is the plan carried out? Ask, read bytes, make objects, hand them on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
+use super::metrics::{InformerMetrics, ListReason};
 use super::plan::{Ask, Ended, PAGE, Plan};
 use crate::clock::Instant;
 use crate::env::Env;
@@ -39,6 +41,7 @@ pub(crate) struct Reflector<K: Kind, S, T> {
     env: Env,
     name: String,
     health: Arc<Mutex<Health>>,
+    metrics: Arc<dyn InformerMetrics>,
 }
 
 /// What a reflector is busy with.
@@ -71,6 +74,8 @@ pub struct Health {
     pub degraded: Option<(Instant, String)>,
     /// Complete lists so far; all but the first are relists.
     pub lists: u64,
+    /// Complete lists by their reason.
+    pub lists_by_reason: BTreeMap<ListReason, u64>,
     /// Watches opened so far.
     pub watches: u64,
 }
@@ -89,10 +94,11 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         maker: Maker<K>,
         env: &Env,
         health: Arc<Mutex<Health>>,
+        metrics: Arc<dyn InformerMetrics>,
     ) -> Self {
         let env = env.fork(&format!("reflector {name}"));
         let plan = Plan::new(Backoff::default(), env.generator.clone(), PAGE);
-        Self { source, sink, maker, plan, env, name, health }
+        Self { source, sink, maker, plan, env, name, health, metrics }
     }
 
     /// Lists and watches until `stop`. Dropping the future stops it as well.
@@ -122,7 +128,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 Ok(meta) => {
                     if self.plan.listed(&meta) {
                         self.contact(&meta.version);
-                        self.health.lock().lists += 1;
+                        self.listed(items.len());
                         self.sink.replace(items, meta.version);
                         return Duration::ZERO;
                     }
@@ -223,6 +229,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                         told = Some(ApiError::from_event(object))
                     }
                     Ok(line) => {
+                        self.metrics.event(&line.event);
                         if let Some(version) = self.event(line) {
                             *events += 1;
                             newest = Some(version);
@@ -291,6 +298,14 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
         });
         Some(version)
+    }
+
+    fn listed(&self, items: usize) {
+        let reason = self.plan.reason();
+        self.metrics.listed(reason, items);
+        let mut health = self.health.lock();
+        health.lists += 1;
+        *health.lists_by_reason.entry(reason).or_default() += 1;
     }
 
     fn opened(&self) {

@@ -85,7 +85,8 @@ start_etcd() {
 start_apiserver() {
     local flag extra=()
     while read -r flag; do extra+=("$flag"); done <"$data/kube-apiserver.flags"
-    # No endpoints for the service `kubernetes`: a loopback address is not allowed there, and no pod would use it.
+    # No endpoints for the service `kubernetes`: a loopback address is not allowed there, and no pod would use it. By default the server
+    # would keep watches open for a minute after it was told to stop: with a grace period it ends them.
     start kube-apiserver --bind-address=127.0.0.1 --secure-port="$api_port" --advertise-address=127.0.0.1 --endpoint-reconciler-type=none \
         --tls-cert-file="$data/apiserver.crt" --tls-private-key-file="$data/apiserver.key" --cert-dir="$data" \
         --etcd-servers="https://127.0.0.1:$etcd_port" --etcd-cafile="$data/ca.crt" \
@@ -94,6 +95,7 @@ start_apiserver() {
         --service-account-issuer=https://kubernetes.default.svc --service-account-key-file="$data/service-account.pub" \
         --service-account-signing-key-file="$data/service-account.key" \
         --authorization-mode=RBAC --token-auth-file="$data/tokens.csv" --disable-admission-plugins=ServiceAccount \
+        --shutdown-watch-termination-grace-period=2s \
         ${extra[@]+"${extra[@]}"}
 }
 

@@ -20,7 +20,8 @@ read_ports() {
 # The arguments of a process. /proc comes first because small images lack ps.
 command_line() {
     if [[ -d /proc/self ]]; then
-        tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null
+        # The process may end between two looks at it.
+        { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null
     else
         ps -ww -p "$1" -o args=
     fi
@@ -62,13 +63,22 @@ stop() {
     rm -f "$dir/$name.pid"
 }
 
-# The API server stops before etcd: without etcd it would wait for it, and not stop.
+# The API server stops before etcd: without etcd it would wait for it, and not stop. Where etcd died first, there is no use in asking.
 stop_all() {
+    local signal=TERM
+    alive etcd || signal=KILL
     stop kube-controller-manager
-    stop kube-apiserver
+    stop kube-apiserver "$signal"
     stop etcd
 }
 
+# Stops everything, and leaves nothing but the logs: the credentials open no door any more.
+remove_all() {
+    stop_all
+    rm -rf "$data" "$dir/kubeconfig"
+}
+
+# One member, and mutual TLS: other users of the machine reach the loopback interface too, but not the data.
 start_etcd() {
     local client="https://127.0.0.1:$etcd_port" peer="https://127.0.0.1:$peer_port"
     # The data do not outlive the run, so they need not reach the disk: no fsync. 512 MiB hold some 100000 small objects.
@@ -137,11 +147,16 @@ show_logs() {
     done
 }
 
-# keep_flags FLAG...: keeps what the user wants the API server to be told, for restarts too.
-keep_flags() {
+# check_flags FLAG...: before anything is stopped or started, whether these can be flags at all.
+check_flags() {
     local flag
     for flag in "$@"; do
         [[ "$flag" == --?* ]] || fail "'$flag' after -- is not a flag of kube-apiserver: write --name=value"
-        printf '%s\n' "$flag"
-    done >"$data/kube-apiserver.flags"
+    done
+}
+
+# keep_flags FLAG...: what the user wants the API server to be told, for restarts too.
+keep_flags() {
+    local flag
+    for flag in "$@"; do printf '%s\n' "$flag"; done >"$data/kube-apiserver.flags"
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::shared::{QueueKind, SharedInformer};
 use crate::object::{Keep, Kind};
+use crate::reflector::ListMode;
 use crate::source::{ApiSource, Clients, Scope, Selection};
 use crate::store::namespace_index;
 
@@ -40,6 +41,7 @@ struct Settings {
     selection: Selection,
     queue: QueueKind,
     keep: Keep,
+    list: ListMode,
 }
 
 /// The type, and what tells kinds of one type apart at run time.
@@ -128,6 +130,13 @@ impl FactoryBuilder {
         self
     }
 
+    /// Reads whole states in that way, in all informers.
+    #[must_use]
+    pub fn list_mode(mut self, mode: ListMode) -> Self {
+        self.settings.list = mode;
+        self
+    }
+
     /// The factory, without any informer yet.
     pub fn build(self) -> SharedInformerFactory {
         let Self { clients, settings } = self;
@@ -163,6 +172,7 @@ impl SharedInformerFactory {
                 .resync(settings.resync)
                 .queue(settings.queue)
                 .keep_decoded(settings.keep)
+                .list_mode(settings.list)
                 .indexes([namespace_index()])
                 .build(source);
             Entry { informer: Arc::new(informer), started: false }

@@ -20,9 +20,10 @@ use super::processor::{HandlerOptions, Listener, Processor};
 use crate::env::Env;
 use crate::object::{Decoded, Keep, Kind, Maker, Object, ResourceVersion};
 use crate::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, InformerMetrics, NoMetrics, Phase, Reflector, Sink};
+use crate::reflector::{Health, InformerMetrics, ListMode, Options, Phase, Reflector, Sink};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
+use crate::wire::ApiError;
 
 /// Which queue stands between reflector and store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub struct InformerBuilder<K: Kind> {
     keep: Keep,
     keep_managed_fields: bool,
     indexes: Vec<Index<K>>,
-    metrics: Arc<dyn InformerMetrics>,
+    reflector: Options,
 }
 
 impl<K: Kind> InformerBuilder<K> {
@@ -129,7 +130,35 @@ impl<K: Kind> InformerBuilder<K> {
     /// Tells `metrics` what happens on the way into the cache; nobody by default.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
-        self.metrics = metrics;
+        self.reflector.metrics = metrics;
+        self
+    }
+
+    /// Reads whole states in that way.
+    #[must_use]
+    pub fn list_mode(mut self, mode: ListMode) -> Self {
+        self.reflector.list = mode;
+        self
+    }
+
+    /// Asks for pages of so many items; 500 by default, 0 for all at once.
+    #[must_use]
+    pub fn page_size(mut self, items: u32) -> Self {
+        self.reflector.page_size = items;
+        self
+    }
+
+    /// Asks for watches of `timeout` up to twice as long, at least five minutes.
+    #[must_use]
+    pub fn min_watch_timeout(mut self, timeout: Duration) -> Self {
+        self.reflector.watch_timeout = timeout.max(self.reflector.watch_timeout);
+        self
+    }
+
+    /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
+    #[must_use]
+    pub fn on_watch_error(mut self, hook: impl Fn(&ApiError) + Send + Sync + 'static) -> Self {
+        self.reflector.on_error = Some(Arc::new(hook));
         self
     }
 
@@ -146,7 +175,8 @@ impl<K: Kind> InformerBuilder<K> {
             QueueKind::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
         };
         let health = Arc::<Mutex<Health>>::default();
-        let run = run_with(source, maker, health.clone(), self.metrics.clone());
+        let metrics = self.reflector.metrics.clone();
+        let run = run_with(source, maker, health.clone(), self.reflector);
         SharedInformer(Arc::new(Inner {
             store: Indexer::new(&env, self.indexes),
             queue: Mutex::new(queue),
@@ -158,7 +188,7 @@ impl<K: Kind> InformerBuilder<K> {
             stopped: Latch::default(),
             health,
             decoded,
-            metrics: self.metrics,
+            metrics,
             kind: self.kind,
             name,
             env,
@@ -171,12 +201,12 @@ fn run_with<K: Kind, S: ListerWatcher>(
     source: S,
     maker: Maker<K>,
     health: Arc<Mutex<Health>>,
-    metrics: Arc<dyn InformerMetrics>,
+    options: Options,
 ) -> Run<K> {
     Box::new(move |informer, stop| {
         let inner = informer.0;
         let (name, env) = (inner.name.clone(), inner.env.clone());
-        let reflector = Reflector::new(name, source, Intake(inner.clone()), maker, &env, health, metrics);
+        let reflector = Reflector::new(name, source, Intake(inner.clone()), maker, &env, health, options);
         Box::pin(async move {
             tokio::join!(reflector.run(stop.clone()), inner.process(&stop), inner.resync(&stop));
         })
@@ -202,7 +232,7 @@ impl<K: Kind> SharedInformer<K> {
             keep: Keep::default(),
             keep_managed_fields: false,
             indexes: Vec::new(),
-            metrics: Arc::new(NoMetrics),
+            reflector: Options::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod cached;
 mod decoded;
+mod hint;
 mod identity;
 mod json_error;
 mod name;
@@ -13,6 +14,7 @@ mod version;
 pub(crate) use cached::Maker;
 pub use cached::{DecodeError, Kind, Labels, Object};
 pub use decoded::{Decoded, Keep};
+pub(crate) use hint::name_hint;
 pub use identity::IdentityError;
 pub use json_error::JsonError;
 pub use name::{KeyError, ObjectName};

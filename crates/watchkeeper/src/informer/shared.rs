@@ -18,7 +18,7 @@ use super::listener::{Registration, deliver};
 use super::lister::Lister;
 use super::processor::{HandlerOptions, Listener, Processor};
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, Object, ResourceVersion};
+use crate::object::{Decoded, Keep, Kind, Maker, Object, ResourceVersion, Transform};
 use crate::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
 use crate::reflector::{Health, InformerMetrics, NoMetrics, Phase, Reflector, Sink};
 use crate::source::ListerWatcher;
@@ -86,6 +86,7 @@ pub struct InformerBuilder<K: Kind> {
     queue: QueueKind,
     keep: Keep,
     keep_managed_fields: bool,
+    transform: Option<Transform>,
     indexes: Vec<Index<K>>,
     metrics: Arc<dyn InformerMetrics>,
 }
@@ -119,6 +120,13 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
+    /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
+    #[must_use]
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.transform = Some(transform);
+        self
+    }
+
     /// Adds indexes to the store.
     #[must_use]
     pub fn indexes(mut self, indexes: impl IntoIterator<Item = Index<K>>) -> Self {
@@ -140,7 +148,8 @@ impl<K: Kind> InformerBuilder<K> {
         let env = self.env.fork(&format!("informer {name}"));
         let decoded = Decoded::new(self.keep);
         let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
-            .keep_managed_fields(self.keep_managed_fields);
+            .keep_managed_fields(self.keep_managed_fields)
+            .transform(self.transform);
         let queue: Box<dyn Queue<K>> = match self.queue {
             QueueKind::Ordered => Box::new(OrderedFifo::new()),
             QueueKind::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
@@ -201,6 +210,7 @@ impl<K: Kind> SharedInformer<K> {
             queue: QueueKind::default(),
             keep: Keep::default(),
             keep_managed_fields: false,
+            transform: None,
             indexes: Vec::new(),
             metrics: Arc::new(NoMetrics),
         }

@@ -7,7 +7,9 @@ mod decoded;
 mod identity;
 mod json_error;
 mod name;
+mod paths;
 pub(crate) mod scan;
+mod transform;
 mod version;
 
 pub(crate) use cached::Maker;
@@ -16,5 +18,7 @@ pub use decoded::{Decoded, Keep};
 pub use identity::IdentityError;
 pub use json_error::JsonError;
 pub use name::{KeyError, ObjectName};
+pub use paths::PathError;
 pub use scan::Malformed;
+pub use transform::Transform;
 pub use version::ResourceVersion;

@@ -42,8 +42,11 @@ use super::paths::{PathError, Selected};
 ///
 /// An object cannot be transformed if its JSON cannot be walked over, if a function returns an error or panics, or if no
 /// `metadata.name` is left. It is then reported with its name, counted ([`Transform::failures`]) and skipped; others arrive, and it is
-/// tried again with its next event. Nothing untransformed gets into the cache: what is cached of the object stays at its last
-/// transformed state, and is older than the server's until an event goes through. In a list, a skipped object counts as absent.
+/// tried again with its next event. Nothing untransformed gets into the cache.
+///
+/// When an event fails, what is cached of the object stays at its last transformed state, and is older than the server's until an event
+/// goes through or a list is made. This holds for the event of its deletion too: a function should let pass what it does not know. In a
+/// list, a skipped object counts as absent, and handlers that knew it are told of a delete with a tombstone.
 #[derive(Clone)]
 pub struct Transform(Arc<Inner>);
 

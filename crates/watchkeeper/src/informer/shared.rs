@@ -18,7 +18,7 @@ use super::listener::{Registration, deliver};
 use super::lister::Lister;
 use super::processor::{HandlerOptions, Listener, Processor};
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, Object, ResourceVersion};
+use crate::object::{Decoded, Keep, Kind, Maker, Object, ObjectName, ResourceVersion, Transform};
 use crate::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
 use crate::reflector::{Health, InformerMetrics, ListMode, Options, Phase, Reflector, Sink};
 use crate::source::ListerWatcher;
@@ -87,6 +87,7 @@ pub struct InformerBuilder<K: Kind> {
     queue: QueueKind,
     keep: Keep,
     keep_managed_fields: bool,
+    transform: Option<Transform>,
     indexes: Vec<Index<K>>,
     reflector: Options,
 }
@@ -117,6 +118,13 @@ impl<K: Kind> InformerBuilder<K> {
     #[must_use]
     pub fn keep_managed_fields(mut self) -> Self {
         self.keep_managed_fields = true;
+        self
+    }
+
+    /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
+    #[must_use]
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.transform = Some(transform);
         self
     }
 
@@ -169,7 +177,8 @@ impl<K: Kind> InformerBuilder<K> {
         let env = self.env.fork(&format!("informer {name}"));
         let decoded = Decoded::new(self.keep);
         let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
-            .keep_managed_fields(self.keep_managed_fields);
+            .keep_managed_fields(self.keep_managed_fields)
+            .transform(self.transform);
         let queue: Box<dyn Queue<K>> = match self.queue {
             QueueKind::Ordered => Box::new(OrderedFifo::new()),
             QueueKind::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
@@ -231,6 +240,7 @@ impl<K: Kind> SharedInformer<K> {
             queue: QueueKind::default(),
             keep: Keep::default(),
             keep_managed_fields: false,
+            transform: None,
             indexes: Vec::new(),
             reflector: Options::default(),
         }
@@ -448,6 +458,10 @@ impl<K: Kind> Sink<K> for Intake<K> {
     fn known(&self, object: &Object<K>) -> Option<Object<K>> {
         let kept = self.0.store.get_like(object)?;
         kept.same_state(object).then_some(kept)
+    }
+
+    fn kept(&self, name: &ObjectName) -> Option<Object<K>> {
+        self.0.store.get(name)
     }
 }
 

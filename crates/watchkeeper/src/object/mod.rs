@@ -8,7 +8,9 @@ mod hint;
 mod identity;
 mod json_error;
 mod name;
+mod paths;
 pub(crate) mod scan;
+mod transform;
 mod version;
 
 pub(crate) use cached::Maker;
@@ -18,5 +20,7 @@ pub(crate) use hint::name_hint;
 pub use identity::IdentityError;
 pub use json_error::JsonError;
 pub use name::{KeyError, ObjectName};
+pub use paths::PathError;
 pub use scan::Malformed;
+pub use transform::Transform;
 pub use version::ResourceVersion;

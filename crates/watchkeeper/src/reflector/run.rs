@@ -16,7 +16,7 @@ use super::options::Options;
 use super::plan::{Ask, Ended, Plan};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Kind, Maker, Object, ObjectName, ResourceVersion, name_hint};
+use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVersion, name_hint};
 use crate::queue::{Deleted, Delta};
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
 use crate::wire::{
@@ -33,6 +33,9 @@ pub(crate) trait Sink<K>: Send + Sync + 'static {
 
     /// What is kept already of the same state as `object`: a relist need not hold it twice.
     fn known(&self, object: &Object<K>) -> Option<Object<K>>;
+
+    /// What is kept under that name.
+    fn kept(&self, name: &ObjectName) -> Option<Object<K>>;
 }
 
 /// Mirrors one kind from a source into a sink.
@@ -163,7 +166,11 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 let place = format_args!("item {position}");
                 match bytes.map_err(Bad::from).and_then(|bytes| self.make(bytes)) {
                     Ok(object) => items.push(object),
-                    Err(bad) => self.skipped(place, bad),
+                    Err(bad) => {
+                        // It is there, though not in a form that can be kept: its old state stays.
+                        items.extend(bad.untransformed.as_ref().and_then(|name| self.sink.kept(name)));
+                        self.skipped(place, bad);
+                    }
                 }
                 position += 1;
             })?;
@@ -173,8 +180,13 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
 
     /// An object from its bytes; the one that is kept already, if it is of the same state.
     fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
-        let object =
-            self.maker.make(bytes).map_err(|error| Bad { name: name_hint(bytes), source: error.into() })?;
+        let object = self.maker.make(bytes).map_err(|error| {
+            let untransformed = match &error {
+                IdentityError::Transform { name, .. } => Some(name.clone()),
+                _ => None,
+            };
+            Bad { name: name_hint(bytes), untransformed, source: error.into() }
+        })?;
         Ok(self.sink.known(&object).unwrap_or(object))
     }
 
@@ -254,7 +266,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 Ok(line) => newest = self.event(line, &mut initial).or(newest.take()),
                 Err(BadEvent::TooLarge(large)) => self.skipped(format_args!("an event"), large.into()),
                 Err(BadEvent::Malformed(malformed)) => {
-                    self.skipped(format_args!("an event"), Bad { name: None, source: Box::new(malformed) });
+                    self.skipped(
+                        format_args!("an event"),
+                        Bad { name: None, untransformed: None, source: Box::new(malformed) },
+                    );
                 }
             });
             // What was handed on counts, whatever came behind it: the next watch goes on from there.
@@ -285,6 +300,11 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let object = match self.make(line.object) {
             Ok(object) => object,
             Err(bad) => {
+                if let (EventType::Deleted, Some(key)) = (&line.event, &bad.untransformed) {
+                    // Gone is gone, in whatever form.
+                    let (key, last_known) = (key.clone(), self.sink.kept(key));
+                    self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+                }
                 self.skipped(format_args!("a {:?} event", line.event), bad);
                 return None;
             }
@@ -387,6 +407,8 @@ struct Failure {
 /// Something that cannot be taken in.
 struct Bad {
     name: Option<ObjectName>,
+    /// The name of an object that is good but for its transform.
+    untransformed: Option<ObjectName>,
     source: BoxError,
 }
 
@@ -394,7 +416,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl From<TooLarge> for Bad {
     fn from(large: TooLarge) -> Self {
-        Self { name: large.name.clone(), source: Box::new(large) }
+        Self { name: large.name.clone(), untransformed: None, source: Box::new(large) }
     }
 }
 

@@ -181,11 +181,12 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     /// An object from its bytes; the one that is kept already, if it is of the same state.
     fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
         let object = self.maker.make(bytes).map_err(|error| {
-            let untransformed = match &error {
-                IdentityError::Transform { name, .. } => Some(name.clone()),
-                _ => None,
+            // The error of a transform names the object itself.
+            let (name, untransformed) = match &error {
+                IdentityError::Transform { name, .. } => (None, Some(name.clone())),
+                _ => (name_hint(bytes), None),
             };
-            Bad { name: name_hint(bytes), untransformed, source: error.into() }
+            Bad { name, untransformed, source: error.into() }
         })?;
         Ok(self.sink.known(&object).unwrap_or(object))
     }

@@ -9,8 +9,9 @@ use crate::store::{Batch, Indexer};
 ///
 /// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the stored one is a
 /// new object: the old one's delete is told first.
-pub(super) fn apply<K>(store: &Indexer<K>, popped: Popped<K>) -> Vec<Notification<K>> {
+pub(super) fn apply<K>(store: &Indexer<K>, popped: &Popped<K>) -> Vec<Notification<K>> {
     let Popped { deltas, in_initial_list, version } = popped;
+    let in_initial_list = *in_initial_list;
     store.write(|batch| {
         let mut told = Vec::with_capacity(deltas.len());
         for delta in deltas {
@@ -23,7 +24,7 @@ pub(super) fn apply<K>(store: &Indexer<K>, popped: Popped<K>) -> Vec<Notificatio
                 }
                 Delta::Deleted(deleted) => {
                     batch.remove(&deleted.key());
-                    told.push(Notification::Delete(deleted));
+                    told.push(Notification::Delete(deleted.clone()));
                 }
                 Delta::ReplacedAll { items, version } => {
                     replace_all(batch, items, version, in_initial_list, &mut told);
@@ -37,7 +38,7 @@ pub(super) fn apply<K>(store: &Indexer<K>, popped: Popped<K>) -> Vec<Notificatio
             }
         }
         if let Some(version) = version {
-            batch.set_version(version);
+            batch.set_version(version.clone());
         }
         told
     })
@@ -45,22 +46,25 @@ pub(super) fn apply<K>(store: &Indexer<K>, popped: Popped<K>) -> Vec<Notificatio
 
 fn put<K>(
     batch: &mut Batch<'_, K>,
-    object: Object<K>,
+    object: &Object<K>,
     in_initial_list: bool,
     told: &mut Vec<Notification<K>>,
 ) {
-    let old = batch.put(&object);
+    let old = batch.put(object);
     tell_put(old, object, in_initial_list, told);
 }
 
 fn tell_put<K>(
     old: Option<Object<K>>,
-    new: Object<K>,
+    new: &Object<K>,
     in_initial_list: bool,
     told: &mut Vec<Notification<K>>,
 ) {
+    // An object without a uid, such as one put in by hand, may be any of its name.
+    let is_same = |old: &Object<K>| old.uid() == new.uid() || old.uid().is_empty() || new.uid().is_empty();
+    let new = new.clone();
     match old {
-        Some(old) if old.uid() == new.uid() => told.push(Notification::Update { old, new }),
+        Some(old) if is_same(&old) => told.push(Notification::Update { old, new }),
         Some(old) => {
             told.push(Notification::Delete(Deleted::tombstone(&old)));
             told.push(Notification::Add { object: new, in_initial_list });
@@ -72,20 +76,20 @@ fn tell_put<K>(
 /// Deletes first, in no particular order; then adds and updates in the order of the list.
 fn replace_all<K>(
     batch: &mut Batch<'_, K>,
-    items: Vec<Object<K>>,
-    version: ResourceVersion,
+    items: &[Object<K>],
+    version: &ResourceVersion,
     in_initial_list: bool,
     told: &mut Vec<Notification<K>>,
 ) {
     let before = batch.clear();
-    for object in &items {
+    for object in items {
         batch.put(object);
     }
     for old in before.iter().filter(|old| batch.get_like(old).is_none()) {
         told.push(Notification::Delete(Deleted::tombstone(old)));
     }
     for object in items {
-        tell_put(before.get_like(&object).cloned(), object, in_initial_list, told);
+        tell_put(before.get_like(object).cloned(), object, in_initial_list, told);
     }
-    batch.set_version(version);
+    batch.set_version(version.clone());
 }

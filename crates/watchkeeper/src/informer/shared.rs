@@ -2,28 +2,28 @@
 
 use std::any::type_name;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::apply;
 use super::handler::{Handler, Notification};
+use super::intake::{DEFAULT_BOUND, DeltaQueue, InStore};
 use super::latch::Latch;
 use super::listener::{Registration, deliver};
 use super::lister::Lister;
 use super::processor::{HandlerOptions, Listener, Processor};
+use super::pump::{Consumer, Outcome, Pump, Start, start};
+use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, Object, ObjectName, ResourceVersion, Transform};
-use crate::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, InformerMetrics, ListMode, Options, Phase, Reflector, Sink};
+use crate::object::{Decoded, Keep, Kind, Maker, ResourceVersion, Transform};
+use crate::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
+use crate::reflector::{Health, Options, Phase, reflector_settings};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
-use crate::wire::ApiError;
 
 /// Which queue stands between reflector and store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,15 @@ pub enum QueueKind {
     Delta,
 }
 
+impl QueueKind {
+    pub(super) fn make<K: Send + Sync + 'static>(self, env: &Env) -> Box<dyn Queue<K>> {
+        match self {
+            Self::Ordered => Box::new(OrderedFifo::new()),
+            Self::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
+        }
+    }
+}
+
 /// One watch and one cache of a kind, for many handlers. Clones share it.
 ///
 /// A handler hears of changes one at a time and in order; handlers do not wait for each other. The store shows a change before any
@@ -42,32 +51,23 @@ pub enum QueueKind {
 pub struct SharedInformer<K: Kind>(Arc<Inner<K>>);
 
 struct Inner<K: Kind> {
-    name: String,
     kind: K::DynamicType,
-    env: Env,
+    pump: Arc<Pump<K>>,
     store: Indexer<K>,
-    queue: Mutex<Box<dyn Queue<K>>>,
-    /// The queue has something, or something has changed in it.
-    wake: Notify,
     /// Held while deltas are applied and told: a handler that joins sees each change exactly once.
     processor: Mutex<Processor<K>>,
     life: Mutex<Life<K>>,
     default_resync: Duration,
     synced: Latch,
     stopped: Latch,
-    health: Arc<Mutex<Health>>,
     decoded: Arc<Decoded<K>>,
-    metrics: Arc<dyn InformerMetrics>,
 }
 
 enum Life<K: Kind> {
-    Ready(Run<K>),
+    Ready(Start<K>),
     Running { tasks: JoinSet<()>, runtime: tokio::runtime::Handle },
     Stopped,
 }
-
-type Run<K> =
-    Box<dyn FnOnce(SharedInformer<K>, CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// The informer has stopped, and takes no handlers any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +85,7 @@ pub struct InformerBuilder<K: Kind> {
     env: Env,
     resync: Duration,
     queue: QueueKind,
+    bound: usize,
     keep: Keep,
     keep_managed_fields: bool,
     transform: Option<Transform>,
@@ -104,6 +105,13 @@ impl<K: Kind> InformerBuilder<K> {
     #[must_use]
     pub fn queue(mut self, queue: QueueKind) -> Self {
         self.queue = queue;
+        self
+    }
+
+    /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
+    #[must_use]
+    pub fn queue_bound(mut self, bytes: usize) -> Self {
+        self.bound = bytes;
         self
     }
 
@@ -135,40 +143,7 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
-    /// Tells `metrics` what happens on the way into the cache; nobody by default.
-    #[must_use]
-    pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
-        self.reflector.metrics = metrics;
-        self
-    }
-
-    /// Reads whole states in that way.
-    #[must_use]
-    pub fn list_mode(mut self, mode: ListMode) -> Self {
-        self.reflector.list = mode;
-        self
-    }
-
-    /// Asks for pages of so many items; 500 by default, 0 for all at once.
-    #[must_use]
-    pub fn page_size(mut self, items: u32) -> Self {
-        self.reflector.page_size = items;
-        self
-    }
-
-    /// Asks for watches of `timeout` up to twice as long, at least five minutes.
-    #[must_use]
-    pub fn min_watch_timeout(mut self, timeout: Duration) -> Self {
-        self.reflector.watch_timeout = timeout.max(self.reflector.watch_timeout);
-        self
-    }
-
-    /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
-    #[must_use]
-    pub fn on_watch_error(mut self, hook: impl Fn(&ApiError) + Send + Sync + 'static) -> Self {
-        self.reflector.on_error = Some(Arc::new(hook));
-        self
-    }
+    reflector_settings!();
 
     /// The informer, not yet running.
     pub fn build<S: ListerWatcher>(self, source: S) -> SharedInformer<K> {
@@ -179,47 +154,27 @@ impl<K: Kind> InformerBuilder<K> {
         let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
             .keep_managed_fields(self.keep_managed_fields)
             .transform(self.transform);
-        let queue: Box<dyn Queue<K>> = match self.queue {
-            QueueKind::Ordered => Box::new(OrderedFifo::new()),
-            QueueKind::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
+        let store = Indexer::new(&env, self.indexes);
+        let queue = DeltaQueue::new(self.queue.make(&env));
+        let pump = Pump {
+            name,
+            env,
+            queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.bound)),
+            health: Arc::default(),
+            metrics: self.reflector.metrics.clone(),
         };
-        let health = Arc::<Mutex<Health>>::default();
-        let metrics = self.reflector.metrics.clone();
-        let run = run_with(source, maker, health.clone(), self.reflector);
         SharedInformer(Arc::new(Inner {
-            store: Indexer::new(&env, self.indexes),
-            queue: Mutex::new(queue),
-            wake: Notify::new(),
+            store,
+            pump: Arc::new(pump),
             processor: Mutex::new(Processor::new(self.resync)),
-            life: Mutex::new(Life::Ready(run)),
+            life: Mutex::new(Life::Ready(start(source, maker, self.reflector))),
             default_resync: self.resync,
             synced: Latch::default(),
             stopped: Latch::default(),
-            health,
             decoded,
-            metrics,
             kind: self.kind,
-            name,
-            env,
         }))
     }
-}
-
-/// What runs the informer, with the type of its source forgotten.
-fn run_with<K: Kind, S: ListerWatcher>(
-    source: S,
-    maker: Maker<K>,
-    health: Arc<Mutex<Health>>,
-    options: Options,
-) -> Run<K> {
-    Box::new(move |informer, stop| {
-        let inner = informer.0;
-        let (name, env) = (inner.name.clone(), inner.env.clone());
-        let reflector = Reflector::new(name, source, Intake(inner.clone()), maker, &env, health, options);
-        Box::pin(async move {
-            tokio::join!(reflector.run(stop.clone()), inner.process(&stop), inner.resync(&stop));
-        })
-    })
 }
 
 impl<K: Kind> SharedInformer<K> {
@@ -238,6 +193,7 @@ impl<K: Kind> SharedInformer<K> {
             env: env.clone(),
             resync: Duration::ZERO,
             queue: QueueKind::default(),
+            bound: DEFAULT_BOUND,
             keep: Keep::default(),
             keep_managed_fields: false,
             transform: None,
@@ -262,11 +218,11 @@ impl<K: Kind> SharedInformer<K> {
         // Life first, then the processor: whoever takes both takes them in this order.
         let mut life = inner.life.lock();
         if matches!(*life, Life::Stopped) {
-            return Err(InformerStopped { handler: name, kind: inner.name.clone() });
+            return Err(InformerStopped { handler: name, kind: inner.pump.name.clone() });
         }
         let mut processor = inner.processor.lock();
         let period = options.resync.unwrap_or(inner.default_resync);
-        let listener = processor.add(Box::new(handler), name, period, inner.env.clock.now());
+        let listener = processor.add(Box::new(handler), name, period, inner.pump.env.clock.now());
         let registration = Registration { mailbox: listener.mailbox.clone() };
         if let Life::Running { tasks, runtime } = &mut *life {
             for object in inner.store.snapshot().iter() {
@@ -304,13 +260,13 @@ impl<K: Kind> SharedInformer<K> {
                 }
                 other => {
                     *life = other;
-                    tracing::warn!(kind = inner.name, "the informer has been started already");
+                    tracing::warn!(kind = inner.pump.name, "the informer has been started already");
                     return;
                 }
             }
         };
         let ending = Ending(inner);
-        run(self.clone(), stop).await;
+        run(inner.pump.clone(), inner.clone(), stop).await;
         let mut tasks = ending.end();
         while tasks.join_next().await.is_some() {}
     }
@@ -346,7 +302,7 @@ impl<K: Kind> SharedInformer<K> {
 
     /// A reader of typed objects.
     pub fn lister(&self) -> Lister<K> {
-        Lister::new(self.0.store.clone(), self.0.name.clone())
+        Lister::new(self.0.store.clone(), self.0.pump.name.clone())
     }
 
     /// The kind, where it is known at run time only.
@@ -356,22 +312,22 @@ impl<K: Kind> SharedInformer<K> {
 
     /// The plural name of the kind.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.0.pump.name
     }
 
     /// How the reflector is doing.
     pub fn health(&self) -> Health {
-        self.0.health.lock().clone()
+        self.0.pump.health.lock().clone()
     }
 
     /// The version of the last thing that the reflector handed on; the store may be behind by what is queued.
     pub fn last_sync_version(&self) -> ResourceVersion {
-        self.0.health.lock().version.clone()
+        self.0.pump.health.lock().version.clone()
     }
 
     /// How many deltas wait to be applied.
     pub fn queued(&self) -> usize {
-        self.0.queue.lock().len()
+        self.0.pump.queue.len()
     }
 
     /// How often an object of this informer was decoded.
@@ -386,82 +342,34 @@ impl<K: Kind> Inner<K> {
         // Tasks of handlers that were removed have ended by now.
         while tasks.try_join_next().is_some() {}
         if let Some(handler) = listener.handler.take() {
-            let reporter = self.env.reporter.clone();
+            let reporter = self.pump.env.reporter.clone();
             tasks.spawn_on(
                 deliver(listener.mailbox.clone(), handler, listener.name.clone(), reporter),
                 runtime,
             );
         }
     }
-
-    /// The loop between queue and store.
-    async fn process(&self, stop: &CancellationToken) {
-        while !stop.is_cancelled() {
-            let popped = self.queue.lock().pop();
-            let Some(popped) = popped else {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    () = self.wake.notified() => continue,
-                }
-            };
-            self.apply(popped);
-            tokio::task::consume_budget().await;
-        }
-    }
-
-    fn apply(&self, popped: Popped<K>) {
-        let (deltas, began) = (popped.deltas.len(), self.env.clock.now());
-        let processor = self.processor.lock();
-        processor.distribute(apply(&self.store, popped));
-        let mut queue = self.queue.lock();
-        queue.processed();
-        self.metrics.queued(queue.len());
-        self.metrics.processed(deltas, self.env.clock.now() - began);
-        if queue.has_synced() && !self.synced.is_set() {
-            self.synced.set();
-            processor.upstream_synced();
-        }
-    }
-
-    /// The timer of resyncs; relists do not disturb it.
-    async fn resync(&self, stop: &CancellationToken) {
-        let Some(period) = self.processor.lock().check_period() else { return };
-        let tick = async {
-            loop {
-                self.env.clock.sleep(period).await;
-                let due = self.processor.lock().mark_due(self.env.clock.now());
-                if due {
-                    self.queue.lock().resync(&self.store);
-                    self.wake.notify_one();
-                }
-            }
-        };
-        stop.run_until_cancelled(tick).await;
-    }
 }
 
-/// Where the reflector puts deltas.
-struct Intake<K: Kind>(Arc<Inner<K>>);
-
-impl<K: Kind> Sink<K> for Intake<K> {
-    fn push(&self, delta: Delta<K>) {
-        self.0.queue.lock().push(delta, &self.0.store);
-        self.0.wake.notify_one();
+impl<K: Kind> Consumer<K> for Inner<K> {
+    fn process(&self, popped: &Popped<K>) -> Outcome {
+        let processor = self.processor.lock();
+        processor.distribute(apply(&self.store, popped));
+        Outcome::Done
     }
 
-    fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
-        self.0.queue.lock().replace(items, version, &self.0.store);
-        self.0.wake.notify_one();
+    fn synced(&self) {
+        let processor = self.processor.lock();
+        self.synced.set();
+        processor.upstream_synced();
     }
 
-    fn known(&self, object: &Object<K>) -> Option<Object<K>> {
-        let kept = self.0.store.get_like(object)?;
-        kept.same_state(object).then_some(kept)
+    fn check_period(&self) -> Option<Duration> {
+        self.processor.lock().check_period()
     }
 
-    fn kept(&self, name: &ObjectName) -> Option<Object<K>> {
-        self.0.store.get(name)
+    fn is_due(&self, now: Instant) -> bool {
+        self.processor.lock().mark_due(now)
     }
 }
 
@@ -472,7 +380,7 @@ impl<K: Kind> Ending<'_, K> {
     fn end(&self) -> JoinSet<()> {
         let life = std::mem::replace(&mut *self.0.life.lock(), Life::Stopped);
         self.0.processor.lock().stop();
-        self.0.health.lock().phase = Phase::Stopped;
+        self.0.pump.health.lock().phase = Phase::Stopped;
         self.0.stopped.set();
         match life {
             Life::Running { tasks, .. } => tasks,
@@ -505,6 +413,9 @@ impl<K: Kind> fmt::Debug for InformerBuilder<K> {
 
 impl<K: Kind> fmt::Debug for SharedInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedInformer").field("kind", &self.0.name).field("store", &self.0.store).finish()
+        f.debug_struct("SharedInformer")
+            .field("kind", &self.0.pump.name)
+            .field("store", &self.0.store)
+            .finish()
     }
 }

@@ -64,8 +64,34 @@ impl<K> Delta<K> {
         (!version.is_unset()).then_some(version)
     }
 
+    /// Bytes that it keeps in memory while it waits: its own, and those of the objects it carries.
+    pub fn bytes(&self) -> usize {
+        let objects = match self {
+            Self::ReplacedAll { items, .. } => items.iter().map(Object::size).sum(),
+            _ => self.object().map_or(0, Object::size),
+        };
+        size_of::<Self>() + objects
+    }
+
     pub(super) fn is_delete(&self) -> bool {
         matches!(self, Self::Deleted(_))
+    }
+}
+
+impl<K> Clone for Delta<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added(object) => Self::Added(object.clone()),
+            Self::Updated(object) => Self::Updated(object.clone()),
+            Self::Deleted(deleted) => Self::Deleted(deleted.clone()),
+            Self::Replaced(object) => Self::Replaced(object.clone()),
+            Self::Sync(object) => Self::Sync(object.clone()),
+            Self::ReplacedAll { items, version } => {
+                Self::ReplacedAll { items: items.clone(), version: version.clone() }
+            }
+            Self::SyncAll => Self::SyncAll,
+            Self::Bookmark(version) => Self::Bookmark(version.clone()),
+        }
     }
 }
 

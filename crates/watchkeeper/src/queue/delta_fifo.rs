@@ -10,12 +10,15 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 
 /// The queue that most documents about client-go describe: per key a list of deltas, oldest first.
 ///
-/// Changes of different objects may overtake each other, so the store has a version only when the queue has run empty.
+/// Usable with the objects that its consumer knows or, by passing [`NoKnown`](super::NoKnown), without. Changes of different objects may overtake each other, so the store has a version only when the queue has run empty.
 #[derive(Debug)]
 pub struct DeltaFifo<K> {
     /// Every key in `line` has deltas here, and the other way round.
     deltas: HashMap<ObjectName, Vec<Delta<K>>, FixedState>,
+    /// The first `initial` keys are those of the first state, one less while `initial_in_flight`.
     line: VecDeque<ObjectName>,
+    /// The sum over `deltas`.
+    bytes: usize,
     /// The key popped last, until it is processed: it still counts as pending, with the state it will have.
     in_flight: Option<(ObjectName, Option<Object<K>>)>,
     populated: bool,
@@ -28,6 +31,7 @@ pub struct DeltaFifo<K> {
     newest: Option<ResourceVersion>,
     /// The newest version told with a pop.
     told: Option<ResourceVersion>,
+    closed: bool,
 }
 
 /// The type of the deltas that a list brings.
@@ -46,6 +50,7 @@ impl<K> DeltaFifo<K> {
         Self {
             deltas: HashMap::with_hasher(hasher),
             line: VecDeque::new(),
+            bytes: 0,
             in_flight: None,
             populated: false,
             initial: 0,
@@ -53,6 +58,7 @@ impl<K> DeltaFifo<K> {
             emit: Emit::default(),
             newest: None,
             told: None,
+            closed: false,
         }
     }
 
@@ -68,6 +74,7 @@ impl<K> DeltaFifo<K> {
         if pending.is_empty() {
             self.line.push_back(key);
         }
+        self.bytes += delta.bytes();
         pending.push(delta);
         // Two deletes in a row tell the same; the one that knows the final state stays.
         if let [.., first, second] = pending.as_slice()
@@ -76,7 +83,7 @@ impl<K> DeltaFifo<K> {
         {
             let older_is_tombstone = matches!(first, Delta::Deleted(Deleted::Unknown { .. }));
             let drop_at = pending.len() - if older_is_tombstone { 2 } else { 1 };
-            pending.remove(drop_at);
+            self.bytes -= pending.remove(drop_at).bytes();
         }
     }
 
@@ -91,6 +98,11 @@ impl<K> DeltaFifo<K> {
 
 impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
     fn push(&mut self, delta: Delta<K>, known: &dyn KnownObjects<K>) {
+        let delta = match delta {
+            Delta::ReplacedAll { items, version } => return self.replace(items, version, known),
+            Delta::SyncAll => return self.resync(known),
+            delta => delta,
+        };
         if let Some(version) = delta.version() {
             self.newest = Some(version.clone());
         }
@@ -157,10 +169,12 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
     }
 
     fn pop(&mut self) -> Option<Popped<K>> {
+        self.processed();
         let in_initial_list = !self.has_synced();
         let deltas = match self.line.pop_front() {
             Some(key) => {
                 let deltas = self.deltas.remove(&key).unwrap_or_default();
+                self.bytes -= deltas.iter().map(Delta::bytes).sum::<usize>();
                 let newest = deltas.last().and_then(Delta::object).cloned();
                 self.in_flight = Some((key, newest));
                 self.initial_in_flight = self.initial > 0;
@@ -184,8 +198,47 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
         }
     }
 
+    fn add_if_not_present(&mut self, popped: Popped<K>) {
+        if popped.version.is_some() {
+            // The store has not reached it: it is told again.
+            self.told = None;
+        }
+        let Some(key) = popped.deltas.last().and_then(Delta::key) else { return };
+        self.populated = true;
+        let is_return = self.is_in_flight(&key);
+        if self.deltas.contains_key(&key) {
+            if is_return {
+                self.processed();
+            }
+            return;
+        }
+        let mut at = self.line.len();
+        if is_return {
+            self.in_flight = None;
+            if std::mem::take(&mut self.initial_in_flight) {
+                // Behind the rest of the first state, before all that came later.
+                at = at.min(self.initial - 1);
+            }
+        }
+        self.bytes += popped.deltas.iter().map(Delta::bytes).sum::<usize>();
+        self.line.insert(at, key.clone());
+        self.deltas.insert(key, popped.deltas);
+    }
+
     fn has_synced(&self) -> bool {
         self.populated && self.initial == 0
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn len(&self) -> usize {

@@ -8,13 +8,23 @@ use crate::object::{Object, ResourceVersion};
 /// The in-order queue: changes are applied in the order of the watch stream, and a list replaces the store in one step.
 #[derive(Debug)]
 pub struct OrderedFifo<K> {
-    line: VecDeque<Delta<K>>,
+    line: VecDeque<Entry<K>>,
+    /// The sum of `bytes` in `line`.
+    bytes: usize,
     /// A list or a change has come.
     populated: bool,
-    /// Entries at the head that belong to the first state.
+    /// Entries that belong to the first state: those in flight, and at the head of `line`.
     initial: usize,
     /// Entries popped and not yet processed.
     in_flight: usize,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    delta: Delta<K>,
+    /// Counted once: a list may be long.
+    bytes: usize,
 }
 
 /// Deltas that go to the store together at most: one publication of the store for all of them.
@@ -22,7 +32,7 @@ const BATCH: usize = 1000;
 
 impl<K> Default for OrderedFifo<K> {
     fn default() -> Self {
-        Self { line: VecDeque::new(), populated: false, initial: 0, in_flight: 0 }
+        Self { line: VecDeque::new(), bytes: 0, populated: false, initial: 0, in_flight: 0, closed: false }
     }
 }
 
@@ -31,36 +41,62 @@ impl<K> OrderedFifo<K> {
     pub fn new() -> Self {
         Self::default()
     }
+
+    fn entry(&mut self, delta: Delta<K>) -> Entry<K> {
+        let bytes = delta.bytes();
+        self.bytes += bytes;
+        Entry { delta, bytes }
+    }
+
+    fn append(&mut self, delta: Delta<K>) {
+        let entry = self.entry(delta);
+        self.line.push_back(entry);
+    }
+}
+
+/// Whether it goes to the store alone.
+fn is_alone<K>(entry: &Entry<K>) -> bool {
+    matches!(entry.delta, Delta::ReplacedAll { .. } | Delta::SyncAll)
 }
 
 impl<K: Send + Sync> Queue<K> for OrderedFifo<K> {
-    fn push(&mut self, delta: Delta<K>, _known: &dyn KnownObjects<K>) {
-        self.populated |= !matches!(delta, Delta::Bookmark(_));
-        self.line.push_back(delta);
+    fn push(&mut self, delta: Delta<K>, known: &dyn KnownObjects<K>) {
+        match delta {
+            Delta::ReplacedAll { items, version } => self.replace(items, version, known),
+            Delta::SyncAll => self.resync(known),
+            delta => {
+                self.populated |= delta.key().is_some();
+                self.append(delta);
+            }
+        }
     }
 
     fn replace(&mut self, items: Vec<Object<K>>, version: ResourceVersion, _known: &dyn KnownObjects<K>) {
-        self.line.push_back(Delta::ReplacedAll { items, version });
+        self.append(Delta::ReplacedAll { items, version });
         if !self.populated {
             self.populated = true;
-            self.initial = self.line.len();
+            self.initial = self.in_flight + self.line.len();
         }
     }
 
     fn resync(&mut self, _known: &dyn KnownObjects<K>) {
-        self.line.push_back(Delta::SyncAll);
+        self.append(Delta::SyncAll);
     }
 
     fn pop(&mut self) -> Option<Popped<K>> {
+        self.processed();
         // A batch holds initial entries only, or none.
         let most = if self.initial > 0 { self.initial } else { BATCH };
-        let alone = |delta: &Delta<K>| matches!(delta, Delta::ReplacedAll { .. } | Delta::SyncAll);
         let take = match self.line.front()? {
-            head if alone(head) => 1,
-            _ => self.line.iter().take(most.min(BATCH)).take_while(|delta| !alone(delta)).count(),
+            head if is_alone(head) => 1,
+            _ => self.line.iter().take(most.min(BATCH)).take_while(|entry| !is_alone(entry)).count(),
         };
         let in_initial_list = !self.has_synced();
-        let deltas: Vec<_> = self.line.drain(..take).collect();
+        let mut deltas = Vec::with_capacity(take);
+        for entry in self.line.drain(..take) {
+            self.bytes -= entry.bytes;
+            deltas.push(entry.delta);
+        }
         let version = deltas.iter().rev().find_map(Delta::version).cloned();
         self.in_flight = take;
         Some(Popped { deltas, in_initial_list, version })
@@ -70,8 +106,32 @@ impl<K: Send + Sync> Queue<K> for OrderedFifo<K> {
         self.initial = self.initial.saturating_sub(std::mem::take(&mut self.in_flight));
     }
 
+    fn add_if_not_present(&mut self, popped: Popped<K>) {
+        let is_return = std::mem::take(&mut self.in_flight) > 0;
+        if !is_return && self.initial > 0 {
+            self.initial += popped.deltas.len();
+        }
+        for delta in popped.deltas.into_iter().rev() {
+            self.populated |= !matches!(delta, Delta::SyncAll | Delta::Bookmark(_));
+            let entry = self.entry(delta);
+            self.line.push_front(entry);
+        }
+    }
+
     fn has_synced(&self) -> bool {
         self.populated && self.initial == 0
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn len(&self) -> usize {

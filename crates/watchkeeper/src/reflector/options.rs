@@ -57,3 +57,48 @@ impl fmt::Debug for Options {
         f.field("list", &self.list).field("page_size", &self.page_size).finish_non_exhaustive()
     }
 }
+
+/// The settings of a reflector, for every builder that has `reflector: Options`.
+macro_rules! reflector_settings {
+    () => {
+        /// Tells `metrics` what happens on the way into the cache; nobody by default.
+        #[must_use]
+        pub fn metrics(mut self, metrics: std::sync::Arc<dyn $crate::reflector::InformerMetrics>) -> Self {
+            self.reflector.metrics = metrics;
+            self
+        }
+
+        /// Reads whole states in that way.
+        #[must_use]
+        pub fn list_mode(mut self, mode: $crate::reflector::ListMode) -> Self {
+            self.reflector.list = mode;
+            self
+        }
+
+        /// Asks for pages of so many items; 500 by default, 0 for all at once.
+        #[must_use]
+        pub fn page_size(mut self, items: u32) -> Self {
+            self.reflector.page_size = items;
+            self
+        }
+
+        /// Asks for watches of `timeout` up to twice as long, at least five minutes.
+        #[must_use]
+        pub fn min_watch_timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.reflector.watch_timeout = timeout.max(self.reflector.watch_timeout);
+            self
+        }
+
+        /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
+        #[must_use]
+        pub fn on_watch_error(
+            mut self,
+            hook: impl Fn(&$crate::wire::ApiError) + Send + Sync + 'static,
+        ) -> Self {
+            self.reflector.on_error = Some(std::sync::Arc::new(hook));
+            self
+        }
+    };
+}
+
+pub(crate) use reflector_settings;

@@ -36,6 +36,9 @@ pub(crate) trait Sink<K>: Send + Sync + 'static {
 
     /// What is kept under that name.
     fn kept(&self, name: &ObjectName) -> Option<Object<K>>;
+
+    /// Waits while too much waits to be taken out. Cancel-safe.
+    fn room(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Mirrors one kind from a source into a sink.
@@ -282,7 +285,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 return Err(error);
             }
             split?;
-            // What has arrived is applied together, but not later than after so many chunks.
+            // What has arrived is applied together, but not later than after so many chunks or bytes.
+            self.sink.room().await;
             tokio::task::consume_budget().await;
         }
         Ok(splitter.finish()?)

@@ -1,0 +1,343 @@
+//! What is the loop between a queue and a store, without either? A controller with a queue and a process function of the caller's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::apply::apply;
+use super::handler::Handler;
+use super::intake::{DEFAULT_BOUND, DeltaQueue, ProcessError};
+use super::pump::{Consumer, Outcome, Pump, Start, start};
+use crate::clock::Instant;
+use crate::env::Env;
+use crate::object::{Decoded, Keep, Kind, Maker, ObjectName, ResourceVersion, Transform};
+use crate::queue::{Delta, KnownObjects, NoKnown, OrderedFifo, Popped, Queue};
+use crate::reflector::{Health, Options, reflector_settings};
+use crate::source::ListerWatcher;
+use crate::store::Indexer;
+
+/// Lists and watches one kind into a queue, and hands what comes out to a process function. Clones share it.
+///
+/// The low-level piece that informers are made of. Deltas are processed one pop after the other, in the order of the queue.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+/// use watchkeeper::Env;
+/// use watchkeeper::informer::Controller;
+/// use watchkeeper::queue::{DeltaFifo, Popped};
+/// use watchkeeper::source::{Reply, ScriptedSource};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let (env, source) = (Env::simulated(1), ScriptedSource::new());
+/// source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}"#));
+/// let controller = Controller::<Pod>::builder(&env)
+///     .queue(Box::new(DeltaFifo::new(env.generator.hasher())))
+///     .build(source, |popped: &Popped<Pod>| {
+///         println!("{} deltas", popped.deltas.len());
+///         Ok::<(), Infallible>(())
+///     });
+/// let stop = CancellationToken::new();
+/// tokio::join!(controller.run(stop.clone()), async {
+///     controller.wait_until_synced().await;
+///     stop.cancel();
+/// });
+/// assert_eq!(controller.last_sync_version(), 1.into());
+/// # }
+/// ```
+pub struct Controller<K: Kind>(Arc<Inner<K>>);
+
+struct Inner<K: Kind> {
+    pump: Arc<Pump<K>>,
+    /// Taken by the first run.
+    start: Mutex<Option<Start<K>>>,
+    /// The caller's code; only the loop calls it.
+    process: Mutex<Process<K>>,
+    retry_on_error: bool,
+    resync: Duration,
+    should_resync: Mutex<ShouldResync>,
+}
+
+type Process<K> = Box<dyn FnMut(&Popped<K>) -> Result<(), ProcessError> + Send>;
+type ShouldResync = Box<dyn FnMut() -> bool + Send>;
+
+/// Settings of a [`Controller`]: client-go's `Config`.
+pub struct ControllerBuilder<K: Kind> {
+    kind: K::DynamicType,
+    pub(super) env: Env,
+    name: Option<String>,
+    queue: Box<dyn Queue<K>>,
+    known: Box<dyn KnownObjects<K> + Send + Sync>,
+    bound: usize,
+    resync: Duration,
+    should_resync: ShouldResync,
+    retry_on_error: bool,
+    keep: Keep,
+    keep_managed_fields: bool,
+    transform: Option<Transform>,
+    reflector: Options,
+}
+
+impl<K: Kind> ControllerBuilder<K> {
+    /// Uses that queue; an [`OrderedFifo`] by default.
+    #[must_use]
+    pub fn queue(mut self, queue: Box<dyn Queue<K>>) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Tells the queue what the process function keeps; nothing by default. An [`Indexer`] is such a keeper.
+    #[must_use]
+    pub fn known_objects(mut self, known: impl KnownObjects<K> + Send + Sync + 'static) -> Self {
+        self.known = Box::new(known);
+        self
+    }
+
+    /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
+    #[must_use]
+    pub fn queue_bound(mut self, bytes: usize) -> Self {
+        self.bound = bytes;
+        self
+    }
+
+    /// What reports call it; the plural name of the kind by default.
+    #[must_use]
+    pub fn describe(mut self, description: &str) -> Self {
+        self.name = Some(description.to_owned());
+        self
+    }
+
+    /// Tells of every object again after each `period`; zero, the default, is never.
+    #[must_use]
+    pub fn full_resync(mut self, period: Duration) -> Self {
+        self.resync = period;
+        self
+    }
+
+    /// Asks `should_resync` at the end of each period, and skips the resync where it says no.
+    #[must_use]
+    pub fn should_resync(mut self, should_resync: impl FnMut() -> bool + Send + 'static) -> Self {
+        self.should_resync = Box::new(should_resync);
+        self
+    }
+
+    /// Gives deltas back to the queue whose processing failed or panicked: after 5 ms, doubling to 1 s while it goes on failing.
+    ///
+    /// An ordered queue keeps its order, so that nothing is processed before them; a [`DeltaFifo`](crate::queue::DeltaFifo) puts them
+    /// behind the other keys.
+    #[must_use]
+    pub fn retry_on_error(mut self) -> Self {
+        self.retry_on_error = true;
+        self
+    }
+
+    /// Keeps so many decoded values.
+    #[must_use]
+    pub fn keep_decoded(mut self, keep: Keep) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Keeps `metadata.managedFields`, which are cut by default.
+    #[must_use]
+    pub fn keep_managed_fields(mut self) -> Self {
+        self.keep_managed_fields = true;
+        self
+    }
+
+    /// Changes each object once before it goes into the queue.
+    #[must_use]
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.transform = Some(transform);
+        self
+    }
+
+    reflector_settings!();
+
+    /// The controller, not yet running.
+    ///
+    /// `process` is called with each pop, in the loop itself. An error, or a panic, is reported; the deltas are given up, unless it is a
+    /// [`ProcessError::Requeue`] or [`ControllerBuilder::retry_on_error`] was set.
+    pub fn build<S, P, E>(self, source: S, mut process: P) -> Controller<K>
+    where
+        S: ListerWatcher,
+        P: FnMut(&Popped<K>) -> Result<(), E> + Send + 'static,
+        E: Into<ProcessError>,
+    {
+        let name = self.name.unwrap_or_else(|| K::plural(&self.kind).into_owned());
+        let expected = (K::api_version(&self.kind).into_owned(), K::kind(&self.kind).into_owned());
+        let maker = Maker::new(Decoded::new(self.keep), (!K::metadata_api()).then_some(expected))
+            .keep_managed_fields(self.keep_managed_fields)
+            .transform(self.transform);
+        let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.bound);
+        let pump = Pump {
+            env: self.env.fork(&format!("controller {name}")),
+            name,
+            queue: Arc::new(queue),
+            health: Arc::default(),
+            metrics: self.reflector.metrics.clone(),
+        };
+        Controller(Arc::new(Inner {
+            pump: Arc::new(pump),
+            start: Mutex::new(Some(start(source, maker, self.reflector))),
+            process: Mutex::new(Box::new(move |popped| process(popped).map_err(Into::into))),
+            retry_on_error: self.retry_on_error,
+            resync: self.resync,
+            should_resync: Mutex::new(self.should_resync),
+        }))
+    }
+}
+
+impl<K: Kind> Controller<K> {
+    /// A controller of a kind known at compile time.
+    pub fn builder(env: &Env) -> ControllerBuilder<K>
+    where
+        K::DynamicType: Default,
+    {
+        Self::builder_of(K::DynamicType::default(), env)
+    }
+
+    /// A controller of a kind known at run time.
+    pub fn builder_of(kind: K::DynamicType, env: &Env) -> ControllerBuilder<K> {
+        ControllerBuilder {
+            kind,
+            env: env.clone(),
+            name: None,
+            queue: Box::new(OrderedFifo::new()),
+            known: Box::new(NoKnown),
+            bound: DEFAULT_BOUND,
+            resync: Duration::ZERO,
+            should_resync: Box::new(|| true),
+            retry_on_error: false,
+            keep: Keep::default(),
+            keep_managed_fields: false,
+            transform: None,
+            reflector: Options::default(),
+        }
+    }
+
+    /// Runs until `stop`, or until its queue is closed and empty; what waits at a stop is dropped. A second call is reported, and returns
+    /// at once.
+    ///
+    /// Dropping the future stops everything as well.
+    pub async fn run(&self, stop: CancellationToken) {
+        let start = self.0.start.lock().take();
+        let pump = &self.0.pump;
+        match start {
+            Some(start) => start(pump.clone(), self.0.clone(), stop).await,
+            None => pump.env.reporter.error("controller", &pump.name, &RunAgain),
+        }
+    }
+
+    /// Whether the first list has been processed.
+    pub fn has_synced(&self) -> bool {
+        self.0.pump.queue.has_synced()
+    }
+
+    /// Waits until [`Controller::has_synced`]. Cancel-safe.
+    pub async fn wait_until_synced(&self) {
+        self.0.pump.queue.wait_until_synced().await;
+    }
+
+    /// The version of the last thing that the reflector put into the queue; unset before the first.
+    pub fn last_sync_version(&self) -> ResourceVersion {
+        self.0.pump.health.lock().version.clone()
+    }
+
+    /// How the reflector is doing.
+    pub fn health(&self) -> Health {
+        self.0.pump.health.lock().clone()
+    }
+
+    /// The queue, for whoever wants to look into it, add to it, or close it.
+    pub fn queue(&self) -> &DeltaQueue<K> {
+        &self.0.pump.queue
+    }
+
+    /// What reports call it.
+    pub fn name(&self) -> &str {
+        &self.0.pump.name
+    }
+}
+
+impl<K: Kind> Consumer<K> for Inner<K> {
+    fn process(&self, popped: &Popped<K>) -> Outcome {
+        let Pump { name, env, .. } = &*self.pump;
+        let result = env.reporter.guard("controller", name, || (self.process.lock())(popped));
+        let requeue = match result {
+            Some(Ok(())) => return Outcome::Done,
+            // Reported by the guard.
+            None => self.retry_on_error,
+            Some(Err(error)) => {
+                let (requeue, cause) = match error {
+                    ProcessError::Requeue(cause) => (true, cause),
+                    ProcessError::Failed(cause) => (self.retry_on_error, cause),
+                };
+                let first = popped.deltas.iter().find_map(Delta::key);
+                let failure = NotProcessed { deltas: popped.deltas.len(), first, requeue, cause };
+                env.reporter.error("controller", name, &failure);
+                requeue
+            }
+        };
+        if requeue { Outcome::Requeue } else { Outcome::Done }
+    }
+
+    fn check_period(&self) -> Option<Duration> {
+        (!self.resync.is_zero()).then_some(self.resync)
+    }
+
+    fn is_due(&self, _now: Instant) -> bool {
+        let Pump { name, env, .. } = &*self.pump;
+        env.reporter.guard("controller", name, || (self.should_resync.lock())()).unwrap_or(false)
+    }
+}
+
+/// Applies what was popped to `store` in one step, then tells `handler` of each change: what a process function of one's own may end with.
+///
+/// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the stored one is a
+/// new object: the old one's delete is told first.
+pub fn process_deltas<K>(store: &Indexer<K>, popped: &Popped<K>, handler: &mut impl Handler<K>) {
+    for notification in apply(store, popped) {
+        notification.tell(handler);
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot process {deltas} deltas{}, {}",
+    first.as_ref().map(|key| format!(" from {key} on")).unwrap_or_default(),
+    if *requeue { "which go back into the queue" } else { "which are given up" }
+)]
+struct NotProcessed {
+    deltas: usize,
+    first: Option<ObjectName>,
+    requeue: bool,
+    #[source]
+    cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the controller has been run already: make another one")]
+struct RunAgain;
+
+impl<K: Kind> Clone for Controller<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Kind> fmt::Debug for Controller<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("name", &self.name()).field("queue", self.queue()).finish()
+    }
+}
+
+impl<K: Kind> fmt::Debug for ControllerBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControllerBuilder").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}

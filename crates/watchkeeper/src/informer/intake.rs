@@ -1,0 +1,274 @@
+//! How do a producer and a consumer meet at a queue? Under one lock; each waits without holding it, and wakes the other.
+
+use std::error::Error;
+use std::fmt;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::latch::Latch;
+use crate::object::{Object, ObjectName, ResourceVersion};
+use crate::queue::{Delta, KnownObjects, NoKnown, Popped, Queue};
+use crate::store::Indexer;
+
+/// A queue with its lock and its wake-ups: any number of producers, one consumer.
+///
+/// What the queue needs to know of its consumer's objects is asked of the known objects, [`NoKnown`] by default.
+///
+/// ```
+/// use watchkeeper::Object;
+/// use watchkeeper::informer::DeltaQueue;
+/// use watchkeeper::queue::{Delta, OrderedFifo};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = DeltaQueue::<()>::new(Box::new(OrderedFifo::new()));
+/// queue.push(Delta::Added(Object::from_json(br#"{"metadata":{"name":"a"}}"#)?));
+/// queue.close();
+/// while let Some(popped) = queue.pop().await {
+///     assert_eq!(popped.deltas.len(), 1);
+///     queue.processed();
+/// }
+/// # Ok(()) }
+/// ```
+pub struct DeltaQueue<K> {
+    queue: Mutex<Box<dyn Queue<K>>>,
+    known: Box<dyn KnownObjects<K> + Send + Sync>,
+    /// Something came in, or the queue was closed.
+    filled: Notify,
+    /// Something was taken out, or the queue was closed.
+    emptied: Notify,
+    /// Producers that ask for room wait while more bytes than this wait in the queue.
+    bound: usize,
+    synced: Latch,
+}
+
+/// Bytes that may wait in a queue before producers are asked to wait.
+pub(super) const DEFAULT_BOUND: usize = 64 << 20;
+
+/// Why deltas were not processed. Any error turns into [`ProcessError::Failed`].
+#[derive(Debug)]
+pub enum ProcessError {
+    /// It failed; whoever drives the queue decides whether to try again.
+    Failed(Box<dyn Error + Send + Sync>),
+    /// It failed, and the deltas go back into the queue: client-go's `ErrRequeue`.
+    Requeue(Box<dyn Error + Send + Sync>),
+}
+
+impl ProcessError {
+    /// Failed for now: the deltas go back into the queue.
+    pub fn requeue(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Requeue(cause.into())
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for ProcessError {
+    fn from(cause: E) -> Self {
+        Self::Failed(Box::new(cause))
+    }
+}
+
+impl<K> DeltaQueue<K> {
+    /// Around `queue`, which should be empty.
+    pub fn new(queue: Box<dyn Queue<K>>) -> Self {
+        Self {
+            queue: Mutex::new(queue),
+            known: Box::new(NoKnown),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+            bound: DEFAULT_BOUND,
+            synced: Latch::default(),
+        }
+    }
+
+    /// Tells the queue what its consumer holds. It is asked with the queue locked, and must not use the queue.
+    #[must_use]
+    pub fn known_objects(self, known: impl KnownObjects<K> + Send + Sync + 'static) -> Self {
+        self.known_boxed(Box::new(known))
+    }
+
+    pub(super) fn known_boxed(mut self, known: Box<dyn KnownObjects<K> + Send + Sync>) -> Self {
+        self.known = known;
+        self
+    }
+
+    /// Lets producers that ask for [`DeltaQueue::room`] wait while more than `bytes` wait; 64 MiB by default.
+    #[must_use]
+    pub fn bound(mut self, bytes: usize) -> Self {
+        self.bound = bytes;
+        self
+    }
+
+    /// Adds one change of the watch stream.
+    pub fn push(&self, delta: Delta<K>) {
+        self.fill(|queue, known| queue.push(delta, known));
+    }
+
+    /// Adds a whole new state, as a list gave it.
+    pub fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
+        self.fill(|queue, known| queue.replace(items, version, known));
+    }
+
+    /// Adds every known object again.
+    pub fn resync(&self) {
+        self.fill(|queue, known| queue.resync(known));
+    }
+
+    /// Gives back what was popped last and could not be applied; see [`Queue::add_if_not_present`].
+    pub fn add_if_not_present(&self, popped: Popped<K>) {
+        self.fill(|queue, _| queue.add_if_not_present(popped));
+    }
+
+    /// Waits for the next deltas; `None` once the queue is closed and empty.
+    ///
+    /// Cancel-safe: deltas are taken only when they are returned. What was popped before counts as processed.
+    pub async fn pop(&self) -> Option<Popped<K>> {
+        loop {
+            // Made before the look into the queue, so that no wake-up is missed in between.
+            let filled = self.filled.notified();
+            {
+                let mut queue = self.queue.lock();
+                let popped = queue.pop();
+                self.check_synced(&**queue);
+                if popped.is_some() || queue.is_closed() {
+                    drop(queue);
+                    self.emptied.notify_waiters();
+                    return popped;
+                }
+            }
+            filled.await;
+        }
+    }
+
+    /// Waits for the next deltas, hands them to `process`, and returns them with the outcome; `None` once the queue is closed and empty.
+    ///
+    /// On [`ProcessError::Requeue`] they go back into the queue; in all other cases they are done with. Cancel-safe.
+    pub async fn pop_with(
+        &self,
+        process: impl FnOnce(&Popped<K>) -> Result<(), ProcessError>,
+    ) -> Option<(Popped<K>, Result<(), Box<dyn Error + Send + Sync>>)> {
+        let popped = self.pop().await?;
+        let result = match process(&popped) {
+            Err(ProcessError::Requeue(cause)) => {
+                self.add_if_not_present(popped.clone());
+                return Some((popped, Err(cause)));
+            }
+            Err(ProcessError::Failed(cause)) => Err(cause),
+            Ok(()) => Ok(()),
+        };
+        self.processed();
+        Some((popped, result))
+    }
+
+    /// Tells that what was popped last has been applied.
+    pub fn processed(&self) {
+        let mut queue = self.queue.lock();
+        queue.processed();
+        self.check_synced(&**queue);
+    }
+
+    /// Waits while deltas wait in the queue that are together over the bound; not on a closed queue. Cancel-safe.
+    ///
+    /// A producer that asks after each portion makes the source wait when the consumer is slow: what waits stays below the bound plus one
+    /// portion, however large the portion is.
+    pub async fn room(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            {
+                let queue = self.queue.lock();
+                if queue.is_closed() || queue.is_empty() || queue.bytes() <= self.bound {
+                    return;
+                }
+            }
+            emptied.await;
+        }
+    }
+
+    /// Ends it: what waits can still be popped, then every [`DeltaQueue::pop`] returns `None`. Whoever waits for room goes on.
+    pub fn close(&self) {
+        self.queue.lock().close();
+        self.filled.notify_waiters();
+        self.emptied.notify_waiters();
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.queue.lock().is_closed()
+    }
+
+    /// Whether the first state has been popped and applied, or a change came before any; see [`Queue::has_synced`].
+    pub fn has_synced(&self) -> bool {
+        self.queue.lock().has_synced()
+    }
+
+    /// Waits until [`DeltaQueue::has_synced`]. Cancel-safe.
+    pub async fn wait_until_synced(&self) {
+        self.synced.wait().await;
+    }
+
+    /// How many entries wait.
+    pub fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the waiting deltas keep in memory.
+    pub fn bytes(&self) -> usize {
+        self.queue.lock().bytes()
+    }
+
+    /// What is kept already of the same state as `object`.
+    pub(super) fn kept(&self, object: &Object<K>) -> Option<Object<K>> {
+        self.known.kept(object)
+    }
+
+    /// What is kept under that name.
+    pub(super) fn known(&self, name: &ObjectName) -> Option<Object<K>> {
+        self.known.known(name)
+    }
+
+    fn fill(&self, fill: impl FnOnce(&mut dyn Queue<K>, &dyn KnownObjects<K>)) {
+        let mut queue = self.queue.lock();
+        fill(&mut **queue, &*self.known);
+        self.check_synced(&**queue);
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    fn check_synced(&self, queue: &dyn Queue<K>) {
+        if !self.synced.is_set() && queue.has_synced() {
+            self.synced.set();
+        }
+    }
+}
+
+impl<K> fmt::Debug for DeltaQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = self.queue.lock();
+        let mut f = f.debug_struct("DeltaQueue");
+        f.field("len", &queue.len())
+            .field("bytes", &queue.bytes())
+            .field("closed", &queue.is_closed())
+            .finish()
+    }
+}
+
+/// The objects of a store, found without making a key first.
+pub(super) struct InStore<K>(pub(super) Indexer<K>);
+
+impl<K> KnownObjects<K> for InStore<K> {
+    fn known(&self, key: &ObjectName) -> Option<Object<K>> {
+        self.0.get(key)
+    }
+
+    fn each_known(&self, each: &mut dyn FnMut(&Object<K>)) {
+        self.0.each_known(each);
+    }
+
+    fn kept(&self, like: &Object<K>) -> Option<Object<K>> {
+        self.0.get_like(like).filter(|kept| kept.same_state(like))
+    }
+}

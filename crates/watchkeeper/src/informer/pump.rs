@@ -1,0 +1,189 @@
+//! What runs between a source and whoever consumes its deltas? A reflector that fills the queue, a loop that empties it, and a timer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::intake::DeltaQueue;
+use crate::clock::Instant;
+use crate::env::Env;
+use crate::object::{Kind, Maker, Object, ObjectName, ResourceVersion};
+use crate::queue::{Delta, Popped};
+use crate::reflector::{Health, InformerMetrics, Options, Phase, Reflector, Sink};
+use crate::source::ListerWatcher;
+
+/// The loop of every informer and controller, and what it shares with those who ask how it is doing.
+pub(super) struct Pump<K: Kind> {
+    /// What reports call it.
+    pub(super) name: String,
+    pub(super) env: Env,
+    pub(super) queue: Arc<DeltaQueue<K>>,
+    pub(super) health: Arc<Mutex<Health>>,
+    pub(super) metrics: Arc<dyn InformerMetrics>,
+}
+
+/// What is done with the deltas.
+pub(super) trait Consumer<K>: Send + Sync + 'static {
+    /// Applies deltas.
+    fn process(&self, popped: &Popped<K>) -> Outcome;
+
+    /// The first state has been processed; called once.
+    fn synced(&self) {}
+
+    /// How often to ask whether a resync is due; asked once, at the start.
+    fn check_period(&self) -> Option<Duration>;
+
+    /// Whether a resync is due.
+    fn is_due(&self, now: Instant) -> bool;
+}
+
+/// What became of deltas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// They are done with, whether they could be applied or not.
+    Done,
+    /// They could not be applied, and go back into the queue.
+    Requeue,
+}
+
+/// Runs a pump with a source whose type is forgotten.
+pub(super) type Start<K> = Box<
+    dyn FnOnce(
+            Arc<Pump<K>>,
+            Arc<dyn Consumer<K>>,
+            CancellationToken,
+        ) -> Pin<Box<dyn Future<Output = ()> + Send>>
+        + Send,
+>;
+
+/// A slow consumer is reported when more entries than this wait behind it...
+const DEEP: usize = 10;
+/// ...and it has taken longer than this.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// The wait after the first of several failures in a row; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, options: Options) -> Start<K> {
+    Box::new(move |pump, consumer, stop| {
+        Box::pin(async move {
+            let Pump { name, env, health, .. } = &*pump;
+            let intake = Intake(pump.queue.clone());
+            let reflector = Reflector::new(name.clone(), source, intake, maker, env, health.clone(), options);
+            // When the queue is closed from outside, everything ends with the loop.
+            let stop = stop.child_token();
+            let _ending = Ending(&pump);
+            let drive = async {
+                pump.drive(&*consumer, &stop).await;
+                stop.cancel();
+            };
+            tokio::join!(reflector.run(stop.clone()), drive, pump.resync(&*consumer, &stop));
+        })
+    })
+}
+
+impl<K: Kind> Pump<K> {
+    /// The loop between queue and consumer: until the stop, or until the queue is closed and empty.
+    async fn drive(&self, consumer: &dyn Consumer<K>, stop: &CancellationToken) {
+        let (mut is_synced, mut pause) = (false, FIRST_PAUSE);
+        loop {
+            let popped = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                popped = self.queue.pop() => popped,
+            };
+            let Some(popped) = popped else { return };
+            let (depth, began) = (self.queue.len(), self.env.clock.now());
+            let outcome = consumer.process(&popped);
+            let took = self.env.clock.now() - began;
+            if depth > DEEP && took > SLOW {
+                let first = popped.deltas.iter().find_map(Delta::key);
+                let slow = SlowPop { took, deltas: popped.deltas.len(), first, depth };
+                self.env.reporter.error("queue", &self.name, &slow);
+            }
+            self.metrics.processed(popped.deltas.len(), took);
+            match outcome {
+                Outcome::Done => self.queue.processed(),
+                Outcome::Requeue => self.queue.add_if_not_present(popped),
+            }
+            self.metrics.queued(self.queue.len());
+            if !is_synced && self.queue.has_synced() {
+                is_synced = true;
+                consumer.synced();
+            }
+            if outcome == Outcome::Requeue {
+                // What has just failed comes again soon: not as fast as the processor can.
+                stop.run_until_cancelled(self.env.clock.sleep(pause)).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            } else {
+                pause = FIRST_PAUSE;
+                tokio::task::consume_budget().await;
+            }
+        }
+    }
+
+    /// The timer of resyncs; relists do not disturb it.
+    async fn resync(&self, consumer: &dyn Consumer<K>, stop: &CancellationToken) {
+        let Some(period) = consumer.check_period() else { return };
+        let tick = async {
+            loop {
+                self.env.clock.sleep(period).await;
+                if consumer.is_due(self.env.clock.now()) {
+                    self.queue.resync();
+                }
+            }
+        };
+        stop.run_until_cancelled(tick).await;
+    }
+}
+
+/// Where the reflector puts deltas.
+struct Intake<K>(Arc<DeltaQueue<K>>);
+
+impl<K: Kind> Sink<K> for Intake<K> {
+    fn push(&self, delta: Delta<K>) {
+        self.0.push(delta);
+    }
+
+    fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
+        self.0.replace(items, version);
+    }
+
+    fn known(&self, object: &Object<K>) -> Option<Object<K>> {
+        self.0.kept(object)
+    }
+
+    fn kept(&self, name: &ObjectName) -> Option<Object<K>> {
+        self.0.known(name)
+    }
+
+    async fn room(&self) {
+        self.0.room().await;
+    }
+}
+
+/// Closes the queue and says so, also when the future is dropped.
+struct Ending<'a, K: Kind>(&'a Pump<K>);
+
+impl<K: Kind> Drop for Ending<'_, K> {
+    fn drop(&mut self) {
+        self.0.queue.close();
+        self.0.health.lock().phase = Phase::Stopped;
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "slow handlers hold the queue up: {deltas} deltas{} took {took:?} while {depth} entries wait",
+    first.as_ref().map(|key| format!(" from {key} on")).unwrap_or_default()
+)]
+struct SlowPop {
+    took: Duration,
+    deltas: usize,
+    first: Option<ObjectName>,
+    depth: usize,
+}

@@ -1,0 +1,202 @@
+//! What is an informer with one handler, called in the loop itself?
+
+use std::any::type_name;
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::apply::apply;
+use super::controller::{Controller, ControllerBuilder};
+use super::handler::Handler;
+use super::intake::InStore;
+use super::shared::QueueKind;
+use crate::env::Env;
+use crate::object::{Kind, ResourceVersion};
+use crate::queue::Popped;
+use crate::reflector::Health;
+use crate::source::ListerWatcher;
+use crate::store::{Index, Indexer};
+
+/// One watch, one cache and one handler of a kind, which is called in the loop itself. Clones share it.
+///
+/// The store shows a change, and all that came with it, before the handler hears of it, and nothing else changes while the handler runs: a slow one
+/// holds the store up. It hears of every update, those with an unchanged version included. One that panics is reported, and goes on with
+/// the next change.
+///
+/// Objects may be put into the store by hand before the start; the first list removes what it does not contain, and the handler is told.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+/// use watchkeeper::informer::{Change, Informer, on_change};
+/// use watchkeeper::source::{Reply, ScriptedSource};
+/// use watchkeeper::store::namespace_index;
+/// use watchkeeper::{Env, Object};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let source = ScriptedSource::new();
+/// source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#));
+/// let (indexer, informer) = Informer::<Pod>::builder(source, &Env::simulated(1))
+///     .handler(on_change(|change: Change<'_, Pod>| println!("{change:?}")))
+///     .indexers([namespace_index()])
+///     .build();
+/// indexer.add(Object::from_json(br#"{"metadata":{"name":"mypod","namespace":"default"}}"#)?);
+/// let stop = CancellationToken::new();
+/// tokio::join!(informer.run(stop.clone()), async {
+///     informer.wait_until_synced().await;
+///     stop.cancel();
+/// });
+/// assert!(indexer.snapshot().is_empty());
+/// # Ok(()) }
+/// ```
+pub struct Informer<K: Kind> {
+    controller: Controller<K>,
+    store: Indexer<K>,
+}
+
+/// Settings of an [`Informer`].
+pub struct UnsharedBuilder<K: Kind, S> {
+    controller: ControllerBuilder<K>,
+    source: S,
+    handler: Box<dyn Handler<K>>,
+    handler_name: String,
+    indexers: Vec<Index<K>>,
+    queue: QueueKind,
+}
+
+impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
+    /// Tells `handler` of every change; nobody by default.
+    #[must_use]
+    pub fn handler<H: Handler<K>>(mut self, handler: H) -> Self {
+        self.handler_name = type_name::<H>().to_owned();
+        self.handler = Box::new(handler);
+        self
+    }
+
+    /// Tells the handler of every object again after each `period`; zero, the default, is never.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.controller = self.controller.full_resync(period);
+        self
+    }
+
+    /// Adds indexes to the store.
+    #[must_use]
+    pub fn indexers(mut self, indexers: impl IntoIterator<Item = Index<K>>) -> Self {
+        self.indexers.extend(indexers);
+        self
+    }
+
+    /// Uses that queue.
+    #[must_use]
+    pub fn queue(mut self, queue: QueueKind) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Sets what all controllers have: names, bounds, metrics. Its queue and known objects are the informer's own.
+    #[must_use]
+    pub fn configure(mut self, configure: impl FnOnce(ControllerBuilder<K>) -> ControllerBuilder<K>) -> Self {
+        self.controller = configure(self.controller);
+        self
+    }
+
+    /// The store, to read from and to put objects in before the start, and the informer, not yet running.
+    pub fn build(self) -> (Indexer<K>, Informer<K>) {
+        let env = self.controller.env.clone();
+        let store = Indexer::new(&env, self.indexers);
+        let (mut handler, name, into, reporter) =
+            (self.handler, self.handler_name, store.clone(), env.reporter.clone());
+        let process = move |popped: &Popped<K>| {
+            for notification in apply(&into, popped) {
+                reporter.guard("handler", &name, || notification.tell(&mut *handler));
+            }
+            Ok::<(), Infallible>(())
+        };
+        let controller = self
+            .controller
+            .queue(self.queue.make(&env))
+            .known_objects(InStore(store.clone()))
+            .build(self.source, process);
+        (store.clone(), Informer { controller, store })
+    }
+}
+
+impl<K: Kind> Informer<K> {
+    /// An informer of a kind known at compile time.
+    pub fn builder<S: ListerWatcher>(source: S, env: &Env) -> UnsharedBuilder<K, S>
+    where
+        K::DynamicType: Default,
+    {
+        Self::builder_of(K::DynamicType::default(), source, env)
+    }
+
+    /// An informer of a kind known at run time.
+    pub fn builder_of<S: ListerWatcher>(kind: K::DynamicType, source: S, env: &Env) -> UnsharedBuilder<K, S> {
+        UnsharedBuilder {
+            controller: Controller::builder_of(kind, env),
+            source,
+            handler: Box::new(Nobody),
+            handler_name: "nobody".to_owned(),
+            indexers: Vec::new(),
+            queue: QueueKind::default(),
+        }
+    }
+
+    /// Runs until `stop`; what waits then is dropped. A second call is reported, and returns at once.
+    ///
+    /// Dropping the future stops everything as well.
+    pub async fn run(&self, stop: CancellationToken) {
+        self.controller.run(stop).await;
+    }
+
+    /// Whether the store has the first list, and the handler was told of it.
+    pub fn has_synced(&self) -> bool {
+        self.controller.has_synced()
+    }
+
+    /// Waits until [`Informer::has_synced`]. Cancel-safe.
+    pub async fn wait_until_synced(&self) {
+        self.controller.wait_until_synced().await;
+    }
+
+    /// The version of the last thing that the reflector put into the queue; unset before the first.
+    pub fn last_sync_version(&self) -> ResourceVersion {
+        self.controller.last_sync_version()
+    }
+
+    /// How the reflector is doing.
+    pub fn health(&self) -> Health {
+        self.controller.health()
+    }
+
+    /// The store.
+    pub fn indexer(&self) -> &Indexer<K> {
+        &self.store
+    }
+}
+
+/// A handler that is told, and does nothing.
+struct Nobody;
+
+impl<K> Handler<K> for Nobody {}
+
+impl<K: Kind> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { controller: self.controller.clone(), store: self.store.clone() }
+    }
+}
+
+impl<K: Kind> fmt::Debug for Informer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informer").field("controller", &self.controller).field("store", &self.store).finish()
+    }
+}
+
+impl<K: Kind, S> fmt::Debug for UnsharedBuilder<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnsharedBuilder").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}

@@ -585,8 +585,9 @@ enum Step {
     Stray(u8),
     Relist,
     Resync,
+    /// A pop that is processed after the next steps, before the next pop.
     Pop,
-    /// A pop whose processing fails: given back while the next steps happen.
+    /// A pop that is given back then.
     Fail,
 }
 
@@ -620,18 +621,20 @@ fn play(queue: &mut dyn Queue<()>, steps: &[Step]) -> (BTreeMap<String, u64>, Hi
         })
         .unwrap();
     });
-    let mut pop = |queue: &mut dyn Queue<()>| {
-        let popped = queue.pop()?;
-        process_deltas(&store, &popped, &mut handler);
-        queue.processed();
-        Some(())
+    let mut land = |queue: &mut dyn Queue<()>, flying: Option<(Popped<()>, bool)>| match flying {
+        Some((popped, true)) => queue.add_if_not_present(popped),
+        Some((popped, false)) => {
+            process_deltas(&store, &popped, &mut handler);
+            queue.processed();
+        }
+        None => {}
     };
     queue.replace(vec![], 1.into(), &store);
     let relist = |queue: &mut dyn Queue<()>, server: &BTreeMap<String, u64>, version: u64| {
         let items = server.iter().map(|(name, version)| obj(name, *version)).collect();
         queue.replace(items, version.into(), &store);
     };
-    let mut failed: Option<Popped<()>> = None;
+    let mut flying = None;
     for (version, step) in (2..).zip(steps) {
         match step {
             Step::Put(n) => {
@@ -664,22 +667,16 @@ fn play(queue: &mut dyn Queue<()>, steps: &[Step]) -> (BTreeMap<String, u64>, Hi
             Step::Relist => relist(queue, &server, version),
             Step::Resync => queue.resync(&store),
             Step::Pop | Step::Fail => {
-                if let Some(popped) = failed.take() {
-                    queue.add_if_not_present(popped);
-                }
-                if matches!(step, Step::Fail) {
-                    failed = queue.pop();
-                } else {
-                    pop(queue);
-                }
+                land(queue, flying.take());
+                flying = queue.pop().map(|popped| (popped, matches!(step, Step::Fail)));
             }
         }
     }
-    if let Some(popped) = failed.take() {
-        queue.add_if_not_present(popped);
-    }
+    land(queue, flying);
     relist(queue, &server, 1000);
-    while pop(queue).is_some() {}
+    while let Some(popped) = queue.pop() {
+        land(queue, Some((popped, false)));
+    }
     assert!(queue.has_synced() && queue.is_empty());
     assert_eq!((queue.bytes(), store.version()), (0, 1000.into()));
     let kept: BTreeMap<_, _> = store

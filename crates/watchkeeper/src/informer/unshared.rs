@@ -105,7 +105,7 @@ impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
 
     /// The store, to read from and to put objects in before the start, and the informer, not yet running.
     pub fn build(self) -> (Indexer<K>, Informer<K>) {
-        let env = self.controller.env.clone();
+        let env = self.controller.env.fork("unshared informer");
         let store = Indexer::new(&env, self.indexers);
         let (mut handler, name, into, reporter) =
             (self.handler, self.handler_name, store.clone(), env.reporter.clone());

@@ -12,6 +12,7 @@ use kube_client::{Client, Config};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::reflector::ListMode;
 use watchkeeper::{Clients, Env, SharedInformerFactory};
 
 use crate::measure::{Line, Phase};
@@ -31,6 +32,9 @@ pub struct InformerArgs {
     /// How many events follow after `GET URL/start`; 0 ends after the sync
     #[arg(long, value_name = "M", default_value_t = 0)]
     events: u64,
+    /// How the first state is read: in pages, or as the beginning of a watch
+    #[arg(long, value_enum, default_value_t = List::Stream)]
+    list: List,
     /// The queue between watch and cache
     #[arg(long, value_enum, default_value_t = Queue::Ordered)]
     queue: Queue,
@@ -39,6 +43,12 @@ pub struct InformerArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Resource {
     Pods,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum List {
+    Paged,
+    Stream,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -88,7 +98,11 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
         Queue::Ordered => QueueKind::Ordered,
         Queue::Delta => QueueKind::Delta,
     };
-    let factory = SharedInformerFactory::builder(&clients).queue(queue).build();
+    let list = match args.list {
+        List::Paged => ListMode::Paged,
+        List::Stream => ListMode::Stream,
+    };
+    let factory = SharedInformerFactory::builder(&clients).queue(queue).list_mode(list).build();
     let pods = factory.informer::<Pod>();
     let (initial, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(Counter::default()));
     let (listed, changed) = (initial.clone(), counter.clone());

@@ -36,12 +36,16 @@ impl Program {
         Self { child, lines, seen: Vec::new() }
     }
 
-    /// Reads on until a line has all of `words`.
+    /// The first line that has all of `words`, seen already or still to come: lines of different kinds have no fixed order.
     fn until(&mut self, words: &[&str]) -> String {
+        let fits = |line: &String| words.iter().all(|word| line.contains(word));
+        if let Some(line) = self.seen.iter().find(|line| fits(line)) {
+            return line.clone();
+        }
         for line in self.lines.by_ref() {
             let line = line.unwrap();
             self.seen.push(line.clone());
-            if words.iter().all(|word| line.contains(word)) {
+            if fits(&line) {
                 return line;
             }
         }

@@ -24,6 +24,6 @@ pub mod workqueue;
 
 pub use env::Env;
 pub use informer::{SharedInformer, SharedInformerFactory};
-pub use object::{Kind, Object, ObjectName, ResourceVersion};
+pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
 pub use source::Clients;
 pub use workqueue::RateLimitingQueue;

@@ -13,9 +13,9 @@ use super::intake::{DEFAULT_BOUND, DeltaQueue, ProcessError};
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, ObjectName, ResourceVersion};
+use crate::object::{Decoded, Keep, Kind, Maker, ObjectName, ResourceVersion, Transform};
 use crate::queue::{Delta, KnownObjects, NoKnown, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, InformerMetrics, NoMetrics};
+use crate::reflector::{Health, Options, reflector_settings};
 use crate::source::ListerWatcher;
 use crate::store::Indexer;
 
@@ -78,7 +78,8 @@ pub struct ControllerBuilder<K: Kind> {
     retry_on_error: bool,
     keep: Keep,
     keep_managed_fields: bool,
-    metrics: Arc<dyn InformerMetrics>,
+    transform: Option<Transform>,
+    reflector: Options,
 }
 
 impl<K: Kind> ControllerBuilder<K> {
@@ -148,12 +149,14 @@ impl<K: Kind> ControllerBuilder<K> {
         self
     }
 
-    /// Tells `metrics` what happens; nobody by default.
+    /// Changes each object once before it goes into the queue.
     #[must_use]
-    pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
-        self.metrics = metrics;
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.transform = Some(transform);
         self
     }
+
+    reflector_settings!();
 
     /// The controller, not yet running.
     ///
@@ -168,18 +171,19 @@ impl<K: Kind> ControllerBuilder<K> {
         let name = self.name.unwrap_or_else(|| K::plural(&self.kind).into_owned());
         let expected = (K::api_version(&self.kind).into_owned(), K::kind(&self.kind).into_owned());
         let maker = Maker::new(Decoded::new(self.keep), (!K::metadata_api()).then_some(expected))
-            .keep_managed_fields(self.keep_managed_fields);
+            .keep_managed_fields(self.keep_managed_fields)
+            .transform(self.transform);
         let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.bound);
         let pump = Pump {
             env: self.env.fork(&format!("controller {name}")),
             name,
             queue: Arc::new(queue),
             health: Arc::default(),
-            metrics: self.metrics,
+            metrics: self.reflector.metrics.clone(),
         };
         Controller(Arc::new(Inner {
             pump: Arc::new(pump),
-            start: Mutex::new(Some(start(source, maker))),
+            start: Mutex::new(Some(start(source, maker, self.reflector))),
             process: Mutex::new(Box::new(move |popped| process(popped).map_err(Into::into))),
             retry_on_error: self.retry_on_error,
             resync: self.resync,
@@ -211,7 +215,8 @@ impl<K: Kind> Controller<K> {
             retry_on_error: false,
             keep: Keep::default(),
             keep_managed_fields: false,
-            metrics: Arc::new(NoMetrics),
+            transform: None,
+            reflector: Options::default(),
         }
     }
 

@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::{QueueKind, SharedInformer};
-use crate::object::{Keep, Kind};
+use crate::object::{Keep, Kind, Transform};
+use crate::reflector::ListMode;
 use crate::source::{ApiSource, Clients, Scope, Selection};
 use crate::store::namespace_index;
 
@@ -40,6 +41,10 @@ struct Settings {
     selection: Selection,
     queue: QueueKind,
     keep: Keep,
+    list: ListMode,
+    transform: Option<Transform>,
+    /// These win over the one for all.
+    transforms: BTreeMap<TypeId, Transform>,
 }
 
 /// The type, and what tells kinds of one type apart at run time.
@@ -128,6 +133,28 @@ impl FactoryBuilder {
         self
     }
 
+    /// Reads whole states in that way, in all informers.
+    #[must_use]
+    pub fn list_mode(mut self, mode: ListMode) -> Self {
+        self.settings.list = mode;
+        self
+    }
+
+    /// Changes the objects of all kinds before they are cached, but for kinds with a transform of their own.
+    #[must_use]
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.settings.transform = Some(transform);
+        self
+    }
+
+    /// Changes the objects of kind `K` before they are cached, instead of what is set for all; to have both, use [`Transform::then`]. All
+    /// kinds known only at run time that share a type share its transform.
+    #[must_use]
+    pub fn transform_of<K: Kind>(mut self, transform: Transform) -> Self {
+        self.settings.transforms.insert(TypeId::of::<K>(), transform);
+        self
+    }
+
     /// The factory, without any informer yet.
     pub fn build(self) -> SharedInformerFactory {
         let Self { clients, settings } = self;
@@ -159,13 +186,17 @@ impl SharedInformerFactory {
         let entry = informers.entry(key).or_insert_with(|| {
             let source = ApiSource::new::<K>(clients.watch().clone(), &kind, &settings.scope)
                 .select(settings.selection.clone());
-            let informer = SharedInformer::<K>::builder_of(kind, clients.env())
+            let mut builder = SharedInformer::<K>::builder_of(kind, clients.env())
                 .resync(settings.resync)
                 .queue(settings.queue)
                 .keep_decoded(settings.keep)
-                .indexes([namespace_index()])
-                .build(source);
-            Entry { informer: Arc::new(informer), started: false }
+                .list_mode(settings.list)
+                .indexes([namespace_index()]);
+            let own = settings.transforms.get(&TypeId::of::<K>());
+            if let Some(transform) = own.or(settings.transform.as_ref()) {
+                builder = builder.transform(transform.clone());
+            }
+            Entry { informer: Arc::new(builder.build(source)), started: false }
         });
         let informer: &dyn Any = &*entry.informer;
         match informer.downcast_ref::<SharedInformer<K>>() {

@@ -225,6 +225,11 @@ impl<K> DeltaQueue<K> {
         self.known.kept(object)
     }
 
+    /// What is kept under that name.
+    pub(super) fn known(&self, name: &ObjectName) -> Option<Object<K>> {
+        self.known.known(name)
+    }
+
     fn fill(&self, fill: impl FnOnce(&mut dyn Queue<K>, &dyn KnownObjects<K>)) {
         let mut queue = self.queue.lock();
         fill(&mut **queue, &*self.known);

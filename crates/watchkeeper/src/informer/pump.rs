@@ -12,7 +12,7 @@ use crate::clock::Instant;
 use crate::env::Env;
 use crate::object::{Kind, Maker, Object, ObjectName, ResourceVersion};
 use crate::queue::{Delta, Popped};
-use crate::reflector::{Health, InformerMetrics, Phase, Reflector, Sink};
+use crate::reflector::{Health, InformerMetrics, Options, Phase, Reflector, Sink};
 use crate::source::ListerWatcher;
 
 /// The loop of every informer and controller, and what it shares with those who ask how it is doing.
@@ -68,13 +68,12 @@ const SLOW: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>) -> Start<K> {
+pub(super) fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, options: Options) -> Start<K> {
     Box::new(move |pump, consumer, stop| {
         Box::pin(async move {
-            let Pump { name, env, health, metrics, .. } = &*pump;
+            let Pump { name, env, health, .. } = &*pump;
             let intake = Intake(pump.queue.clone());
-            let reflector =
-                Reflector::new(name.clone(), source, intake, maker, env, health.clone(), metrics.clone());
+            let reflector = Reflector::new(name.clone(), source, intake, maker, env, health.clone(), options);
             // When the queue is closed from outside, everything ends with the loop.
             let stop = stop.child_token();
             let _ending = Ending(&pump);
@@ -156,6 +155,14 @@ impl<K: Kind> Sink<K> for Intake<K> {
 
     fn known(&self, object: &Object<K>) -> Option<Object<K>> {
         self.0.kept(object)
+    }
+
+    fn kept(&self, name: &ObjectName) -> Option<Object<K>> {
+        self.0.known(name)
+    }
+
+    async fn room(&self) {
+        self.0.room().await;
     }
 }
 

@@ -19,9 +19,9 @@ use super::processor::{HandlerOptions, Listener, Processor};
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, ResourceVersion};
+use crate::object::{Decoded, Keep, Kind, Maker, ResourceVersion, Transform};
 use crate::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, InformerMetrics, NoMetrics, Phase};
+use crate::reflector::{Health, Options, Phase, reflector_settings};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
 
@@ -88,8 +88,9 @@ pub struct InformerBuilder<K: Kind> {
     bound: usize,
     keep: Keep,
     keep_managed_fields: bool,
+    transform: Option<Transform>,
     indexes: Vec<Index<K>>,
-    metrics: Arc<dyn InformerMetrics>,
+    reflector: Options,
 }
 
 impl<K: Kind> InformerBuilder<K> {
@@ -128,6 +129,13 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
+    /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
+    #[must_use]
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.transform = Some(transform);
+        self
+    }
+
     /// Adds indexes to the store.
     #[must_use]
     pub fn indexes(mut self, indexes: impl IntoIterator<Item = Index<K>>) -> Self {
@@ -135,12 +143,7 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
-    /// Tells `metrics` what happens on the way into the cache; nobody by default.
-    #[must_use]
-    pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
-        self.metrics = metrics;
-        self
-    }
+    reflector_settings!();
 
     /// The informer, not yet running.
     pub fn build<S: ListerWatcher>(self, source: S) -> SharedInformer<K> {
@@ -149,7 +152,8 @@ impl<K: Kind> InformerBuilder<K> {
         let env = self.env.fork(&format!("informer {name}"));
         let decoded = Decoded::new(self.keep);
         let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
-            .keep_managed_fields(self.keep_managed_fields);
+            .keep_managed_fields(self.keep_managed_fields)
+            .transform(self.transform);
         let store = Indexer::new(&env, self.indexes);
         let queue = DeltaQueue::new(self.queue.make(&env));
         let pump = Pump {
@@ -157,13 +161,13 @@ impl<K: Kind> InformerBuilder<K> {
             env,
             queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.bound)),
             health: Arc::default(),
-            metrics: self.metrics,
+            metrics: self.reflector.metrics.clone(),
         };
         SharedInformer(Arc::new(Inner {
             store,
             pump: Arc::new(pump),
             processor: Mutex::new(Processor::new(self.resync)),
-            life: Mutex::new(Life::Ready(start(source, maker))),
+            life: Mutex::new(Life::Ready(start(source, maker, self.reflector))),
             default_resync: self.resync,
             synced: Latch::default(),
             stopped: Latch::default(),
@@ -192,8 +196,9 @@ impl<K: Kind> SharedInformer<K> {
             bound: DEFAULT_BOUND,
             keep: Keep::default(),
             keep_managed_fields: false,
+            transform: None,
             indexes: Vec::new(),
-            metrics: Arc::new(NoMetrics),
+            reflector: Options::default(),
         }
     }
 

@@ -13,10 +13,11 @@ use serde::de::DeserializeOwned;
 use triomphe::ThinArc;
 
 use super::decoded::{Decoded, Keep, Slot};
-use super::identity::{self, Identity, IdentityError, Span};
+use super::identity::{self, Identity, IdentityError, Span, TypeMeta};
 use super::json_error::JsonError;
 use super::name::{KeyError, ObjectName};
 use super::scan::Cursor;
+use super::transform::Transform;
 use super::version::ResourceVersion;
 
 /// A type that can be cached: any kind of `k8s-openapi`, of `kube-derive`, or known only at run time (`DynamicObject`).
@@ -81,13 +82,22 @@ pub(crate) struct Maker<K> {
     cache: Arc<Decoded<K>>,
     expected: Option<(String, String)>,
     keep_managed_fields: bool,
+    transform: Option<Transform>,
     scratch: Vec<u8>,
+    transformed: Vec<u8>,
 }
 
 impl<K> Maker<K> {
     /// Objects share `cache` for their decoded values; one that names another kind than `expected` (apiVersion, kind) is refused.
     pub(crate) fn new(cache: Arc<Decoded<K>>, expected: Option<(String, String)>) -> Self {
-        Self { cache, expected, keep_managed_fields: false, scratch: Vec::new() }
+        Self {
+            cache,
+            expected,
+            keep_managed_fields: false,
+            transform: None,
+            scratch: Vec::new(),
+            transformed: Vec::new(),
+        }
     }
 
     pub(crate) fn keep_managed_fields(mut self, keep: bool) -> Self {
@@ -95,22 +105,60 @@ impl<K> Maker<K> {
         self
     }
 
+    /// Applies `transform` to all bytes before an object is made of them.
+    pub(crate) fn transform(mut self, transform: Option<Transform>) -> Self {
+        self.transform = transform;
+        self
+    }
+
     pub(crate) fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, IdentityError> {
-        let (identity, types) = identity::read(bytes, self.keep_managed_fields, &mut self.scratch)?;
-        if let Some((api_version, kind)) = &self.expected {
-            // Items of built-in lists carry neither.
-            let other_kind = types.kind.as_ref().is_some_and(|found| found != kind);
-            if other_kind || types.api_version.as_ref().is_some_and(|found| found != api_version) {
-                let name =
-                    |v: Option<&str>, k: Option<&str>| format!("{} {}", v.unwrap_or("?"), k.unwrap_or("?"));
-                return Err(IdentityError::OtherKind {
-                    expected: format!("{api_version} {kind}"),
-                    found: name(types.api_version.as_deref(), types.kind.as_deref()),
-                });
+        let identity = match self.transform.clone() {
+            None => {
+                let (identity, types) = identity::read(bytes, self.keep_managed_fields, &mut self.scratch)?;
+                self.is_expected(&types)?;
+                identity
             }
-        }
+            Some(transform) => {
+                // A function is made for its kind, and may leave the kind out.
+                self.is_expected(&identity::types(bytes)?)?;
+                self.identity_of_transformed(&transform, bytes).map_err(|message| {
+                    transform.count_failure();
+                    self.untransformed(bytes, message)
+                })?
+            }
+        };
         let header = Header { identity, slot: Slot::empty(), cache: self.cache.clone() };
         Ok(Object(ThinArc::from_header_and_slice(header, &self.scratch)))
+    }
+
+    fn is_expected(&self, types: &TypeMeta) -> Result<(), IdentityError> {
+        let Some((api_version, kind)) = &self.expected else { return Ok(()) };
+        // Items of built-in lists carry neither.
+        let other_kind = types.kind.as_ref().is_some_and(|found| found != kind);
+        if !other_kind && types.api_version.as_ref().is_none_or(|found| found == api_version) {
+            return Ok(());
+        }
+        let name = |v: Option<&str>, k: Option<&str>| format!("{} {}", v.unwrap_or("?"), k.unwrap_or("?"));
+        Err(IdentityError::OtherKind {
+            expected: format!("{api_version} {kind}"),
+            found: name(types.api_version.as_deref(), types.kind.as_deref()),
+        })
+    }
+
+    fn identity_of_transformed(&mut self, transform: &Transform, bytes: &[u8]) -> Result<Identity, String> {
+        transform.apply(bytes, &mut self.transformed, &mut self.scratch)?;
+        match identity::read(&self.transformed, self.keep_managed_fields, &mut self.scratch) {
+            Ok((identity, _)) => Ok(identity),
+            Err(error) => Err(format!("the result is unusable: {error}")),
+        }
+    }
+
+    /// The failure of an object by its name; one that has none was unusable before.
+    fn untransformed(&mut self, bytes: &[u8], message: String) -> IdentityError {
+        match identity::read(bytes, true, &mut self.scratch) {
+            Ok((identity, _)) => IdentityError::Transform { name: identity.key(&self.scratch), message },
+            Err(error) => error,
+        }
     }
 }
 
@@ -402,5 +450,78 @@ mod tests {
         assert!(maker.make(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#).is_ok());
         let error = maker.make(br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#).unwrap_err();
         assert_eq!(error.to_string(), "expected kind v1 Pod, found v1 Node");
+    }
+
+    fn made_with(transform: Transform, bytes: &[u8]) -> Result<Object<Pod>, IdentityError> {
+        let expected = Some(("v1".into(), "Pod".into()));
+        Maker::new(Decoded::new(Keep::None), expected).transform(Some(transform)).make(bytes)
+    }
+
+    #[test]
+    fn a_transform_comes_before_the_identity_and_the_cut() {
+        let pod =
+            made_with(Transform::drop_paths(["spec.containers", "metadata.uid"]).unwrap(), POD).unwrap();
+        assert_eq!((pod.name(), pod.uid(), pod.labels().iter().count()), ("web-1", "u1", 2));
+        let json: serde_json::Value = serde_json::from_slice(pod.json()).unwrap();
+        assert_eq!(json["spec"], serde_json::json!({"nodeName": "n1"}));
+        assert_eq!(json["metadata"].get("managedFields"), None);
+        let (drop, keep) =
+            (Transform::drop_paths(["metadata.labels"]), Transform::keep_paths(["spec.nodeName"]));
+        let rename = Transform::value(|mut json| -> Result<_, &str> {
+            json["metadata"]["name"] = json["spec"]["nodeName"].take();
+            json["metadata"]["resourceVersion"] = "0".into();
+            Ok(json)
+        });
+        let pod = made_with(drop.unwrap().then(&rename).then(&keep.unwrap()), POD).unwrap();
+        assert_eq!((pod.key().to_string().as_str(), pod.version()), ("default/n1", &"7".into()));
+        assert!(pod.json().ends_with(br#""spec":{"nodeName":null}}"#));
+    }
+
+    #[test]
+    fn a_transform_that_fails_names_the_object_and_its_reason() {
+        fn bad() -> [Transform; 6] {
+            [
+                Transform::value(|_| Err("no luck")),
+                Transform::value(|json| {
+                    serde_json::from_value::<Vec<String>>(json["spec"]["nodeName"].clone()).map(Into::into)
+                }),
+                Transform::value(|_| -> Result<_, String> { panic!("at the {}", "disco") }),
+                Transform::value(|_| Ok::<_, String>(serde_json::json!({"metadata": {}}))),
+                Transform::value(|_| Ok::<_, String>(7.into())),
+                Transform::drop_paths(["spec.x.y"])
+                    .unwrap()
+                    .then(&Transform::value(|_| Err("later".to_owned()))),
+            ]
+        }
+        let reasons = [
+            "no luck",
+            "invalid type, expected a sequence at line 0 column 0",
+            "the function panicked: at the disco",
+            "the result is unusable: object has no metadata.name",
+            "the result is unusable: malformed JSON: expected an object at byte 0",
+            "later",
+        ];
+        for (transform, reason) in bad().into_iter().zip(reasons) {
+            let error = made_with(transform.clone(), POD).unwrap_err();
+            assert_eq!(error.to_string(), format!("cannot transform default/web-1: {reason}"));
+            assert_eq!(transform.failures(), 1);
+        }
+        // What was unusable before is told as such.
+        for transform in bad() {
+            assert_eq!(made_with(transform, br#"{"metadata":{}}"#).unwrap_err(), IdentityError::NoName);
+        }
+    }
+
+    #[test]
+    fn a_function_sees_no_object_of_another_kind() {
+        let transform = Transform::value(|_| -> Result<_, &str> { panic!("called") });
+        let error = made_with(transform.clone(), br#"{"kind":"Node","metadata":{"name":"a"}}"#).unwrap_err();
+        assert_eq!(error.to_string(), "expected kind v1 Pod, found ? Node");
+        assert_eq!(transform.failures(), 0);
+        let no_kind = Transform::value(|mut json| {
+            json["kind"] = "Other".into();
+            Ok::<_, String>(json)
+        });
+        assert!(made_with(no_kind, br#"{"kind":"Pod","metadata":{"name":"a"}}"#).is_ok());
     }
 }

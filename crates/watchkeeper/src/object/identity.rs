@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::name::ObjectName;
 use super::scan::{Cursor, Malformed, RawStr};
 use super::version::ResourceVersion;
 
@@ -42,6 +43,15 @@ pub(crate) struct Identity {
     pub(crate) body: u32,
 }
 
+impl Identity {
+    /// The key, out of the bytes that are kept.
+    pub(crate) fn key(&self, kept: &[u8]) -> ObjectName {
+        // Checked when the identity was read.
+        let text = |span: &Span| std::str::from_utf8(span.of(kept)).unwrap_or_default();
+        ObjectName::namespaced(text(&self.namespace), text(&self.name))
+    }
+}
+
 /// `apiVersion` and `kind`, where an object carries them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypeMeta {
@@ -66,6 +76,14 @@ pub enum IdentityError {
         /// The kind that came.
         found: String,
     },
+    /// The object could not be transformed, and stays out of the cache.
+    #[error("cannot transform {name}: {message}")]
+    Transform {
+        /// The object, as the server calls it.
+        name: ObjectName,
+        /// Why not, in the words of the user's error.
+        message: String,
+    },
     /// Larger than the 4 GiB that spans can address.
     #[error("object of {0} bytes is too large")]
     TooLarge(usize),
@@ -85,18 +103,33 @@ pub(crate) fn read(
     }
     let mut cursor = Cursor::new(bytes);
     let mut types = TypeMeta::default();
+    if !up_to_metadata(bytes, &mut cursor, &mut types)? {
+        return Err(IdentityError::NoName);
+    }
+    metadata(bytes, cursor, keep_managed_fields, kept).map(|identity| (identity, types))
+}
+
+/// `apiVersion` and `kind` alone, as far as they stand before `metadata`.
+pub(crate) fn types(bytes: &[u8]) -> Result<TypeMeta, Malformed> {
+    let mut types = TypeMeta::default();
+    up_to_metadata(bytes, &mut Cursor::new(bytes), &mut types)?;
+    Ok(types)
+}
+
+/// Steps over what stands before the value of `metadata`; whether there is one.
+fn up_to_metadata(bytes: &[u8], cursor: &mut Cursor<'_>, types: &mut TypeMeta) -> Result<bool, Malformed> {
     cursor.enter()?;
     while let Some(key) = cursor.key()? {
         match &bytes[key.range.clone()] {
-            b"apiVersion" => types.api_version = text_or_skip(&mut cursor)?,
-            b"kind" => types.kind = text_or_skip(&mut cursor)?,
-            b"metadata" => return metadata(bytes, cursor, keep_managed_fields, kept).map(|m| (m, types)),
+            b"apiVersion" => types.api_version = text_or_skip(cursor)?,
+            b"kind" => types.kind = text_or_skip(cursor)?,
+            b"metadata" => return Ok(true),
             _ => {
                 cursor.value()?;
             }
         }
     }
-    Err(IdentityError::NoName)
+    Ok(false)
 }
 
 fn text_or_skip(cursor: &mut Cursor<'_>) -> Result<Option<String>, Malformed> {

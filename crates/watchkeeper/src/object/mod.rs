@@ -4,17 +4,23 @@
 
 mod cached;
 mod decoded;
+mod hint;
 mod identity;
 mod json_error;
 mod name;
+mod paths;
 pub(crate) mod scan;
+mod transform;
 mod version;
 
 pub(crate) use cached::Maker;
 pub use cached::{DecodeError, Kind, Labels, Object};
 pub use decoded::{Decoded, Keep};
+pub(crate) use hint::name_hint;
 pub use identity::IdentityError;
 pub use json_error::JsonError;
 pub use name::{KeyError, ObjectName};
+pub use paths::PathError;
 pub use scan::Malformed;
+pub use transform::Transform;
 pub use version::ResourceVersion;

@@ -184,6 +184,32 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Steps into an array.
+    pub(crate) fn enter_array(&mut self) -> Result<(), Malformed> {
+        match self.peek() {
+            Some(b'[') => {
+                self.at += 1;
+                Ok(())
+            }
+            _ => Err(self.malformed("expected an array")),
+        }
+    }
+
+    /// Whether the array stepped into goes on, with the cursor at its next element.
+    pub(crate) fn element(&mut self) -> Result<bool, Malformed> {
+        if self.peek() == Some(b',') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b']') => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(_) => Ok(true),
+            None => Err(self.malformed("unterminated array")),
+        }
+    }
+
     /// The next key of the object stepped into, with the cursor at its value; `None` after the last.
     pub(crate) fn key(&mut self) -> Result<Option<RawStr>, Malformed> {
         if self.peek() == Some(b',') {

@@ -3,11 +3,15 @@
 //! The plan decides, without IO, what to ask next after each outcome; the reflector asks, reads the bytes, and hands objects on.
 
 mod backoff;
+mod initial;
 mod metrics;
+mod options;
 mod plan;
 mod run;
 
 pub use backoff::Backoff;
 pub use metrics::{InformerMetrics, ListReason, NoMetrics};
+pub use options::{ErrorHook, ListMode};
+pub(crate) use options::{Options, reflector_settings};
 pub use run::{Health, Phase};
 pub(crate) use run::{Reflector, Sink};

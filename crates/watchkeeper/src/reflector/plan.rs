@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::metrics::ListReason;
+use super::options::{ListMode, Options};
 use crate::clock::{Generator, Instant};
 use crate::object::ResourceVersion;
 use crate::source::{ListOptions, WatchOptions};
@@ -15,17 +16,23 @@ pub(crate) struct Plan {
     state: State,
     backoff: Backoff,
     generator: Generator,
+    mode: ListMode,
     page_size: u32,
-    /// How often in a row a watch from the same version has failed.
+    watch_timeout: Duration,
+    /// How often in a row a watch from the same version, or a streamed list, has failed.
     failures: u32,
     /// Why the list under way, or the next one, is made.
     reason: ListReason,
     /// Whether the watch under way has brought a new version.
     moved: bool,
+    /// Until when lists are not streamed, because the server could not.
+    paged_until: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum State {
+    /// A list as the beginning of a watch.
+    Stream,
     List {
         page: ListOptions,
         /// The one list without pages, after a continue token expired.
@@ -40,6 +47,7 @@ enum State {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     List(ListOptions),
+    /// A watch, which begins with a list if its options say so.
     Watch(WatchOptions),
 }
 
@@ -54,40 +62,68 @@ pub(crate) enum Ended {
     Closed,
 }
 
-pub(crate) const PAGE: u32 = 500;
+impl Ended {
+    pub(crate) fn error(&self) -> Option<&ApiError> {
+        match self {
+            Self::NotOpened(error) | Self::Failed(error) => Some(error),
+            Self::Closed => None,
+        }
+    }
+}
+
 /// A watch that ends sooner than this, and without anything new, counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// However long a server, or a proxy before it, asks to wait.
 const LONGEST: Duration = Duration::from_secs(300);
-/// After so many failures in a row the version itself is suspected.
+/// After so many failures in a row the version itself, or the streamed list, is suspected.
 const SUSPECT: u32 = 3;
+/// A server that cannot stream lists is not asked to for this time.
+const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl Plan {
-    pub(crate) fn new(backoff: Backoff, generator: Generator, page_size: u32) -> Self {
-        Self {
-            state: Self::first_page(page_size),
-            backoff,
+    pub(crate) fn new(options: &Options, streams: bool, generator: Generator) -> Self {
+        let mode = if streams { options.list } else { ListMode::Paged };
+        let mut plan = Self {
+            state: State::Stream,
+            backoff: options.backoff.clone(),
             generator,
-            page_size,
+            mode,
+            page_size: options.page_size,
+            watch_timeout: options.watch_timeout,
             failures: 0,
             reason: ListReason::First,
             moved: false,
+            paged_until: None,
+        };
+        if mode == ListMode::Paged {
+            plan.state = plan.first_page();
         }
+        plan
     }
 
     /// A list of the newest state: no stale replica may answer it.
-    fn first_page(limit: u32) -> State {
-        State::List { page: ListOptions { limit, ..ListOptions::default() }, unpaged: limit == 0 }
+    fn first_page(&self) -> State {
+        let page = ListOptions { limit: self.page_size, ..ListOptions::default() };
+        State::List { page, unpaged: self.page_size == 0 }
+    }
+
+    /// How the next list is made.
+    fn fresh_list(&self, now: Instant) -> State {
+        let stream = self.mode == ListMode::Stream && self.paged_until.is_none_or(|until| now >= until);
+        if stream { State::Stream } else { self.first_page() }
     }
 
     pub(crate) fn ask(&self) -> Ask {
+        let timeout = self.watch_timeout.as_secs() + self.generator.below(self.watch_timeout.as_secs());
+        let watch = WatchOptions {
+            timeout: Duration::from_secs(timeout),
+            bookmarks: true,
+            ..WatchOptions::default()
+        };
         match &self.state {
             State::List { page, .. } => Ask::List(page.clone()),
-            State::Watch { from } => {
-                let seconds = 300 + self.generator.below(300);
-                let timeout = Duration::from_secs(seconds);
-                Ask::Watch(WatchOptions { version: from.clone(), timeout, bookmarks: true })
-            }
+            State::Stream => Ask::Watch(WatchOptions { initial_events: true, ..watch }),
+            State::Watch { from } => Ask::Watch(WatchOptions { version: from.clone(), ..watch }),
         }
     }
 
@@ -99,9 +135,16 @@ impl Plan {
             page.continue_token.clone_from(&meta.continue_token);
             return false;
         }
-        self.failures = 0;
-        self.state = State::Watch { from: meta.version.clone() };
+        self.synced(&meta.version);
         true
+    }
+
+    /// A whole state is there; the watch goes on from its version.
+    pub(crate) fn synced(&mut self, version: &ResourceVersion) {
+        self.failures = 0;
+        // A streamed list goes on as a watch, which has brought something new by then.
+        self.moved = matches!(self.state, State::Stream);
+        self.state = State::Watch { from: version.clone() };
     }
 
     /// A list has failed: how long to wait before the next try.
@@ -111,8 +154,8 @@ impl Plan {
             self.state = State::List { page: ListOptions::default(), unpaged: true };
             return Duration::ZERO;
         }
-        self.state = Self::first_page(self.page_size);
-        self.delay(error, now)
+        self.state = self.fresh_list(now);
+        self.delay(Some(error), now)
     }
 
     /// Why the last list was made, or the next one is.
@@ -135,32 +178,53 @@ impl Plan {
     /// A watch has ended after `lived`: how long to wait before the next try.
     pub(crate) fn watch_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
         let moved = std::mem::take(&mut self.moved);
-        let (error, opened) = match ended {
-            Ended::NotOpened(error) => (Some(error), false),
-            Ended::Failed(error) => (Some(error), true),
-            Ended::Closed => (None, true),
-        };
+        let error = ended.error();
+        if matches!(self.state, State::Stream) {
+            return self.stream_ended(ended, now);
+        }
         if error.is_some_and(ApiError::is_version_unusable) {
             return self.relist(error, now);
         }
         // A connection that broke after some use is like one that was closed.
+        let opened = !matches!(ended, Ended::NotOpened(_));
         let worn_out = opened && (moved || lived >= VERY_SHORT);
-        let gone_by_itself = error.is_none_or(|error| error.class() == Class::ConnectionLost);
+        let gone_by_itself =
+            error.is_none_or(|error| matches!(error.class(), Class::ConnectionLost | Class::Timeout));
         if worn_out && gone_by_itself {
             return Duration::ZERO;
         }
-        let server_is_away = error
-            .is_some_and(|error| matches!(error.class(), Class::ConnectionRefused | Class::TooManyRequests));
-        if !server_is_away {
+        if !is_away(error) {
             self.failures += 1;
             if self.failures >= SUSPECT {
                 return self.relist(error, now);
             }
         }
-        match error {
-            Some(error) => self.delay(error, now),
-            None => self.backoff.draw(now, &self.generator),
+        self.delay(error, now)
+    }
+
+    /// A streamed list has ended before it was whole.
+    fn stream_ended(&mut self, ended: &Ended, now: Instant) -> Duration {
+        let error = ended.error();
+        if is_away(error) {
+            return self.delay(error, now);
         }
+        // A server that does not know the way refuses it, or answers with something else, or never comes to the end.
+        self.failures += 1;
+        let cannot = match error.map(ApiError::class) {
+            Some(Class::Invalid | Class::NotFound | Class::Other | Class::Undecodable | Class::Timeout) => {
+                true
+            }
+            Some(Class::ConnectionLost) => self.failures >= SUSPECT,
+            Some(_) => false,
+            None => self.failures >= SUSPECT,
+        };
+        if cannot {
+            self.failures = 0;
+            self.paged_until = Some(now + REMEMBERED);
+            self.state = self.first_page();
+            return Duration::ZERO;
+        }
+        self.delay(error, now)
     }
 
     fn relist(&mut self, error: Option<&ApiError>, now: Instant) -> Duration {
@@ -170,174 +234,20 @@ impl Plan {
             Some(Class::VersionTooLarge) => ListReason::VersionTooLarge,
             _ => ListReason::KeptFailing,
         };
-        self.state = Self::first_page(self.page_size);
-        match error {
-            Some(error) => self.delay(error, now),
-            None => self.backoff.draw(now, &self.generator),
-        }
+        self.state = self.fresh_list(now);
+        self.delay(error, now)
     }
 
-    fn delay(&mut self, error: &ApiError, now: Instant) -> Duration {
-        let backoff = self.backoff.draw(now, &self.generator);
-        backoff.max(error.retry_after().unwrap_or_default().min(LONGEST))
+    fn delay(&mut self, error: Option<&ApiError>, now: Instant) -> Duration {
+        let asked_for = error.and_then(ApiError::retry_after).unwrap_or_default();
+        self.backoff.draw(now, &self.generator).max(asked_for.min(LONGEST))
     }
+}
+
+/// Whether the server is not there, or too busy, for now: then it is asked the same again.
+fn is_away(error: Option<&ApiError>) -> bool {
+    error.is_some_and(|error| matches!(error.class(), Class::ConnectionRefused | Class::TooManyRequests))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-
-    struct World {
-        plan: Plan,
-        now: Instant,
-    }
-
-    fn world() -> World {
-        World { plan: Plan::new(Backoff::default(), Generator::seeded(1), PAGE), now: Clock::system().now() }
-    }
-
-    fn page(version: &str, token: &str) -> ListMeta {
-        ListMeta { version: version.into(), continue_token: token.into(), remaining: None }
-    }
-
-    fn error(class: Class) -> ApiError {
-        ApiError::new(class, "test")
-    }
-
-    impl World {
-        fn watching(version: &str) -> Self {
-            let mut world = world();
-            assert!(world.plan.listed(&page(version, "")));
-            world
-        }
-
-        fn ended(&mut self, ended: Ended, lived: u64) -> Duration {
-            self.plan.watch_ended(&ended, Duration::from_secs(lived), self.now)
-        }
-
-        fn asks_for_list(&self) -> Option<ListOptions> {
-            match self.plan.ask() {
-                Ask::List(options) => Some(options),
-                Ask::Watch(_) => None,
-            }
-        }
-
-        fn watches_from(&self) -> Option<ResourceVersion> {
-            match self.plan.ask() {
-                Ask::Watch(options) => Some(options.version),
-                Ask::List(_) => None,
-            }
-        }
-    }
-
-    #[test]
-    fn the_first_list_is_consistent_and_paged() {
-        let options = world().asks_for_list().unwrap();
-        assert_eq!(options, ListOptions { limit: 500, ..ListOptions::default() });
-    }
-
-    #[test]
-    fn pages_follow_their_tokens_and_the_watch_follows_the_last() {
-        let mut world = world();
-        assert!(!world.plan.listed(&page("7", "t1")));
-        assert_eq!(world.asks_for_list().unwrap().continue_token, "t1");
-        assert!(world.plan.listed(&page("7", "")));
-        assert_eq!(world.watches_from(), Some("7".into()));
-    }
-
-    // client-go: TestReflectorFullListIfExpired
-    #[test]
-    fn an_expired_token_leads_to_one_list_without_pages_at_once() {
-        let mut world = world();
-        world.plan.listed(&page("7", "t1"));
-        assert_eq!(world.plan.list_failed(&error(Class::Expired), world.now), Duration::ZERO);
-        assert_eq!(world.asks_for_list(), Some(ListOptions::default()));
-        assert!(world.plan.list_failed(&error(Class::Expired), world.now) > Duration::ZERO);
-        assert_eq!(world.asks_for_list().unwrap().limit, 500);
-    }
-
-    #[test]
-    fn a_failed_list_starts_again_at_the_first_page_after_a_delay() {
-        let mut world = world();
-        world.plan.listed(&page("7", "t1"));
-        assert!(world.plan.list_failed(&error(Class::Other), world.now) >= Duration::from_millis(800));
-        assert_eq!(world.asks_for_list().unwrap(), ListOptions { limit: 500, ..ListOptions::default() });
-    }
-
-    #[test]
-    fn a_closed_watch_resumes_at_once_from_the_last_version_seen() {
-        let mut world = World::watching("7");
-        world.plan.watched(&"9".into());
-        assert_eq!(world.ended(Ended::Closed, 0), Duration::ZERO);
-        assert_eq!(world.watches_from(), Some("9".into()));
-        assert_eq!(world.ended(Ended::Closed, 300), Duration::ZERO);
-        assert_eq!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 5), Duration::ZERO);
-        assert_eq!(world.watches_from(), Some("9".into()));
-    }
-
-    #[test]
-    fn a_very_short_watch_waits_and_does_not_relist() {
-        let mut world = World::watching("7");
-        assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
-        assert_eq!(world.watches_from(), Some("7".into()));
-        // A bookmark of the same version is nothing new.
-        world.plan.watched(&"7".into());
-        assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
-    }
-
-    #[test]
-    fn a_version_that_is_gone_leads_to_a_list_wherever_the_answer_came() {
-        for class in [Class::Expired, Class::VersionTooLarge] {
-            for ended in [Ended::NotOpened(error(class)), Ended::Failed(error(class))] {
-                let mut world = World::watching("7");
-                world.plan.watched(&"8".into());
-                assert!(world.ended(ended, 60) >= Duration::from_millis(800));
-                assert!(world.asks_for_list().unwrap().version.is_unset());
-                let reason =
-                    if class == Class::Expired { ListReason::Expired } else { ListReason::VersionTooLarge };
-                assert_eq!(world.plan.reason(), reason);
-            }
-        }
-    }
-
-    // client-go: TestNoRelistOnTooManyRequests
-    #[test]
-    fn a_server_that_is_away_or_busy_is_watched_again_and_not_listed() {
-        let mut world = World::watching("7");
-        for _ in 0..20 {
-            assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
-            assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
-        }
-        assert_eq!(world.watches_from(), Some("7".into()));
-    }
-
-    #[test]
-    fn a_version_that_keeps_failing_is_given_up() {
-        let mut world = World::watching("7");
-        world.ended(Ended::NotOpened(error(Class::Other)), 0);
-        world.ended(Ended::NotOpened(error(Class::Other)), 0);
-        assert!(world.watches_from().is_some());
-        world.ended(Ended::NotOpened(error(Class::Other)), 0);
-        assert!(world.asks_for_list().is_some());
-        assert_eq!(world.plan.reason(), ListReason::KeptFailing);
-    }
-
-    #[test]
-    fn retry_after_is_honoured() {
-        let mut world = World::watching("7");
-        let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
-        assert_eq!(world.ended(Ended::NotOpened(busy), 0), Duration::from_secs(50));
-        let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(1 << 60), b"");
-        assert_eq!(world.ended(Ended::NotOpened(asleep), 0), LONGEST);
-    }
-
-    #[test]
-    fn watches_end_after_five_to_ten_minutes() {
-        let world = World::watching("7");
-        for _ in 0..100 {
-            let Ask::Watch(options) = world.plan.ask() else { unreachable!() };
-            assert!((300..600).contains(&options.timeout.as_secs()) && options.bookmarks);
-        }
-    }
-}
+mod tests;

@@ -10,15 +10,18 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::backoff::Backoff;
-use super::metrics::{InformerMetrics, ListReason};
-use super::plan::{Ask, Ended, PAGE, Plan};
+use super::initial::Initial;
+use super::metrics::ListReason;
+use super::options::Options;
+use super::plan::{Ask, Ended, Plan};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{IdentityError, Kind, Maker, Object, ResourceVersion};
+use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVersion, name_hint};
 use crate::queue::{Deleted, Delta};
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
-use crate::wire::{ApiError, Class, EventType, ListMeta, ListSplitter, WatchLine, WatchSplitter};
+use crate::wire::{
+    ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, TooLarge, WatchLine, WatchSplitter,
+};
 
 /// Where a reflector puts what it finds.
 pub(crate) trait Sink<K>: Send + Sync + 'static {
@@ -30,6 +33,12 @@ pub(crate) trait Sink<K>: Send + Sync + 'static {
 
     /// What is kept already of the same state as `object`: a relist need not hold it twice.
     fn known(&self, object: &Object<K>) -> Option<Object<K>>;
+
+    /// What is kept under that name.
+    fn kept(&self, name: &ObjectName) -> Option<Object<K>>;
+
+    /// Waits while too much waits to be taken out. Cancel-safe.
+    fn room(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Mirrors one kind from a source into a sink.
@@ -41,7 +50,9 @@ pub(crate) struct Reflector<K: Kind, S, T> {
     env: Env,
     name: String,
     health: Arc<Mutex<Health>>,
-    metrics: Arc<dyn InformerMetrics>,
+    options: Options,
+    /// Whether the server sends bookmarks: then a watch is never silent for long.
+    bookmarked: bool,
 }
 
 /// What a reflector is busy with.
@@ -80,10 +91,14 @@ pub struct Health {
     pub watches: u64,
 }
 
-/// A watch that is silent beyond its own time-out is dead.
+/// A watch that goes on beyond its own time-out is dead.
 const GRACE: Duration = Duration::from_secs(15);
 /// The first byte of an answer, and each further piece of a list, must come within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A streamed list must go on within this time.
+const STREAM_PATIENCE: Duration = Duration::from_secs(30);
+/// A server that sends bookmarks sends one a minute: after two and a half of them were missed, the connection is dead.
+const SILENCE: Duration = Duration::from_secs(150);
 
 impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     /// A reflector called `name` in reports; `maker` turns the bytes of one object into it, and `health` is kept true.
@@ -94,11 +109,11 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         maker: Maker<K>,
         env: &Env,
         health: Arc<Mutex<Health>>,
-        metrics: Arc<dyn InformerMetrics>,
+        options: Options,
     ) -> Self {
         let env = env.fork(&format!("reflector {name}"));
-        let plan = Plan::new(Backoff::default(), env.generator.clone(), PAGE);
-        Self { source, sink, maker, plan, env, name, health, metrics }
+        let plan = Plan::new(&options, source.streams_lists(), env.generator.clone());
+        Self { source, sink, maker, plan, env, name, health, options, bookmarked: false }
     }
 
     /// Lists and watches until `stop`. Dropping the future stops it as well.
@@ -127,9 +142,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             match self.page(&options, &mut items).await {
                 Ok(meta) => {
                     if self.plan.listed(&meta) {
-                        self.contact(&meta.version);
-                        self.listed(items.len());
-                        self.sink.replace(items, meta.version);
+                        self.replace(items, meta.version);
                         return Duration::ZERO;
                     }
                     options.continue_token = meta.continue_token;
@@ -152,22 +165,45 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let mut splitter = ListSplitter::default();
         let mut position = items.len();
         while let Some(chunk) = self.next(&mut stream, self.env.clock.now() + PATIENCE).await? {
-            let Self { maker, env, name, sink, .. } = self;
             splitter.feed(&chunk, |bytes| {
-                match maker.make(bytes) {
-                    Ok(object) => items.push(sink.known(&object).unwrap_or(object)),
-                    Err(error) => {
-                        env.reporter.error(
-                            "reflector",
-                            name,
-                            &BadObject { place: format!("item {position}"), source: error },
-                        );
+                let place = format_args!("item {position}");
+                match bytes.map_err(Bad::from).and_then(|bytes| self.make(bytes)) {
+                    Ok(object) => items.push(object),
+                    Err(bad) => {
+                        // It is there, though not in a form that can be kept: its old state stays.
+                        items.extend(bad.untransformed.as_ref().and_then(|name| self.sink.kept(name)));
+                        self.skipped(place, bad);
                     }
                 }
                 position += 1;
             })?;
         }
         Ok(splitter.finish()?)
+    }
+
+    /// An object from its bytes; the one that is kept already, if it is of the same state.
+    fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
+        let object = self.maker.make(bytes).map_err(|error| {
+            // The error of a transform names the object itself.
+            let (name, untransformed) = match &error {
+                IdentityError::Transform { name, .. } => (None, Some(name.clone())),
+                _ => (name_hint(bytes), None),
+            };
+            Bad { name, untransformed, source: error.into() }
+        })?;
+        Ok(self.sink.known(&object).unwrap_or(object))
+    }
+
+    fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
+        self.contact(&version);
+        let reason = self.plan.reason();
+        self.options.metrics.listed(reason, items.len());
+        {
+            let mut health = self.health.lock();
+            health.lists += 1;
+            *health.lists_by_reason.entry(reason).or_default() += 1;
+        }
+        self.sink.replace(items, version);
     }
 
     async fn next(
@@ -182,18 +218,16 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         }
     }
 
-    /// One watch, from opening to end; how long to wait before asking again.
+    /// One watch, from opening to end, with or without a list at its beginning; how long to wait before asking again.
     async fn watch(&mut self, options: WatchOptions) -> Duration {
         let started = self.env.clock.now();
-        self.health.lock().phase = Phase::Watching;
-        let mut events = 0;
+        self.health.lock().phase = if options.initial_events { Phase::Listing } else { Phase::Watching };
         let ended = match self.env.clock.timeout(PATIENCE, self.source.watch(&options)).await {
             Err(_) => Ended::NotOpened(silent()),
             Ok(Err(error)) => Ended::NotOpened(error),
             Ok(Ok(stream)) => {
                 self.opened();
-                let deadline = self.env.clock.now() + options.timeout + GRACE;
-                match self.read_watch(stream, deadline, &mut events).await {
+                match self.read_watch(stream, &options).await {
                     Ok(()) => Ended::Closed,
                     Err(error) => Ended::Failed(error),
                 }
@@ -202,47 +236,44 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let now = self.env.clock.now();
         let wait = self.plan.watch_ended(&ended, now - started, now);
         match &ended {
+            // A connection that broke is made anew at once; a list takes the place of one that cannot be streamed.
+            Ended::NotOpened(error) | Ended::Failed(error) if wait.is_zero() => {
+                self.tell(error);
+                tracing::debug!(reflector = self.name, "{error}");
+            }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
-            // A connection that broke and is made anew at once is no failure.
-            Ended::Failed(error) if !wait.is_zero() => self.failed("the watch failed", error),
-            Ended::Failed(_) | Ended::Closed => {}
+            Ended::Failed(error) => self.failed("the watch failed", error),
+            Ended::Closed => {}
         }
         wait
     }
 
-    async fn read_watch(
-        &mut self,
-        mut stream: ByteStream,
-        deadline: Instant,
-        events: &mut u64,
-    ) -> Result<(), ApiError> {
+    async fn read_watch(&mut self, mut stream: ByteStream, options: &WatchOptions) -> Result<(), ApiError> {
+        let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::default();
-        while let Some(chunk) = self.next(&mut stream, deadline).await? {
+        let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
+        loop {
+            let patience = match (&initial, self.bookmarked) {
+                (Some(_), _) => STREAM_PATIENCE,
+                (None, true) => SILENCE,
+                (None, false) => options.timeout + GRACE,
+            };
+            let deadline = end.min(self.env.clock.now() + patience);
+            let Some(chunk) = self.next(&mut stream, deadline).await? else { break };
             let mut told = None;
             let mut newest = None;
-            let split = splitter.feed(&chunk, |line| {
-                if told.is_some() {
-                    return;
+            let split = splitter.feed(&chunk, |line| match line {
+                _ if told.is_some() => {}
+                Ok(WatchLine { event: EventType::Error, object }) => {
+                    told = Some(ApiError::from_event(object))
                 }
-                match line {
-                    Ok(WatchLine { event: EventType::Error, object }) => {
-                        told = Some(ApiError::from_event(object))
-                    }
-                    Ok(line) => {
-                        self.metrics.event(&line.event);
-                        if let Some(version) = self.event(line) {
-                            *events += 1;
-                            newest = Some(version);
-                        }
-                    }
-                    Err(malformed) => {
-                        let place = format!("event {events}");
-                        self.env.reporter.error(
-                            "reflector",
-                            &self.name,
-                            &BadObject { place, source: malformed.into() },
-                        );
-                    }
+                Ok(line) => newest = self.event(line, &mut initial).or(newest.take()),
+                Err(BadEvent::TooLarge(large)) => self.skipped(format_args!("an event"), large.into()),
+                Err(BadEvent::Malformed(malformed)) => {
+                    self.skipped(
+                        format_args!("an event"),
+                        Bad { name: None, untransformed: None, source: Box::new(malformed) },
+                    );
                 }
             });
             // What was handed on counts, whatever came behind it: the next watch goes on from there.
@@ -254,58 +285,70 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 return Err(error);
             }
             split?;
-            // What has arrived is applied together, but not later than after so many chunks.
+            // What has arrived is applied together, but not later than after so many chunks or bytes.
+            self.sink.room().await;
             tokio::task::consume_budget().await;
         }
-        splitter.finish()?;
-        Ok(())
+        Ok(splitter.finish()?)
     }
 
-    /// Hands one event on; the version reached by it, or `None` where it could not be read.
-    fn event(&mut self, line: WatchLine<'_>) -> Option<ResourceVersion> {
+    /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.
+    fn event(&mut self, line: WatchLine<'_>, initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
+        self.options.metrics.event(&line.event);
         if line.event == EventType::Bookmark {
-            let bookmark: Result<Bookmark, _> = serde_json::from_slice(line.object);
-            let version =
-                bookmark.map(|bookmark| ResourceVersion::from(bookmark.metadata.resource_version.as_str()));
-            return match version {
-                Ok(version) if !version.is_unset() => {
-                    self.sink.push(Delta::Bookmark(version.clone()));
-                    Some(version)
-                }
-                _ => {
-                    self.env.reporter.error("reflector", &self.name, &BadBookmark);
-                    None
-                }
-            };
+            return self.bookmark(line.object, initial);
         }
-        let object = match self.maker.make(line.object) {
+        if let EventType::Unknown(event) = line.event {
+            self.env.reporter.error("reflector", &self.name, &UnknownEvent(event));
+            return None;
+        }
+        let object = match self.make(line.object) {
             Ok(object) => object,
-            Err(source) => {
-                let place = format!("a {:?} event", line.event);
-                self.env.reporter.error("reflector", &self.name, &BadObject { place, source });
+            Err(bad) => {
+                if let (EventType::Deleted, Some(key)) = (&line.event, &bad.untransformed) {
+                    // Gone is gone, in whatever form.
+                    let (key, last_known) = (key.clone(), self.sink.kept(key));
+                    self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+                }
+                self.skipped(format_args!("a {:?} event", line.event), bad);
                 return None;
             }
         };
+        if let Some(initial) = initial {
+            initial.apply(&line.event, object);
+            return None;
+        }
         let version = object.version().clone();
         self.sink.push(match line.event {
-            EventType::Added => Delta::Added(object),
-            EventType::Modified => Delta::Updated(object),
             EventType::Deleted => Delta::Deleted(Deleted::Final(object)),
-            EventType::Bookmark | EventType::Error => return None,
-            EventType::Unknown(event) => {
-                self.env.reporter.error("reflector", &self.name, &UnknownEvent(event));
-                return None;
-            }
+            EventType::Added => Delta::Added(object),
+            _ => Delta::Updated(object),
         });
         Some(version)
     }
 
-    fn listed(&self, items: usize) {
-        let reason = self.plan.reason();
-        self.metrics.listed(reason, items);
-        let mut health = self.health.lock();
-        health.lists += 1;
-        *health.lists_by_reason.entry(reason).or_default() += 1;
+    fn bookmark(&mut self, object: &[u8], initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
+        let bookmark = serde_json::from_slice::<Bookmark>(object).ok();
+        let Some(meta) =
+            bookmark.map(|bookmark| bookmark.metadata).filter(|meta| !meta.resource_version.is_empty())
+        else {
+            self.env.reporter.error("reflector", &self.name, &BadBookmark);
+            return None;
+        };
+        self.bookmarked = true;
+        let version = ResourceVersion::from(meta.resource_version.as_str());
+        let ends_list = meta.annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
+        match initial.take_if(|_| ends_list) {
+            Some(initial) => {
+                self.plan.synced(&version);
+                self.replace(initial.into_objects(), version.clone());
+                self.health.lock().phase = Phase::Watching;
+            }
+            // Before the list is whole its version means nothing.
+            None if initial.is_some() => return None,
+            None => self.sink.push(Delta::Bookmark(version.clone())),
+        }
+        Some(version)
     }
 
     fn opened(&self) {
@@ -322,19 +365,38 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         health.degraded = None;
     }
 
+    fn skipped(&self, place: fmt::Arguments<'_>, bad: Bad) {
+        let place = match bad.name {
+            Some(name) => format!("{place}, {name}"),
+            None => place.to_string(),
+        };
+        self.env.reporter.error("reflector", &self.name, &Skipped { place, source: bad.source });
+    }
+
     fn failed(&self, phase: &'static str, error: &ApiError) {
         let now = self.env.clock.now();
-        let mut health = self.health.lock();
-        let since = health.degraded.as_ref().map_or(now, |(since, _)| *since);
-        health.degraded = Some((since, format!("{phase} {}: {error}", self.name)));
-        drop(health);
+        {
+            let mut health = self.health.lock();
+            let since = health.degraded.as_ref().map_or(now, |(since, _)| *since);
+            health.degraded = Some((since, format!("{phase} {}: {error}", self.name)));
+        }
+        self.tell(error);
         if error.class() == Class::Expired {
             tracing::debug!(reflector = self.name, "{phase}: {error}");
         } else {
             self.env.reporter.error("reflector", &self.name, &Failure { phase, error: error.to_string() });
         }
     }
+
+    /// Tells the user's hook, which must not bring the reflector down.
+    fn tell(&self, error: &ApiError) {
+        if let Some(hook) = &self.options.on_error {
+            self.env.reporter.guard("watch error hook", &self.name, || hook(error));
+        }
+    }
 }
+
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 fn silent() -> ApiError {
     ApiError::new(Class::Timeout, "the API server is silent")
@@ -347,12 +409,28 @@ struct Failure {
     error: String,
 }
 
+/// Something that cannot be taken in.
+struct Bad {
+    name: Option<ObjectName>,
+    /// The name of an object that is good but for its transform.
+    untransformed: Option<ObjectName>,
+    source: BoxError,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl From<TooLarge> for Bad {
+    fn from(large: TooLarge) -> Self {
+        Self { name: large.name.clone(), untransformed: None, source: Box::new(large) }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("skipped {place}")]
-struct BadObject {
+struct Skipped {
     place: String,
     #[source]
-    source: IdentityError,
+    source: BoxError,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -371,7 +449,10 @@ struct Bookmark {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BookmarkMeta {
+    #[serde(default)]
     resource_version: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 impl<K: Kind, S, T> fmt::Debug for Reflector<K, S, T> {

@@ -1,6 +1,8 @@
 //! How is an API server listed and watched? Through kube's `Client::send`, with the body left as bytes.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use futures::StreamExt;
 use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
@@ -9,7 +11,7 @@ use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
 use kube_client::client::Body;
 
-use super::{ByteStream, ListOptions, ListerWatcher, Selection, WatchOptions};
+use super::{ByteStream, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
 use crate::object::Kind;
 use crate::wire::{ApiError, Class};
 
@@ -39,13 +41,45 @@ pub struct ApiSource {
     client: Client,
     path: String,
     selection: Selection,
+    edit: Option<Edit>,
+    metadata_only: bool,
+}
+
+type Edit = Arc<dyn Fn(&mut Query) + Send + Sync>;
+
+/// The options of one list or watch, by the names they have in the URL, for a hook to edit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(BTreeMap<&'static str, String>);
+
+impl Query {
+    /// The value of an option.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Sets an option; an empty value leaves it out.
+    pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.0.insert(name, value.into());
+    }
+
+    /// Whether it is a watch that is asked for.
+    pub fn is_watch(&self) -> bool {
+        self.get("watch") == Some("true")
+    }
 }
 
 impl ApiSource {
     /// All objects of kind `K` in `scope`.
     pub fn new<K: Kind>(client: Client, kind: &K::DynamicType, scope: &Scope) -> Self {
         let path = K::url_path(kind, scope.namespace());
-        Self { client, path, selection: Selection::default() }
+        Self { client, path, selection: Selection::default(), edit: None, metadata_only: K::metadata_api() }
+    }
+
+    /// Calls `edit` with the options of every list and watch before it is sent.
+    #[must_use]
+    pub fn edit_options(mut self, edit: impl Fn(&mut Query) + Send + Sync + 'static) -> Self {
+        self.edit = Some(Arc::new(edit));
+        self
     }
 
     /// Only the objects of `selection`.
@@ -55,9 +89,14 @@ impl ApiSource {
         self
     }
 
-    async fn get(&self, query: &[(&str, String)]) -> Result<ByteStream, ApiError> {
+    async fn get(&self, query: Query) -> Result<ByteStream, ApiError> {
+        let accept = match (self.metadata_only, query.is_watch()) {
+            (false, _) => "application/json",
+            (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            (true, false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        };
         let request = Request::get(self.url(query))
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, accept)
             // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
@@ -71,12 +110,14 @@ impl ApiSource {
     }
 
     /// The path with `query` and the selection; empty values are left out.
-    fn url(&self, query: &[(&str, String)]) -> String {
-        let selectors =
-            [("labelSelector", &self.selection.labels), ("fieldSelector", &self.selection.fields)];
-        let query = query.iter().map(|(key, value)| (*key, value)).chain(selectors);
+    fn url(&self, mut query: Query) -> String {
+        query.set("labelSelector", self.selection.labels.as_str());
+        query.set("fieldSelector", self.selection.fields.as_str());
+        if let Some(edit) = &self.edit {
+            edit(&mut query);
+        }
         let mut pairs = form_urlencoded::Serializer::new(String::new());
-        pairs.extend_pairs(query.filter(|(_, value)| !value.is_empty()));
+        pairs.extend_pairs(query.0.iter().filter(|(_, value)| !value.is_empty()));
         format!("{}?{}", self.path, pairs.finish())
     }
 }
@@ -101,25 +142,35 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
 
 impl ListerWatcher for ApiSource {
     async fn list(&self, options: &ListOptions) -> Result<ByteStream, ApiError> {
-        let limit = if options.limit == 0 { String::new() } else { options.limit.to_string() };
-        let version = options.version.to_string();
-        self.get(&[
-            ("limit", limit),
-            ("continue", options.continue_token.clone()),
-            ("resourceVersionMatch", if version.is_empty() { "" } else { "NotOlderThan" }.to_owned()),
-            ("resourceVersion", version),
-        ])
-        .await
+        let mut query = Query::default();
+        if options.limit > 0 {
+            query.set("limit", options.limit.to_string());
+        }
+        query.set("continue", options.continue_token.as_str());
+        if !options.version.is_unset() {
+            query.set("resourceVersion", options.version.to_string());
+            query.set(
+                "resourceVersionMatch",
+                match options.version_match {
+                    VersionMatch::NotOlderThan => "NotOlderThan",
+                    VersionMatch::Exact => "Exact",
+                },
+            );
+        }
+        self.get(query).await
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<ByteStream, ApiError> {
-        self.get(&[
-            ("watch", "true".to_owned()),
-            ("resourceVersion", options.version.to_string()),
-            ("timeoutSeconds", options.timeout.as_secs().to_string()),
-            ("allowWatchBookmarks", options.bookmarks.to_string()),
-        ])
-        .await
+        let mut query = Query::default();
+        query.set("watch", "true");
+        query.set("resourceVersion", options.version.to_string());
+        query.set("timeoutSeconds", options.timeout.as_secs().to_string());
+        query.set("allowWatchBookmarks", options.bookmarks.to_string());
+        if options.initial_events {
+            query.set("sendInitialEvents", "true");
+            query.set("resourceVersionMatch", "NotOlderThan");
+        }
+        self.get(query).await
     }
 }
 
@@ -169,7 +220,7 @@ mod tests {
         let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace("ns".into())).select(selection);
         let options = ListOptions { limit: 500, continue_token: "t+/=".into(), ..ListOptions::default() };
         assert_eq!(read(source.list(&options).await.unwrap()).await, b"body");
-        let expected = "/api/v1/namespaces/ns/pods?limit=500&continue=t%2B%2F%3D&labelSelector=app+in+%28a%2Cb%29&fieldSelector=spec.nodeName%3Dn1";
+        let expected = "/api/v1/namespaces/ns/pods?continue=t%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28a%2Cb%29&limit=500";
         assert_eq!(seen.lock()[..], [expected]);
     }
 
@@ -182,10 +233,35 @@ mod tests {
             version: ResourceVersion::from(7),
             timeout: std::time::Duration::from_secs(301),
             bookmarks: true,
+            initial_events: false,
         };
         source.watch(&options).await.map(drop).unwrap();
-        let expected = "/apis/example.com/v1/foos?watch=true&resourceVersion=7&timeoutSeconds=301&allowWatchBookmarks=true";
-        assert_eq!(seen.lock()[..], [expected]);
+        let streamed = WatchOptions { initial_events: true, version: ResourceVersion::UNSET, ..options };
+        source.watch(&streamed).await.map(drop).unwrap();
+        let watch = "/apis/example.com/v1/foos?allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=301&watch=true";
+        let stream = "/apis/example.com/v1/foos?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=301&watch=true";
+        assert_eq!(seen.lock()[..], [watch, stream]);
+    }
+
+    #[tokio::test]
+    async fn a_hook_edits_the_options_of_every_request() {
+        let (client, seen) = client(200, "");
+        let source = ApiSource::new::<Pod>(client, &(), &Scope::Cluster).edit_options(|query| {
+            assert!(query.is_watch() || query.get("limit") == Some("9"));
+            query.set("limit", "");
+            query.set("shardSelector", "mine");
+        });
+        let exact = ListOptions {
+            version: 5.into(),
+            version_match: VersionMatch::Exact,
+            limit: 9,
+            ..ListOptions::default()
+        };
+        source.list(&exact).await.map(drop).unwrap();
+        assert_eq!(
+            seen.lock()[..],
+            ["/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact&shardSelector=mine"]
+        );
     }
 
     #[tokio::test]

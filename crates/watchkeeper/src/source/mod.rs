@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 
-pub use api::{ApiSource, Scope};
+pub use api::{ApiSource, Query, Scope};
 pub use clients::{ClientError, Clients};
 pub use requests::{Requests, Resources, Written};
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
@@ -33,6 +33,11 @@ pub trait ListerWatcher: Send + Sync + 'static {
 
     /// Opens a watch. Dropping the stream ends it.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<ByteStream, ApiError>> + Send;
+
+    /// Whether it is worth asking for a watch that begins with a list.
+    fn streams_lists(&self) -> bool {
+        true
+    }
 }
 
 /// Which objects of a kind to ask for; an empty selector asks for all.
@@ -51,8 +56,20 @@ pub struct ListOptions {
     pub limit: u32,
     /// The token of the page before; empty for the first.
     pub continue_token: String,
-    /// A state not older than this version.
+    /// A state of this version, as `version_match` says.
     pub version: ResourceVersion,
+    /// How `version` is meant; only with one.
+    pub version_match: VersionMatch,
+}
+
+/// How the version of a list is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VersionMatch {
+    /// The state of that version, or a newer one.
+    #[default]
+    NotOlderThan,
+    /// The state of exactly that version.
+    Exact,
 }
 
 /// What to watch.
@@ -64,4 +81,6 @@ pub struct WatchOptions {
     pub timeout: Duration,
     /// Whether the server may send bookmarks.
     pub bookmarks: bool,
+    /// Whether the watch begins with all objects there are, and a bookmark that tells their end: a streamed list.
+    pub initial_events: bool,
 }

@@ -28,6 +28,7 @@ struct Script {
     lists: VecDeque<Reply>,
     watches: VecDeque<Reply>,
     asked: Vec<Asked>,
+    streams: bool,
 }
 
 /// A request that a [`ScriptedSource`] has seen.
@@ -101,6 +102,54 @@ impl Reply {
         self.ending(End::Fail(error))
     }
 
+    /// The answer breaks off with `error` after `bytes` bytes.
+    #[must_use]
+    pub fn cut_at(self, bytes: usize, error: ApiError) -> Self {
+        self.first(bytes).then_fail(error)
+    }
+
+    /// The answer stays open and silent after `bytes` bytes.
+    #[must_use]
+    pub fn stall_at(self, bytes: usize) -> Self {
+        self.first(bytes).then_hang()
+    }
+
+    /// The answer has something foreign in it after `bytes` bytes.
+    #[must_use]
+    pub fn inject_at(self, bytes: usize, foreign: impl Into<Bytes>) -> Self {
+        self.edit(|whole| {
+            let rest = whole.split_off(bytes.min(whole.len()));
+            vec![std::mem::take(whole), foreign.into(), rest]
+        })
+    }
+
+    /// The answer comes in pieces of `bytes` bytes.
+    #[must_use]
+    pub fn in_pieces_of(self, bytes: usize) -> Self {
+        self.edit(|whole| {
+            let mut pieces = Vec::new();
+            while !whole.is_empty() {
+                pieces.push(whole.split_to(bytes.clamp(1, whole.len())));
+            }
+            pieces
+        })
+    }
+
+    fn first(self, bytes: usize) -> Self {
+        self.edit(|whole| vec![whole.split_to(bytes.min(whole.len()))])
+    }
+
+    /// The same answer with other chunks.
+    fn edit(self, edit: impl FnOnce(&mut Bytes) -> Vec<Bytes>) -> Self {
+        match self.0 {
+            Kind::Body { chunks, end } => {
+                let mut whole = Bytes::from(chunks.concat());
+                Self(Kind::Body { chunks: edit(&mut whole), end })
+            }
+            other => Self(other),
+        }
+    }
+
     /// An answer whose chunks are sent while it is read.
     pub fn live() -> (Self, Feed) {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -136,6 +185,13 @@ impl ScriptedSource {
     /// A source with an empty script.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Says that a watch may begin with a list; unless told so, a script is listed.
+    #[must_use]
+    pub fn streaming(self) -> Self {
+        self.0.script.lock().streams = true;
+        self
     }
 
     /// Answers one more list with `reply`.
@@ -193,5 +249,9 @@ impl ListerWatcher for ScriptedSource {
 
     async fn watch(&self, options: &WatchOptions) -> Result<ByteStream, ApiError> {
         self.answer(Asked::Watch(options.clone()), |script| script.watches.pop_front()).await
+    }
+
+    fn streams_lists(&self) -> bool {
+        self.0.script.lock().streams
     }
 }

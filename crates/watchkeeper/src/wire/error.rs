@@ -307,6 +307,40 @@ mod tests {
     }
 
     #[test]
+    fn every_code_has_one_class_in_whatever_body_it_comes() {
+        for (code, reason, class) in [
+            (400, "BadRequest", Class::Invalid),
+            (401, "Unauthorized", Class::Unauthorized),
+            (403, "Forbidden", Class::Forbidden),
+            (404, "NotFound", Class::NotFound),
+            (405, "MethodNotAllowed", Class::Other),
+            (409, "Conflict", Class::Conflict),
+            (410, "Expired", Class::Expired),
+            (413, "RequestEntityTooLarge", Class::Other),
+            (415, "UnsupportedMediaType", Class::Other),
+            (422, "Invalid", Class::Invalid),
+            (429, "TooManyRequests", Class::TooManyRequests),
+            (500, "InternalError", Class::Other),
+            (502, "", Class::Other),
+            (503, "ServiceUnavailable", Class::Other),
+            (504, "Timeout", Class::Timeout),
+        ] {
+            let compact = format!(r#"{{"kind":"Status","code":{code},"reason":"{reason}","message":"m"}}"#);
+            let pretty = String::from_utf8(status(code, reason)).unwrap();
+            let http = StatusCode::from_u16(code).unwrap();
+            for body in [&compact, &pretty, "<html>secret</html>", &compact[..20], ""] {
+                let error = ApiError::from_response(http, Some(7), body.as_bytes());
+                assert_eq!((error.class(), error.code()), (class, Some(code)), "{code} {body:?}");
+                assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+                assert!(!format!("{error} {error:?}").contains("secret"));
+            }
+            for body in [&compact, &pretty] {
+                assert_eq!(ApiError::from_event(body.as_bytes()).class(), class, "{code} {body:?}");
+            }
+        }
+    }
+
+    #[test]
     fn an_answer_without_a_status_is_classified_by_its_code_and_keeps_its_body_to_itself() {
         for body in ["", "<html>secret</html>", "{\"kind\":\"Sta", "{\"data\":\"secret\"}"] {
             let error = ApiError::from_response(StatusCode::GONE, Some(3), body.as_bytes());

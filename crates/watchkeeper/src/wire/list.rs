@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::members::{Members, Visitor, Want};
-use super::pieces::SplitError;
+use super::pieces::{SplitError, TooLarge};
 use crate::object::{Malformed, ResourceVersion};
 
 /// Splits a list, cut into chunks anywhere, into its items, while it is still arriving.
@@ -35,13 +35,17 @@ impl Default for ListSplitter {
 }
 
 impl ListSplitter {
-    /// A splitter that refuses items of more than `cap` bytes.
+    /// A splitter that steps over items of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
         Self { members: Members::new(false).cap(cap), ..Self::default() }
     }
 
     /// Takes the next chunk and hands over each item that is complete with it.
-    pub fn feed(&mut self, chunk: &[u8], item: impl FnMut(&[u8])) -> Result<(), SplitError> {
+    pub fn feed(
+        &mut self,
+        chunk: &[u8],
+        item: impl FnMut(Result<&[u8], TooLarge>),
+    ) -> Result<(), SplitError> {
         self.members.feed(chunk, &mut List { meta: &mut self.meta, has_items: &mut self.has_items, item })
     }
 
@@ -64,7 +68,7 @@ struct List<'a, F> {
     item: F,
 }
 
-impl<F: FnMut(&[u8])> Visitor for List<'_, F> {
+impl<F: FnMut(Result<&[u8], TooLarge>)> Visitor for List<'_, F> {
     fn want(&mut self, key: &[u8]) -> Want {
         match key {
             b"items" => {
@@ -81,7 +85,7 @@ impl<F: FnMut(&[u8])> Visitor for List<'_, F> {
         Ok(())
     }
 
-    fn item(&mut self, item: &[u8]) {
+    fn item(&mut self, item: Result<&[u8], TooLarge>) {
         (self.item)(item);
     }
 }
@@ -114,6 +118,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::object::ObjectName;
 
     fn split(stream: &[u8], cuts: &[usize]) -> Result<(Vec<Value>, ListMeta), SplitError> {
         let mut splitter = ListSplitter::default();
@@ -123,7 +128,7 @@ mod tests {
         cuts.sort_unstable();
         for window in cuts.windows(2) {
             splitter.feed(&stream[window[0]..window[1]], |item| {
-                items.push(serde_json::from_slice(item).unwrap())
+                items.push(serde_json::from_slice(item.unwrap()).unwrap())
             })?;
         }
         splitter.finish().map(|meta| (items, meta))
@@ -193,10 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn an_item_over_the_cap_is_refused() {
-        let mut splitter = ListSplitter::with_cap(16);
-        let result = splitter.feed(br#"{"items":[{"a":1},{"a":"0123456789abcdef"}]}"#, |_| ());
-        assert_eq!(result, Err(SplitError::TooLarge { cap: 16 }));
+    fn an_item_over_the_cap_is_stepped_over_and_named() {
+        let text = br#"{"items":[{"a":1},{"metadata":{"name":"big"},"a":"0123456789abcdef"},{"b":2}],"metadata":{"resourceVersion":"7"}}"#;
+        for chunk in [1, 7, text.len()] {
+            let mut splitter = ListSplitter::with_cap(40);
+            let mut items = Vec::new();
+            for piece in text.chunks(chunk) {
+                splitter.feed(piece, |item| items.push(item.map(<[u8]>::to_vec))).unwrap();
+            }
+            let big = TooLarge { size: 50, cap: 40, name: Some(ObjectName::cluster("big")) };
+            assert_eq!(items, [Ok(br#"{"a":1}"#.to_vec()), Err(big), Ok(br#"{"b":2}"#.to_vec())]);
+            assert_eq!(splitter.finish().unwrap(), meta("7", ""));
+        }
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! How is an object taken apart while it is still arriving? Member by member, each value whole, skipped, or item by item.
 
-use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken};
+use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken, TooLarge};
 use crate::object::Malformed;
 use crate::object::scan::Cursor;
 
@@ -23,8 +23,13 @@ pub(super) trait Visitor {
     /// The value of the member that was wanted whole.
     fn value(&mut self, value: &[u8]) -> Result<(), Malformed>;
 
+    /// The value of the member that was wanted whole is over the cap.
+    fn too_large(&mut self, value: TooLarge) -> Result<(), SplitError> {
+        Err(value.into())
+    }
+
     /// The next element of the member whose items were wanted.
-    fn item(&mut self, _item: &[u8]) {}
+    fn item(&mut self, _item: Result<&[u8], TooLarge>) {}
 
     /// The object has ended.
     fn end(&mut self) {}
@@ -106,7 +111,7 @@ impl Members {
             match self.step(&bytes[at..], visitor)? {
                 Step::Used(used) => at += used,
                 Step::NeedMore if bytes.len() - at > self.cap => {
-                    return Err(SplitError::TooLarge { cap: self.cap });
+                    return Err(TooLarge { size: bytes.len() - at, cap: self.cap, name: None }.into());
                 }
                 Step::NeedMore => return Ok(at),
             }
@@ -131,18 +136,28 @@ impl Members {
                 self.go(State::Item, 0)
             }
             (State::Items, _) => broken("expected an item"),
-            (State::Item, _) => match self.pending.take(bytes, self.cap)? {
+            (State::Item, _) => match self.pending.take(bytes, self.cap) {
                 Taken::More => Ok(Step::Used(bytes.len())),
                 Taken::Whole(object, used) => {
-                    visitor.item(object);
+                    visitor.item(Ok(object));
+                    self.go(State::Items, used)
+                }
+                Taken::TooLarge(object, used) => {
+                    visitor.item(Err(object));
                     self.go(State::Items, used)
                 }
             },
-            (State::Value { wanted }, _) => match self.pending.take(bytes, self.cap)? {
+            (State::Value { wanted }, _) => match self.pending.take(bytes, self.cap) {
                 Taken::More => Ok(Step::Used(bytes.len())),
                 Taken::Whole(value, used) => {
                     if wanted {
                         visitor.value(value)?;
+                    }
+                    self.go(State::Members, used)
+                }
+                Taken::TooLarge(value, used) => {
+                    if wanted {
+                        visitor.too_large(value)?;
                     }
                     self.go(State::Members, used)
                 }

@@ -11,5 +11,5 @@ mod watch;
 
 pub use error::{ApiError, Class};
 pub use list::{ListMeta, ListSplitter};
-pub use pieces::SplitError;
-pub use watch::{EventType, WatchLine, WatchSplitter};
+pub use pieces::{SplitError, TooLarge};
+pub use watch::{BadEvent, EventType, WatchLine, WatchSplitter};

@@ -1,7 +1,7 @@
 //! How is one JSON value put together from chunks, with as little copying as possible?
 
-use crate::object::Malformed;
 use crate::object::scan::Skipper;
+use crate::object::{Malformed, ObjectName, name_hint};
 
 /// Why a stream of JSON cannot be split any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,31 +9,47 @@ pub enum SplitError {
     /// The structure is broken; `at` counts from the start of the piece in hand.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// One object is larger than the cap.
-    #[error("an object of more than {cap} bytes: raise the cap, or keep such objects out with a selector")]
-    TooLarge {
-        /// The largest size allowed.
-        cap: usize,
-    },
+    /// Something other than an object is larger than the cap.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// The stream ended inside a value.
     #[error("the answer ended in the middle of a value")]
     Truncated,
 }
 
+/// A value over the cap, which was stepped over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{size} bytes are more than the cap of {cap}: keep such objects out with a selector")]
+pub struct TooLarge {
+    /// How large it is.
+    pub size: usize,
+    /// How large it may be.
+    pub cap: usize,
+    /// The object it is, if its beginning tells.
+    pub name: Option<ObjectName>,
+}
+
 /// The default cap on the size of one object: 16 MiB, as in client-go.
 pub(crate) const OBJECT_CAP: usize = 16 << 20;
 
-/// One value that may be spread over chunks: only its own bytes are buffered, and only if it is.
+/// So much is kept of a value over the cap, to find its name in.
+const HEAD: usize = 64 << 10;
+
+/// One value that may be spread over chunks: only its own bytes are buffered, only if it is, and only up to the cap.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     skipper: Skipper,
     carry: Vec<u8>,
+    /// Bytes of the value so far.
+    size: usize,
 }
 
 /// What [`Pending::take`] found in a chunk.
 pub(crate) enum Taken<'a> {
     /// The whole value, and how many bytes of the chunk it took.
     Whole(&'a [u8], usize),
+    /// The end of a value over the cap, and how many bytes of the chunk it took.
+    TooLarge(TooLarge, usize),
     /// All of the chunk belongs to the value, which goes on.
     More,
 }
@@ -43,24 +59,35 @@ impl Pending {
     pub(crate) fn reset(&mut self) {
         self.skipper = Skipper::default();
         self.carry.clear();
+        self.size = 0;
         // One huge object must not pin its buffer for the life of the stream.
         self.carry.shrink_to(1 << 20);
     }
 
-    pub(crate) fn take<'a>(&'a mut self, chunk: &'a [u8], cap: usize) -> Result<Taken<'a>, SplitError> {
+    pub(crate) fn take<'a>(&'a mut self, chunk: &'a [u8], cap: usize) -> Taken<'a> {
         let end = self.skipper.feed(chunk);
-        if self.carry.len() + end.unwrap_or(chunk.len()) > cap {
-            return Err(SplitError::TooLarge { cap });
+        let piece = &chunk[..end.unwrap_or(chunk.len())];
+        self.size += piece.len();
+        if self.size > cap {
+            let room = HEAD.saturating_sub(self.carry.len()).min(piece.len());
+            self.carry.truncate(HEAD);
+            self.carry.extend_from_slice(&piece[..room]);
+            return match end {
+                Some(end) => {
+                    Taken::TooLarge(TooLarge { size: self.size, cap, name: name_hint(&self.carry) }, end)
+                }
+                None => Taken::More,
+            };
         }
         match end {
-            Some(end) if self.carry.is_empty() => Ok(Taken::Whole(&chunk[..end], end)),
+            Some(end) if self.carry.is_empty() => Taken::Whole(piece, end),
             Some(end) => {
-                self.carry.extend_from_slice(&chunk[..end]);
-                Ok(Taken::Whole(&self.carry, end))
+                self.carry.extend_from_slice(piece);
+                Taken::Whole(&self.carry, end)
             }
             None => {
-                self.carry.extend_from_slice(chunk);
-                Ok(Taken::More)
+                self.carry.extend_from_slice(piece);
+                Taken::More
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Where does one watch event end and the next begin, and what is in it?
 
 use super::members::{Members, Visitor, Want};
-use super::pieces::SplitError;
+use super::pieces::{SplitError, TooLarge};
 use crate::object::Malformed;
 use crate::object::scan::Cursor;
 
@@ -39,6 +39,17 @@ pub enum EventType {
     Unknown(String),
 }
 
+/// An event that cannot be told, and was stepped over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadEvent {
+    /// It lacks its type or its object.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Its object is over the cap.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
 /// One event of a watch stream: its type, and its object as bytes.
 #[derive(Clone, Debug)]
 pub struct WatchLine<'a> {
@@ -55,7 +66,7 @@ impl Default for WatchSplitter {
 }
 
 impl WatchSplitter {
-    /// A splitter that refuses events of more than `cap` bytes.
+    /// A splitter that steps over objects of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
         Self { members: Members::new(true).cap(cap), ..Self::default() }
     }
@@ -64,7 +75,7 @@ impl WatchSplitter {
     pub fn feed(
         &mut self,
         chunk: &[u8],
-        tell: impl FnMut(Result<WatchLine<'_>, Malformed>),
+        tell: impl FnMut(Result<WatchLine<'_>, BadEvent>),
     ) -> Result<(), SplitError> {
         self.members.feed(chunk, &mut Event { partial: &mut self.event, tell })
     }
@@ -80,7 +91,7 @@ struct Event<'a, F> {
     tell: F,
 }
 
-impl<F: FnMut(Result<WatchLine<'_>, Malformed>)> Visitor for Event<'_, F> {
+impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
     fn want(&mut self, key: &[u8]) -> Want {
         self.partial.reading_type = key == b"type";
         if matches!(key, b"type" | b"object") { Want::Whole } else { Want::Nothing }
@@ -102,8 +113,14 @@ impl<F: FnMut(Result<WatchLine<'_>, Malformed>)> Visitor for Event<'_, F> {
         Ok(())
     }
 
+    fn too_large(&mut self, value: TooLarge) -> Result<(), SplitError> {
+        self.partial.told = true;
+        (self.tell)(Err(value.into()));
+        Ok(())
+    }
+
     fn end(&mut self) {
-        let malformed = |what| Err(Malformed { what, at: 0 });
+        let malformed = |what| Err(Malformed { what, at: 0 }.into());
         match std::mem::take(self.partial) {
             Partial { told: true, .. } => {}
             Partial { event: Some(event), early: Some(object), .. } => {
@@ -134,6 +151,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::object::ObjectName;
 
     fn split(stream: &[u8], cuts: &[usize]) -> Result<Vec<(EventType, Value)>, SplitError> {
         let mut splitter = WatchSplitter::default();
@@ -174,10 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_cap_is_refused() {
-        let mut splitter = WatchSplitter::with_cap(20);
-        assert_eq!(splitter.feed(b"{\"type\":\"ADDED\",\"object\":{\"a\":1,", |_| ()), Ok(()));
-        assert_eq!(splitter.feed(b"\"b\":\"0123456789\"}}", |_| ()), Err(SplitError::TooLarge { cap: 20 }));
+    fn an_event_over_the_cap_is_stepped_over_and_named() {
+        let stream = br#"{"type":"ADDED","object":{"metadata":{"name":"big"},"b":"0123456789"}}{"type":"ADDED","object":{}}"#;
+        for chunk in [1, 7, stream.len()] {
+            let mut splitter = WatchSplitter::with_cap(30);
+            let mut told = Vec::new();
+            for piece in stream.chunks(chunk) {
+                splitter.feed(piece, |line| told.push(line.map(|line| line.event))).unwrap();
+            }
+            let big = TooLarge { size: 44, cap: 30, name: Some(ObjectName::cluster("big")) };
+            assert_eq!(told, [Err(big.into()), Ok(EventType::Added)]);
+        }
     }
 
     proptest! {

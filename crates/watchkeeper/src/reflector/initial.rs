@@ -1,0 +1,41 @@
+//! What is there already? The objects of a streamed list, gathered until it is whole.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::object::{Object, ObjectName};
+use crate::wire::EventType;
+
+/// Objects in the order in which they came; later events about one replace it or take it out.
+#[derive(Debug)]
+pub(super) struct Initial<K> {
+    objects: Vec<Option<Object<K>>>,
+    places: HashMap<ObjectName, usize, FixedState>,
+}
+
+impl<K> Initial<K> {
+    pub(super) fn new(hasher: FixedState) -> Self {
+        Self { objects: Vec::new(), places: HashMap::with_hasher(hasher) }
+    }
+
+    pub(super) fn apply(&mut self, event: &EventType, object: Object<K>) {
+        let key = object.key();
+        let place = self.places.get(&key).copied();
+        match (event, place) {
+            (EventType::Deleted, Some(place)) => {
+                self.places.remove(&key);
+                self.objects[place] = None;
+            }
+            (EventType::Deleted, None) => {}
+            (_, Some(place)) => self.objects[place] = Some(object),
+            (_, None) => {
+                self.places.insert(key, self.objects.len());
+                self.objects.push(Some(object));
+            }
+        }
+    }
+
+    pub(super) fn into_objects(self) -> Vec<Object<K>> {
+        self.objects.into_iter().flatten().collect()
+    }
+}

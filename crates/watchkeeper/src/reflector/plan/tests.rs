@@ -1,0 +1,226 @@
+//! Does the plan ask for the right thing after every outcome?
+
+use super::*;
+use crate::clock::Clock;
+
+struct World {
+    plan: Plan,
+    now: Instant,
+}
+
+fn world() -> World {
+    World::new(false)
+}
+
+fn page(version: &str, token: &str) -> ListMeta {
+    ListMeta { version: version.into(), continue_token: token.into(), remaining: None }
+}
+
+fn error(class: Class) -> ApiError {
+    ApiError::new(class, "test")
+}
+
+impl World {
+    fn new(streams: bool) -> Self {
+        let plan = Plan::new(&Options::default(), streams, Generator::seeded(1));
+        Self { plan, now: Clock::system().now() }
+    }
+
+    fn streams(&self) -> bool {
+        matches!(self.plan.ask(), Ask::Watch(options) if options.initial_events)
+    }
+
+    fn watching(version: &str) -> Self {
+        let mut world = world();
+        assert!(world.plan.listed(&page(version, "")));
+        world
+    }
+
+    fn ended(&mut self, ended: Ended, lived: u64) -> Duration {
+        self.plan.watch_ended(&ended, Duration::from_secs(lived), self.now)
+    }
+
+    fn asks_for_list(&self) -> Option<ListOptions> {
+        match self.plan.ask() {
+            Ask::List(options) => Some(options),
+            Ask::Watch(_) => None,
+        }
+    }
+
+    fn watches_from(&self) -> Option<ResourceVersion> {
+        match self.plan.ask() {
+            Ask::Watch(options) => Some(options.version),
+            Ask::List(_) => None,
+        }
+    }
+}
+
+#[test]
+fn the_first_list_is_consistent_and_paged() {
+    let options = world().asks_for_list().unwrap();
+    assert_eq!(options, ListOptions { limit: 500, ..ListOptions::default() });
+}
+
+#[test]
+fn pages_follow_their_tokens_and_the_watch_follows_the_last() {
+    let mut world = world();
+    assert!(!world.plan.listed(&page("7", "t1")));
+    assert_eq!(world.asks_for_list().unwrap().continue_token, "t1");
+    assert!(world.plan.listed(&page("7", "")));
+    assert_eq!(world.watches_from(), Some("7".into()));
+}
+
+// client-go: TestReflectorFullListIfExpired
+#[test]
+fn an_expired_token_leads_to_one_list_without_pages_at_once() {
+    let mut world = world();
+    world.plan.listed(&page("7", "t1"));
+    assert_eq!(world.plan.list_failed(&error(Class::Expired), world.now), Duration::ZERO);
+    assert_eq!(world.asks_for_list(), Some(ListOptions::default()));
+    assert!(world.plan.list_failed(&error(Class::Expired), world.now) > Duration::ZERO);
+    assert_eq!(world.asks_for_list().unwrap().limit, 500);
+}
+
+#[test]
+fn a_failed_list_starts_again_at_the_first_page_after_a_delay() {
+    let mut world = world();
+    world.plan.listed(&page("7", "t1"));
+    assert!(world.plan.list_failed(&error(Class::Other), world.now) >= Duration::from_millis(800));
+    assert_eq!(world.asks_for_list().unwrap(), ListOptions { limit: 500, ..ListOptions::default() });
+}
+
+#[test]
+fn a_closed_watch_resumes_at_once_from_the_last_version_seen() {
+    let mut world = World::watching("7");
+    world.plan.watched(&"9".into());
+    assert_eq!(world.ended(Ended::Closed, 0), Duration::ZERO);
+    assert_eq!(world.watches_from(), Some("9".into()));
+    assert_eq!(world.ended(Ended::Closed, 300), Duration::ZERO);
+    assert_eq!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 5), Duration::ZERO);
+    assert_eq!(world.watches_from(), Some("9".into()));
+}
+
+#[test]
+fn a_very_short_watch_waits_and_does_not_relist() {
+    let mut world = World::watching("7");
+    assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
+    assert_eq!(world.watches_from(), Some("7".into()));
+    // A bookmark of the same version is nothing new.
+    world.plan.watched(&"7".into());
+    assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
+}
+
+#[test]
+fn a_version_that_is_gone_leads_to_a_list_wherever_the_answer_came() {
+    for class in [Class::Expired, Class::VersionTooLarge] {
+        for ended in [Ended::NotOpened(error(class)), Ended::Failed(error(class))] {
+            let mut world = World::watching("7");
+            world.plan.watched(&"8".into());
+            assert!(world.ended(ended, 60) >= Duration::from_millis(800));
+            assert!(world.asks_for_list().unwrap().version.is_unset());
+            let reason =
+                if class == Class::Expired { ListReason::Expired } else { ListReason::VersionTooLarge };
+            assert_eq!(world.plan.reason(), reason);
+        }
+    }
+}
+
+// client-go: TestNoRelistOnTooManyRequests
+#[test]
+fn a_server_that_is_away_or_busy_is_watched_again_and_not_listed() {
+    let mut world = World::watching("7");
+    for _ in 0..20 {
+        assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
+        assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
+    }
+    assert_eq!(world.watches_from(), Some("7".into()));
+}
+
+#[test]
+fn a_version_that_keeps_failing_is_given_up() {
+    let mut world = World::watching("7");
+    world.ended(Ended::NotOpened(error(Class::Other)), 0);
+    world.ended(Ended::NotOpened(error(Class::Other)), 0);
+    assert!(world.watches_from().is_some());
+    world.ended(Ended::NotOpened(error(Class::Other)), 0);
+    assert!(world.asks_for_list().is_some());
+    assert_eq!(world.plan.reason(), ListReason::KeptFailing);
+}
+
+#[test]
+fn retry_after_is_honoured() {
+    let mut world = World::watching("7");
+    let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
+    assert_eq!(world.ended(Ended::NotOpened(busy), 0), Duration::from_secs(50));
+    let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(1 << 60), b"");
+    assert_eq!(world.ended(Ended::NotOpened(asleep), 0), LONGEST);
+}
+
+#[test]
+fn the_first_state_is_streamed_where_the_server_can() {
+    let mut world = World::new(true);
+    assert!(world.streams());
+    world.plan.synced(&"7".into());
+    assert_eq!((world.watches_from(), world.streams()), (Some("7".into()), false));
+    // And so is the next one, after a gap.
+    world.ended(Ended::Failed(error(Class::Expired)), 60);
+    assert!(world.streams());
+}
+
+// client-go: TestWatchList "returning any other error", TestNewReflectorWithDisablementWatchList
+#[test]
+fn a_server_that_cannot_stream_is_listed_at_once_and_not_asked_again_for_a_while() {
+    for class in [Class::Invalid, Class::NotFound, Class::Other, Class::Undecodable, Class::Timeout] {
+        let mut world = World::new(true);
+        assert_eq!(world.ended(Ended::NotOpened(error(class)), 0), Duration::ZERO);
+        assert_eq!(world.asks_for_list().unwrap().limit, 500);
+        world.plan.listed(&page("7", ""));
+        world.ended(Ended::Failed(error(Class::Expired)), 60);
+        assert!(world.asks_for_list().is_some(), "remembered");
+        world.plan.listed(&page("8", ""));
+        world.now += REMEMBERED;
+        world.ended(Ended::Failed(error(Class::Expired)), 60);
+        assert!(world.streams(), "tried again");
+    }
+}
+
+// client-go: TestWatchList "retries 429", "stopping a watcher before sync"
+#[test]
+fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
+    let mut world = World::new(true);
+    for _ in 0..10 {
+        assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
+        assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
+        assert!(world.streams());
+    }
+    assert!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 9) > Duration::ZERO);
+    assert!(world.ended(Ended::Closed, 9) > Duration::ZERO && world.streams());
+    assert_eq!(world.ended(Ended::Closed, 9), Duration::ZERO);
+    assert!(world.asks_for_list().is_some());
+    for class in [Class::Forbidden, Class::Unauthorized, Class::Expired] {
+        let mut world = World::new(true);
+        assert!(
+            world.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && world.streams(),
+            "{class:?}"
+        );
+    }
+}
+
+#[test]
+fn page_size_and_watch_time_can_be_set() {
+    let options = Options { page_size: 7, watch_timeout: Duration::from_secs(3600), ..Options::default() };
+    let mut plan = Plan::new(&options, false, Generator::seeded(1));
+    assert_eq!(plan.ask(), Ask::List(ListOptions { limit: 7, ..ListOptions::default() }));
+    plan.synced(&"7".into());
+    let Ask::Watch(watch) = plan.ask() else { unreachable!() };
+    assert!((3600..7200).contains(&watch.timeout.as_secs()));
+}
+
+#[test]
+fn watches_end_after_five_to_ten_minutes() {
+    let world = World::watching("7");
+    for _ in 0..100 {
+        let Ask::Watch(options) = world.plan.ask() else { unreachable!() };
+        assert!((300..600).contains(&options.timeout.as_secs()) && options.bookmarks);
+    }
+}

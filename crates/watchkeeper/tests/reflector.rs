@@ -1,0 +1,369 @@
+//! Does a reflector follow its rules, through the public API of an informer? In process, on the paused clock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::InformerBuilder;
+use watchkeeper::reflector::{ListMode, ListReason};
+use watchkeeper::source::{
+    Asked, ByteStream, ListOptions, ListerWatcher, Reply, ScriptedSource, WatchOptions,
+};
+use watchkeeper::wire::{ApiError, Class};
+use watchkeeper::{Env, ObjectName, SharedInformer};
+
+fn object(name: &str, version: u64) -> Value {
+    let metadata =
+        json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()});
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata})
+}
+
+fn event(kind: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn bookmark(version: u64, annotation: Option<&str>) -> String {
+    let mut object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": version.to_string()}});
+    if let Some(value) = annotation {
+        object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": value});
+    }
+    event("BOOKMARK", &object)
+}
+
+fn list(version: u64, names: &[&str]) -> Reply {
+    let items: Vec<_> = names.iter().map(|name| object(name, 1)).collect();
+    Reply::body(json!({"items": items, "metadata": {"resourceVersion": version.to_string()}}).to_string())
+}
+
+fn error(class: Class) -> ApiError {
+    ApiError::new(class, "scripted")
+}
+
+struct World {
+    env: Env,
+    source: ScriptedSource,
+    informer: SharedInformer<ConfigMap>,
+    stop: CancellationToken,
+}
+
+impl World {
+    fn start(
+        source: ScriptedSource,
+        build: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>,
+    ) -> Self {
+        let env = Env::simulated(1);
+        let informer = build(SharedInformer::builder(&env)).build(source.clone());
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        tokio::spawn(async move { running.run(token).await });
+        Self { env, source, informer, stop }
+    }
+
+    fn cached(&self) -> Vec<String> {
+        let snapshot = self.informer.indexer().snapshot();
+        let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
+        all.sort();
+        all
+    }
+
+    async fn settle(&self) {
+        self.env.clock.sleep(Duration::from_millis(1)).await;
+    }
+
+    fn watched_from(&self, request: usize) -> (String, bool) {
+        match &self.source.asked()[request] {
+            Asked::Watch(options) => (options.version.to_string(), options.initial_events),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+// client-go: TestWatchList, TestReflectorListAndWatch
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_is_handed_over_whole_and_its_stream_goes_on_as_the_watch() {
+    let source = ScriptedSource::new().streaming();
+    let (reply, feed) = Reply::live();
+    source.on_watch(reply);
+    let world = World::start(source, |builder| builder);
+    feed.send(
+        event("ADDED", &object("a", 1)) + &event("ADDED", &object("b", 2)) + &event("ADDED", &object("c", 3)),
+    );
+    // A bookmark with another value is none, and changes during the stream count.
+    feed.send(
+        bookmark(5, Some("yes")) + &event("MODIFIED", &object("a", 6)) + &event("DELETED", &object("b", 7)),
+    );
+    world.settle().await;
+    assert!(!world.informer.has_synced() && world.cached().is_empty());
+    feed.send(bookmark(8, Some("true")));
+    world.informer.wait_until_synced().await;
+    assert_eq!(world.cached(), ["a@6", "c@3"]);
+    assert_eq!(world.informer.indexer().version(), 8.into());
+    feed.send(event("MODIFIED", &object("c", 9)));
+    world.settle().await;
+    assert_eq!(world.cached(), ["a@6", "c@9"]);
+    drop(feed);
+    world.source.until_asked(2).await;
+    assert_eq!((world.watched_from(0), world.watched_from(1)), ((String::new(), true), ("9".into(), false)));
+    assert_eq!(world.informer.health().lists, 1);
+}
+
+// client-go: TestWatchList "can fall back"
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_stream_is_listed_at_once() {
+    let source = ScriptedSource::new().streaming();
+    source
+        .on_watch(Reply::refuse(error(Class::Invalid)))
+        .on_list(list(5, &["a"]))
+        .on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.informer.wait_until_synced().await;
+    assert_eq!((world.cached(), world.env.clock.now() - began), (vec!["a@1".to_owned()], Duration::ZERO));
+    assert_eq!(world.env.reporter.errors(), 0, "that is no error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_never_tells_its_end_is_given_up_for_a_list() {
+    let source = ScriptedSource::new().streaming();
+    source.on_watch(Reply::body(event("ADDED", &object("a", 1))).then_hang());
+    source.on_list(list(5, &["a", "b"])).on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.informer.wait_until_synced().await;
+    assert_eq!(world.cached().len(), 2);
+    assert_eq!((world.env.clock.now() - began).as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_to_list_can_be_chosen() {
+    let source = ScriptedSource::new().streaming();
+    source.on_list(list(5, &["a"])).on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder.list_mode(ListMode::Paged).page_size(3));
+    world.informer.wait_until_synced().await;
+    assert_eq!(world.source.asked()[0], Asked::List(ListOptions { limit: 3, ..ListOptions::default() }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_of_a_server_with_bookmarks_is_made_anew() {
+    let source = ScriptedSource::new();
+    source.on_list(list(5, &["a"])).on_watch(Reply::body(bookmark(6, None)).then_hang());
+    source.on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(3).await;
+    assert_eq!((world.env.clock.now() - began).as_secs(), 150);
+    assert_eq!(world.watched_from(2), ("6".into(), false));
+    assert_eq!(world.informer.health().lists, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_without_bookmarks_ends_soon_after_its_own_time() {
+    let source = ScriptedSource::new();
+    source
+        .on_list(list(5, &["a"]))
+        .on_watch(Reply::body("").then_hang())
+        .on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(3).await;
+    let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
+    assert_eq!((world.env.clock.now() - began).as_secs(), options.timeout.as_secs() + 15);
+}
+
+// client-go: TestSharedInformerErrorHandling
+#[tokio::test(start_paused = true)]
+async fn the_error_hook_hears_of_every_error_and_may_panic() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let source = ScriptedSource::new();
+    source.on_list(Reply::refuse(error(Class::Forbidden))).on_list(list(5, &["a"]));
+    source.on_watch(Reply::refuse(error(Class::TooManyRequests)));
+    source.on_watch(Reply::body(event("MODIFIED", &object("a", 6))).then_fail(error(Class::ConnectionLost)));
+    source
+        .on_watch(Reply::body(event("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired"}))));
+    source.on_list(list(9, &["a"])).on_watch(Reply::body("").then_hang());
+    let log = heard.clone();
+    let world = World::start(source, |builder| {
+        builder.on_watch_error(move |error| {
+            log.lock().push(error.class());
+            assert!(error.class() != Class::TooManyRequests, "a bad hook");
+        })
+    });
+    world.source.until_asked(7).await;
+    let expected = [Class::Forbidden, Class::TooManyRequests, Class::ConnectionLost, Class::Expired];
+    assert_eq!(heard.lock()[..], expected);
+    assert_eq!(world.env.reporter.panics(), 1);
+    let health = world.informer.health();
+    assert_eq!(
+        health.lists_by_reason.into_iter().collect::<Vec<_>>(),
+        [(ListReason::First, 1), (ListReason::Expired, 1)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn poison_among_good_objects_is_reported_by_place_and_name_and_nothing_loops() {
+    let big = format!(
+        r#"{{"metadata":{{"name":"big","namespace":"ns"}},"data":{{"k":"{}"}}}}"#,
+        "x".repeat(17 << 20)
+    );
+    let mut body = br#"{"metadata":{"resourceVersion":"5"},"items":["#.to_vec();
+    let items: [&[u8]; 6] = [
+        br#"{"metadata":{"name":"good-1","namespace":"ns"}}"#,
+        br#"{"metadata":{"labels":{}}}"#,
+        b"{\"metadata\":{\"name\":\"bad\xff\",\"namespace\":\"ns\"}}",
+        big.as_bytes(),
+        br#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"other","namespace":"ns"}}"#,
+        br#"{"metadata":{"name":"good-2","namespace":"ns"},"data":7}"#,
+    ];
+    body.extend(items.join(&b","[..]));
+    body.extend(b"]}");
+    let source = ScriptedSource::new();
+    let watch = format!(
+        "{}{}",
+        event("ADDED", &object("good-3", 6)),
+        r#"{"type":"MODIFIED","object":{"metadata":{}}}"#
+    );
+    let huge = format!(r#"{{"type":"ADDED","object":{big}}}"#);
+    let last = event("ADDED", &object("good-4", 7));
+    source
+        .on_list(Reply::body(body).in_pieces_of(100_000))
+        .on_watch(Reply::body(watch + &huge + &last).then_hang());
+    let env_reports = Arc::new(Mutex::new(Vec::new()));
+    let world = World::start(source, |builder| builder);
+    let log = env_reports.clone();
+    world.env.reporter.add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.what)));
+    world.informer.wait_until_synced().await;
+    world.settle().await;
+    assert_eq!(world.cached(), ["good-1@", "good-2@", "good-3@6", "good-4@7"]);
+    let reports = env_reports.lock().join("\n");
+    for said in [
+        "configmaps skipped item 1: object has no metadata.name",
+        "configmaps skipped item 2: malformed JSON: a string that is not UTF-8",
+        "configmaps skipped item 3, ns/big: 17825",
+        "configmaps skipped item 4, ns/other: expected kind v1 ConfigMap, found v1 Secret",
+        "configmaps skipped a Modified event: object has no metadata.name",
+        "configmaps skipped an event, ns/big: 17825",
+    ] {
+        assert!(reports.contains(said), "{said:?} is not in\n{reports}");
+    }
+    assert_eq!((env_reports.lock().len(), world.source.asked().len()), (6, 2));
+    let undecodable = world.informer.lister().get(&ObjectName::namespaced("ns", "good-2")).unwrap_err();
+    assert!(undecodable.to_string().contains("ns/good-2"), "{undecodable}");
+    world.stop.cancel();
+}
+
+/// A server of one object, down until told otherwise.
+#[derive(Clone)]
+struct Flaky(Arc<Connects>);
+
+#[derive(Default)]
+struct Connects {
+    up: std::sync::atomic::AtomicBool,
+    lists: AtomicU64,
+    /// Tries in each second of virtual time.
+    tries: Mutex<std::collections::BTreeMap<u64, u64>>,
+}
+
+impl Flaky {
+    fn connect(&self, env: &Env, began: watchkeeper::clock::Instant) -> Result<(), ApiError> {
+        *self.0.tries.lock().entry((env.clock.now() - began).as_secs()).or_default() += 1;
+        if self.0.up.load(Ordering::Relaxed) { Ok(()) } else { Err(error(Class::ConnectionRefused)) }
+    }
+}
+
+struct FlakySource(Flaky, Env, watchkeeper::clock::Instant);
+
+impl ListerWatcher for FlakySource {
+    async fn list(&self, _options: &ListOptions) -> Result<ByteStream, ApiError> {
+        self.0.connect(&self.1, self.2)?;
+        self.0.0.lists.fetch_add(1, Ordering::Relaxed);
+        let body = json!({"items": [object("a", 1)], "metadata": {"resourceVersion": "5"}}).to_string();
+        Ok(Box::pin(futures::stream::iter([Ok(Bytes::from(body))])))
+    }
+
+    async fn watch(&self, _options: &WatchOptions) -> Result<ByteStream, ApiError> {
+        self.0.connect(&self.1, self.2)?;
+        Ok(Box::pin(futures::stream::pending()))
+    }
+
+    fn streams_lists(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_informers_do_not_storm_a_server_that_was_down_for_ten_minutes() {
+    let (env, flaky) = (Env::simulated(3), Flaky(Arc::default()));
+    let (began, stop) = (env.clock.now(), CancellationToken::new());
+    let mut informers = Vec::new();
+    for _ in 0..200 {
+        let source = FlakySource(flaky.clone(), env.clone(), began);
+        let informer = SharedInformer::<ConfigMap>::builder(&env).build(source);
+        let (running, token) = (informer.clone(), stop.clone());
+        tokio::spawn(async move { running.run(token).await });
+        informers.push(informer);
+    }
+    env.clock.sleep(Duration::from_secs(600)).await;
+    flaky.0.up.store(true, Ordering::Relaxed);
+    for informer in &informers {
+        informer.wait_until_synced().await;
+    }
+    let tries = flaky.0.tries.lock().clone();
+    // All start at once; after that jitter spreads them, and after a few minutes each tries every 30 to 60 seconds.
+    let later: Vec<_> = tries.range(180..600).map(|(_, count)| *count).collect();
+    assert!(later.iter().all(|count| *count <= 20), "{later:?}");
+    assert!(later.iter().sum::<u64>() <= 200 * 420 / 30, "{later:?}");
+    assert_eq!(flaky.0.lists.load(Ordering::Relaxed), 200, "one list each");
+    stop.cancel();
+}
+
+fn stream_of(versions: std::ops::Range<u64>) -> String {
+    versions
+        .map(|version| {
+            let mut object = object(&format!("o{}", version % 3), version);
+            object["data"] = json!({"text": "a \"quoted\" \\ and é"});
+            event(if version % 7 == 0 { "DELETED" } else { "MODIFIED" }, &object)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_cut_of_a_stream_gives_a_prefix_and_a_resume_and_the_same_store(
+        cuts in prop::collection::vec(0..2000_usize, 0..4), pieces in 1..200_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let source = ScriptedSource::new();
+            source.on_list(list(10, &["o0"]));
+            let world = World::start(source, |builder| builder);
+            world.source.until_asked(2).await;
+            let mut from = 11;
+            for cut in cuts {
+                let reply = Reply::body(stream_of(from..31)).in_pieces_of(pieces);
+                let asked = world.source.asked().len();
+                world.source.on_watch(reply.cut_at(cut, error(Class::ConnectionLost)));
+                world.source.until_asked(asked + 1).await;
+                let Asked::Watch(options) = world.source.asked().pop().unwrap() else { panic!("a cut is no reason to list") };
+                from = options.version.as_number().unwrap() + 1;
+            }
+            world.source.on_watch(Reply::body(stream_of(from..31)).then_hang());
+            world.env.clock.sleep(Duration::from_secs(300)).await;
+            let mut expected: std::collections::BTreeMap<String, u64> = [("o0".to_owned(), 1)].into();
+            for version in 11..31_u64 {
+                let name = format!("o{}", version % 3);
+                if version % 7 == 0 { expected.remove(&name); } else { expected.insert(name, version); }
+            }
+            let expected: Vec<_> = expected.iter().map(|(name, version)| format!("{name}@{version}")).collect();
+            assert_eq!(world.cached(), expected);
+            world.stop.cancel();
+        });
+    }
+}

@@ -1,0 +1,306 @@
+//! Is every object transformed exactly once on its way into a cache, and is none lost where that fails? On both queues, paused clock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_client::Client;
+use kube_client::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::object::Transform;
+use watchkeeper::source::{Feed, Reply, ScriptedSource};
+use watchkeeper::{Clients, Env, ObjectName, SharedInformer, SharedInformerFactory};
+
+const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
+
+/// `name@version`.
+fn config_map(item: &str) -> Value {
+    let (name, version) = item.split_once('@').unwrap();
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version}, "data": {"big": "x", "small": "y"}})
+}
+
+fn list(version: u64, items: &[&str]) -> Reply {
+    let items: Vec<_> = items.iter().map(|item| config_map(item)).collect();
+    Reply::body(json!({"metadata": {"resourceVersion": version.to_string()}, "items": items}).to_string())
+}
+
+fn event(kind: &str, item: &str) -> String {
+    format!("{}\n", json!({"type": kind, "object": config_map(item)}))
+}
+
+fn gone() -> String {
+    let status = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    format!("{}\n", json!({"type": "ERROR", "object": status}))
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+struct World {
+    env: Env,
+    source: ScriptedSource,
+    informer: SharedInformer<ConfigMap>,
+    told: Lines,
+    reports: Lines,
+}
+
+impl World {
+    /// A running informer that has listed `items` at version 10 and watches.
+    async fn watching(queue: QueueKind, resync: u64, transform: &Transform, items: &[&str]) -> (Self, Feed) {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let (told, reports) = (Lines::default(), Lines::default());
+        let into = reports.clone();
+        env.reporter.add_hook(move |report| into.lock().push(format!("{} {}", report.subject, report.what)));
+        let informer = SharedInformer::builder(&env)
+            .queue(queue)
+            .resync(Duration::from_secs(resync))
+            .transform(transform.clone())
+            .build(source.clone());
+        let into = told.clone();
+        informer.add_handler(on_change(move |change| into.lock().push(line(&change)))).unwrap();
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, items)).on_watch(reply);
+        let running = informer.clone();
+        tokio::spawn(async move { running.run(CancellationToken::new()).await });
+        informer.wait_until_synced().await;
+        let world = Self { env, source, informer, told, reports };
+        world.settle().await;
+        (world, feed)
+    }
+
+    /// Lets everything that is ready happen.
+    async fn settle(&self) {
+        self.env.clock.sleep(Duration::from_millis(1)).await;
+    }
+
+    fn told(&self) -> Vec<String> {
+        let mut told = std::mem::take(&mut *self.told.lock());
+        told.sort();
+        told
+    }
+
+    fn cached(&self) -> Vec<String> {
+        let snapshot = self.informer.indexer().snapshot();
+        let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
+        all.sort();
+        all
+    }
+
+    fn data(&self, name: &str) -> BTreeMap<String, String> {
+        let object = self.informer.lister().get(&ObjectName::namespaced("ns", name)).unwrap();
+        object.data.clone().unwrap_or_default()
+    }
+}
+
+/// A change, with how often its objects carry the mark of the transform.
+fn line(change: &Change<'_, ConfigMap>) -> String {
+    let marked = |object: &watchkeeper::Object<ConfigMap>| {
+        let marks = object.get().unwrap().data.as_ref().and_then(|data| data.get("marks").cloned());
+        format!("{}@{}{}", object.name(), object.version(), marks.unwrap_or_default())
+    };
+    match change {
+        Change::Added { object, .. } => format!("+ {}", marked(object)),
+        Change::Updated { old, new } => format!("{} -> {}", marked(old), marked(new)),
+        Change::Deleted(deleted) => {
+            let tombstone = if deleted.is_tombstone() { " tombstone" } else { "" };
+            format!("- {}{tombstone}", marked(deleted.last_known().unwrap()))
+        }
+    }
+}
+
+/// Puts one mark more on each object, and counts its calls by object and version.
+fn marking() -> (Transform, Arc<Mutex<BTreeMap<String, u32>>>) {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    let count = calls.clone();
+    let transform = Transform::value(move |mut json| -> Result<Value, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &json["metadata"];
+        let item = format!("{}@{}", text(&metadata["name"]), text(&metadata["resourceVersion"]));
+        *count.lock().entry(item).or_default() += 1;
+        json["data"]["marks"] = (text(&json["data"]["marks"]) + "!").into();
+        Ok(json)
+    });
+    (transform, calls)
+}
+
+// client-go: TestTransformingInformer, TestRealFIFO_transformer, TestDeltaFIFO_transformer
+#[tokio::test(start_paused = true)]
+async fn each_state_from_the_server_is_transformed_once_and_nothing_from_the_cache_again() {
+    for queue in QUEUES {
+        let (transform, calls) = marking();
+        let (world, feed) = World::watching(queue, 10, &transform, &["a@1", "b@2", "c@3"]).await;
+        assert_eq!(world.told(), ["+ a@1!", "+ b@2!", "+ c@3!"]);
+        feed.send(event("ADDED", "d@11") + &event("MODIFIED", "a@12") + &event("DELETED", "b@13"));
+        world.settle().await;
+        assert_eq!(world.told(), ["+ d@11!", "- b@13!", "a@1! -> a@12!"]);
+        world.env.clock.sleep(Duration::from_secs(25)).await;
+        let resynced = ["a@12! -> a@12!", "c@3! -> c@3!", "d@11! -> d@11!"];
+        assert_eq!(world.told(), resynced.map(|line| [line; 2]).as_flattened());
+        // A relist: `a` comes again as it was, `c` anew, `d` is gone.
+        world.source.on_list(list(20, &["a@12", "c@15"])).on_watch(Reply::body("").then_hang());
+        feed.send(gone());
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(world.told(), ["- d@11! tombstone", "a@12! -> a@12!", "c@3! -> c@15!"]);
+        let calls: Vec<_> = calls.lock().iter().map(|(item, count)| format!("{item} {count}")).collect();
+        assert_eq!(calls, ["a@1 1", "a@12 2", "b@13 1", "b@2 1", "c@15 1", "c@3 1", "d@11 1"]);
+        assert_eq!((world.env.reporter.errors(), transform.failures()), (0, 0));
+    }
+}
+
+// client-go: TestTransformingInformerRace
+#[tokio::test(start_paused = true)]
+async fn resyncs_amid_updates_never_transform_what_is_cached() {
+    for queue in QUEUES {
+        let (transform, _calls) = marking();
+        let (world, feed) = World::watching(queue, 1, &transform, &["a@1", "b@2"]).await;
+        for version in 11..60 {
+            feed.send(event("MODIFIED", &format!("a@{version}")));
+            // Now and then the event is read at the moment of a resync, before or after it.
+            world.env.clock.sleep(Duration::from_millis([1, 250, 499, 250][version % 4])).await;
+        }
+        let told = world.told();
+        assert!(told.iter().any(|line| line == "b@2! -> b@2!") && told.len() > 60, "{told:?}");
+        assert!(told.iter().all(|line| !line.contains("!!")), "{told:?}");
+        assert_eq!(told.iter().filter(|line| line.contains("-> a@59!")).count(), 1);
+    }
+}
+
+// client-go: TestSharedInformerTransformer
+#[tokio::test(start_paused = true)]
+async fn a_function_may_change_the_name_and_with_it_the_key() {
+    for queue in QUEUES {
+        let transform = Transform::value(|mut json| -> Result<Value, &str> {
+            let name = json["metadata"]["name"].as_str().ok_or("no name")?;
+            json["metadata"]["name"] = format!("was-{name}").into();
+            Ok(json)
+        });
+        let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
+        assert_eq!(world.cached(), ["was-a@1", "was-b@2"]);
+        assert!(world.informer.lister().get(&ObjectName::namespaced("ns", "was-a")).is_ok());
+        world.told();
+        feed.send(event("DELETED", "b@11"));
+        world.settle().await;
+        assert_eq!(
+            (world.told(), world.cached()),
+            (vec!["- was-b@11".to_owned()], vec!["was-a@1".to_owned()])
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn paths_thin_objects_out_and_leave_them_decodable() {
+    for queue in QUEUES {
+        let transform = Transform::drop_paths(["data.big"]).unwrap();
+        let (world, feed) = World::watching(queue, 0, &transform, &["a@1"]).await;
+        feed.send(event("ADDED", "b@11"));
+        world.settle().await;
+        for name in ["a", "b"] {
+            assert_eq!(world.data(name).into_keys().collect::<Vec<_>>(), ["small"]);
+        }
+        assert_eq!(world.informer.indexer().version(), 11.into());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_transformed_is_named_and_heals_with_its_next_event() {
+    for queue in QUEUES {
+        for panics in [false, true] {
+            let broken = Arc::new(AtomicBool::new(true));
+            let is_broken = broken.clone();
+            let transform = Transform::value(move |json| {
+                if json["metadata"]["name"] != "b" || !is_broken.load(Ordering::Relaxed) {
+                    return Ok(json);
+                }
+                assert!(!panics, "no b please");
+                Err("no b please")
+            });
+            let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2", "c@3"]).await;
+            assert_eq!(world.cached(), ["a@1", "c@3"]);
+            let why = if panics { "the function panicked: no b please" } else { "no b please" };
+            let report = |place: &str| format!("configmaps skipped {place}: cannot transform ns/b: {why}");
+            assert_eq!(*world.reports.lock(), [report("item 1")]);
+            // Still broken: reported each time, and the others arrive.
+            feed.send(event("MODIFIED", "b@11") + &event("MODIFIED", "a@12"));
+            world.settle().await;
+            assert_eq!(world.cached(), ["a@12", "c@3"]);
+            assert_eq!(*world.reports.lock(), [report("item 1"), report("a Modified event")]);
+            // The next event brings it in, although nobody has seen it be added.
+            broken.store(false, Ordering::Relaxed);
+            world.told();
+            feed.send(event("MODIFIED", "b@13"));
+            world.settle().await;
+            assert_eq!((world.told(), world.cached().len()), (vec!["+ b@13".to_owned()], 3));
+            // What is cached stays as it is while its newer states fail.
+            broken.store(true, Ordering::Relaxed);
+            feed.send(event("MODIFIED", "b@14"));
+            world.settle().await;
+            assert_eq!(world.cached(), ["a@12", "b@13", "c@3"]);
+            broken.store(false, Ordering::Relaxed);
+            feed.send(event("MODIFIED", "b@15"));
+            world.settle().await;
+            assert_eq!(world.told(), ["b@13 -> b@15"]);
+            assert_eq!((world.env.reporter.errors(), transform.failures()), (3, 3));
+            assert_eq!(world.env.reporter.panics(), 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_transforms_all_kinds_or_a_kind_in_its_own_way() {
+    let env = Env::simulated(1);
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+            std::future::pending::<()>().await;
+        }
+        let item = json!({"metadata": {"name": "a", "namespace": "ns", "annotations": {"n": "v"}}, "data": {"k": "dg=="}});
+        let body = json!({"items": [item], "metadata": {"resourceVersion": "1"}}).to_string();
+        Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(body.into_bytes())))
+    });
+    let factory =
+        SharedInformerFactory::builder(&Clients::from_client(Client::new(service, "default"), &env))
+            .transform(Transform::drop_paths(["metadata.annotations"]).unwrap())
+            .transform_of::<Secret>(Transform::keep_paths(["metadata.annotations"]).unwrap())
+            .build();
+    let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    let key = ObjectName::namespaced("ns", "a");
+    let map = maps.lister().get(&key).unwrap();
+    assert!(map.data.is_some() && map.metadata.annotations.is_none());
+    let secret = secrets.lister().get(&key).unwrap();
+    assert!(secret.data.is_none() && secret.metadata.annotations.is_some());
+    stop.cancel();
+    factory.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_transform_fails_keeps_its_old_state_through_a_relist_and_goes_when_it_is_deleted() {
+    for queue in QUEUES {
+        let transform =
+            Transform::value(|value: Value| match value["metadata"]["resourceVersion"].as_str() {
+                Some("15" | "21") => Err("not this state"),
+                _ => Ok(value),
+            });
+        let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
+        world.told();
+        world.source.on_list(list(20, &["a@15", "b@2"]));
+        let (reply, next) = Reply::live();
+        world.source.on_watch(reply);
+        feed.send(gone());
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(world.cached(), ["a@1", "b@2"]);
+        assert!(world.told().iter().all(|line| !line.starts_with('-')), "nobody is gone");
+        next.send(event("DELETED", "a@21"));
+        world.settle().await;
+        assert_eq!(world.cached(), ["b@2"]);
+        assert_eq!((world.told().len(), transform.failures()), (1, 2));
+    }
+}

@@ -21,9 +21,9 @@ use crate::store::{Index, Indexer};
 
 /// One watch, one cache and one handler of a kind, which is called in the loop itself. Clones share it.
 ///
-/// The store shows a change, and all that came with it, before the handler hears of it, and nothing else changes while the handler runs: a slow one
-/// holds the store up. It hears of every update, those with an unchanged version included. One that panics is reported, and goes on with
-/// the next change.
+/// The store shows a change, and all that came with it, before the handler hears of it, and nothing else changes while the handler runs: a
+/// slow one holds the store up. It hears of every update, those with an unchanged version included. One that panics is reported, and goes
+/// on with the next change.
 ///
 /// Objects may be put into the store by hand before the start; the first list removes what it does not contain, and the handler is told.
 ///

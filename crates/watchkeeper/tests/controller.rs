@@ -376,6 +376,48 @@ async fn a_slow_pop_with_many_waiting_behind_it_is_reported() {
     task.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_read_no_faster_than_its_events_are_processed() {
+    for kind in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let (reply, feed) = Reply::live();
+        source.on_list(list(1, &[])).on_watch(reply);
+        let (store, is_open) = (Indexer::new(&env, []), Arc::new(AtomicBool::new(false)));
+        let (into, open) = (store.clone(), is_open.clone());
+        let mut handler = on_change(|_: Change<'_, ConfigMap>| {});
+        let controller = Controller::builder(&env)
+            .queue(queue(kind))
+            .known_objects(store.clone())
+            .queue_bound(10_000)
+            .retry_on_error()
+            .build(source, move |popped: &Popped<ConfigMap>| {
+                if !popped.deltas.is_empty()
+                    && !open.load(Ordering::Relaxed)
+                    && popped.version != Some(1.into())
+                {
+                    return Err(ProcessError::from(std::fmt::Error));
+                }
+                process_deltas(&into, popped, &mut handler);
+                Ok(())
+            });
+        let (stop, task) = run(&controller);
+        controller.wait_until_synced().await;
+        for n in 2..1002 {
+            feed.send(event("ADDED", &format!("o{n}@{n}")));
+        }
+        for _ in 0..100 {
+            env.clock.sleep(Duration::from_secs(1)).await;
+            assert!(controller.queue().bytes() < 12_000, "{kind:?}: {:?}", controller.queue());
+        }
+        is_open.store(true, Ordering::Relaxed);
+        store.wait_until_fresh(&1001.into()).await;
+        settle(&env).await;
+        assert_eq!(store.snapshot().len(), 1000);
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
 struct World {
     env: Env,
     source: ScriptedSource,

@@ -3,7 +3,8 @@
 use crate::object::Object;
 use crate::queue::Deleted;
 
-/// Hears of every change of a kind, one at a time and in order, on a task of its own.
+/// Hears of every change of a kind, one at a time and in order: on a task of its own in a [`SharedInformer`](super::SharedInformer), in the
+/// loop itself in an [`Informer`](super::Informer).
 ///
 /// Synchronous: slow work belongs into a work queue. The store shows each change, or a later one, before a handler hears of it.
 pub trait Handler<K>: Send + 'static {

@@ -3,8 +3,8 @@
 //! A [`SharedInformer`] owns a reflector, its queue and its store, and tells every handler what changed. A [`SharedInformerFactory`] makes
 //! one informer per kind, on first use. A [`Lister`] reads typed objects from an informer's store.
 //!
-//! Where one handler is enough, an [`Informer`] calls it in the loop itself. Below all of them is the loop of a [`Controller`], which takes any
-//! queue and any process function, and below that a [`DeltaQueue`], where producer and consumer wait for each other.
+//! Where one handler is enough, an [`Informer`] calls it in the loop itself. Below all of them is the loop of a [`Controller`], which takes
+//! any queue and any process function, and below that a [`DeltaQueue`], where producer and consumer wait for each other.
 
 mod apply;
 mod controller;

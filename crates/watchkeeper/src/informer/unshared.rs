@@ -21,9 +21,9 @@ use crate::store::{Index, Indexer};
 
 /// One watch, one cache and one handler of a kind, which is called in the loop itself. Clones share it.
 ///
-/// The store shows a change, and all that came with it, before the handler hears of it, and nothing else changes while the handler runs: a slow one
-/// holds the store up. It hears of every update, those with an unchanged version included. One that panics is reported, and goes on with
-/// the next change.
+/// The store shows a change, and all that came with it, before the handler hears of it, and nothing else changes while the handler runs: a
+/// slow one holds the store up. It hears of every update, those with an unchanged version included. One that panics is reported, and goes
+/// on with the next change.
 ///
 /// Objects may be put into the store by hand before the start; the first list removes what it does not contain, and the handler is told.
 ///
@@ -105,7 +105,7 @@ impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
 
     /// The store, to read from and to put objects in before the start, and the informer, not yet running.
     pub fn build(self) -> (Indexer<K>, Informer<K>) {
-        let env = self.controller.env.clone();
+        let env = self.controller.env.fork("unshared informer");
         let store = Indexer::new(&env, self.indexers);
         let (mut handler, name, into, reporter) =
             (self.handler, self.handler_name, store.clone(), env.reporter.clone());

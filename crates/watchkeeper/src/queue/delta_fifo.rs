@@ -10,7 +10,8 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 
 /// The queue that most documents about client-go describe: per key a list of deltas, oldest first.
 ///
-/// Usable with the objects that its consumer knows or, by passing [`NoKnown`](super::NoKnown), without. Changes of different objects may overtake each other, so the store has a version only when the queue has run empty.
+/// Usable with the objects that its consumer knows or, by passing [`NoKnown`](super::NoKnown), without. Changes of different objects may
+/// overtake each other, so the store has a version only when the queue has run empty.
 #[derive(Debug)]
 pub struct DeltaFifo<K> {
     /// Every key in `line` has deltas here, and the other way round.

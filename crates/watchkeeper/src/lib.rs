@@ -23,7 +23,7 @@ pub mod wire;
 pub mod workqueue;
 
 pub use env::Env;
-pub use informer::{SharedInformer, SharedInformerFactory};
+pub use informer::{Informer, SharedInformer, SharedInformerFactory};
 pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
 pub use source::Clients;
 pub use workqueue::RateLimitingQueue;

@@ -251,9 +251,8 @@ impl<K> Object<K> {
         std::ptr::eq(self.identity(), other.identity())
             || (!self.version().is_unset()
                 && self.version() == other.version()
-                && self.uid() == other.uid()
-                && self.name() == other.name()
-                && self.namespace() == other.namespace())
+                && self.key_bytes() == other.key_bytes()
+                && self.uid() == other.uid())
     }
 
     /// Decodes just the fields of `V`.
@@ -264,6 +263,12 @@ impl<K> Object<K> {
     /// Bytes that this object takes in memory, its decoded value not counted.
     pub fn size(&self) -> usize {
         size_of::<Header<K>>() + self.all().len() + 2 * size_of::<usize>()
+    }
+
+    /// Namespace and name as bytes: to hash and compare them nobody needs to know again that they are UTF-8.
+    pub(crate) fn key_bytes(&self) -> (&[u8], &[u8]) {
+        let identity = self.identity();
+        (identity.namespace.of(self.all()), identity.name.of(self.all()))
     }
 
     fn identity(&self) -> &Identity {

@@ -167,7 +167,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         while let Some(chunk) = self.next(&mut stream, self.env.clock.now() + PATIENCE).await? {
             splitter.feed(&chunk, |bytes| {
                 let place = format_args!("item {position}");
-                match bytes.map_err(Bad::from).and_then(|bytes| self.make(bytes)) {
+                match bytes.map_err(Bad::from).and_then(|bytes| self.make_listed(bytes)) {
                     Ok(object) => items.push(object),
                     Err(bad) => {
                         // It is there, though not in a form that can be kept: its old state stays.
@@ -181,17 +181,21 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         Ok(splitter.finish()?)
     }
 
-    /// An object from its bytes; the one that is kept already, if it is of the same state.
+    /// An object of a list; the one that is kept already, if it is of the same state.
+    fn make_listed(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
+        let object = self.make(bytes)?;
+        Ok(self.sink.known(&object).unwrap_or(object))
+    }
+
     fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
-        let object = self.maker.make(bytes).map_err(|error| {
+        self.maker.make(bytes).map_err(|error| {
             // The error of a transform names the object itself.
             let (name, untransformed) = match &error {
                 IdentityError::Transform { name, .. } => (None, Some(name.clone())),
                 _ => (name_hint(bytes), None),
             };
             Bad { name, untransformed, source: error.into() }
-        })?;
-        Ok(self.sink.known(&object).unwrap_or(object))
+        })
     }
 
     fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
@@ -302,7 +306,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             self.env.reporter.error("reflector", &self.name, &UnknownEvent(event));
             return None;
         }
-        let object = match self.make(line.object) {
+        let made = if initial.is_some() { self.make_listed(line.object) } else { self.make(line.object) };
+        let object = match made {
             Ok(object) => object,
             Err(bad) => {
                 if let (EventType::Deleted, Some(key)) = (&line.event, &bad.untransformed) {

@@ -92,13 +92,13 @@ impl<K> Indexer<K> {
 
     /// The object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<Object<K>> {
-        let hash = hash_of(&self.0.hasher, key.namespace(), key.name());
+        let hash = hash_of(&self.0.hasher, bytes_of(key));
         self.0.published.load().items.get(hash, |object| is_called(object, key)).cloned()
     }
 
     /// The object with the key of `like`.
     pub(crate) fn get_like(&self, like: &Object<K>) -> Option<Object<K>> {
-        let hash = hash_of(&self.0.hasher, like.namespace(), like.name());
+        let hash = hash_of(&self.0.hasher, like.key_bytes());
         self.0.published.load().items.get(hash, |object| same_key(object, like)).cloned()
     }
 
@@ -184,15 +184,18 @@ impl<K> Shared<K> {
     /// Moves an object between the buckets of one index.
     fn file(&self, filled: &mut Filled<K>, old: Option<&Object<K>>, new: Option<&Object<K>>) {
         let Filled { index, values } = filled;
-        let values_of = |object: Option<&Object<K>>| -> BTreeSet<String> {
-            let Some(object) = object else { return BTreeSet::new() };
+        let values_of = |object: Option<&Object<K>>| -> Vec<String> {
+            let Some(object) = object else { return Vec::new() };
             let values = self.reporter.guard("indexer", index.name(), || index.values(object));
-            values.unwrap_or_default().into_iter().collect()
+            let mut values = values.unwrap_or_default();
+            values.sort_unstable();
+            values.dedup();
+            values
         };
         let (before, after) = (values_of(old), values_of(new));
         if let Some(old) = old {
-            let hash = hash_of(&self.hasher, old.namespace(), old.name());
-            for value in before.difference(&after) {
+            let hash = hash_of(&self.hasher, old.key_bytes());
+            for value in before.iter().filter(|value| !after.contains(value)) {
                 let value_hash = self.hasher.hash_one(value);
                 let Some(bucket) = values.get_mut(value_hash, |b| *b.value == **value) else { continue };
                 bucket.objects.remove(hash, |object| same_key(object, old));
@@ -202,17 +205,16 @@ impl<K> Shared<K> {
             }
         }
         if let Some(new) = new {
-            let hash = hash_of(&self.hasher, new.namespace(), new.name());
+            let hash = hash_of(&self.hasher, new.key_bytes());
             for value in after {
                 let value_hash = self.hasher.hash_one(&value);
-                let is = |bucket: &Bucket<K>| *bucket.value == *value;
-                if values.get(value_hash, is).is_none() {
-                    let bucket = Bucket { value: value.as_str().into(), objects: Trie::default() };
-                    values.insert(value_hash, bucket, |_| false);
-                }
-                if let Some(bucket) = values.get_mut(value_hash, is) {
+                if let Some(bucket) = values.get_mut(value_hash, |bucket| *bucket.value == *value) {
                     bucket.objects.insert(hash, new.clone(), |object| same_key(object, new));
+                    continue;
                 }
+                let mut bucket = Bucket { value: value.into(), objects: Trie::default() };
+                bucket.objects.insert(hash, new.clone(), |_| false);
+                values.insert(value_hash, bucket, |_| false);
             }
         }
     }
@@ -226,12 +228,12 @@ pub(crate) struct Batch<'a, K> {
 
 impl<K> Batch<'_, K> {
     pub(crate) fn get_like(&self, object: &Object<K>) -> Option<&Object<K>> {
-        let hash = hash_of(&self.shared.hasher, object.namespace(), object.name());
+        let hash = hash_of(&self.shared.hasher, object.key_bytes());
         self.state.items.get(hash, |other| same_key(other, object))
     }
 
     pub(crate) fn put(&mut self, object: &Object<K>) -> Option<Object<K>> {
-        let hash = hash_of(&self.shared.hasher, object.namespace(), object.name());
+        let hash = hash_of(&self.shared.hasher, object.key_bytes());
         let old = self.state.items.insert(hash, object.clone(), |other| same_key(other, object));
         self.state.bytes += object.size();
         self.state.bytes -= old.as_ref().map_or(0, Object::size);
@@ -242,7 +244,7 @@ impl<K> Batch<'_, K> {
     }
 
     pub(crate) fn remove(&mut self, key: &ObjectName) -> Option<Object<K>> {
-        let hash = hash_of(&self.shared.hasher, key.namespace(), key.name());
+        let hash = hash_of(&self.shared.hasher, bytes_of(key));
         let old = self.state.items.remove(hash, |object| is_called(object, key))?;
         self.state.bytes -= old.size();
         for filled in &mut self.state.indexes {
@@ -278,13 +280,13 @@ pub struct Snapshot<K> {
 impl<K> Snapshot<K> {
     /// The object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<&Object<K>> {
-        let hash = hash_of(&self.hasher, key.namespace(), key.name());
+        let hash = hash_of(&self.hasher, bytes_of(key));
         self.state.items.get(hash, |object| is_called(object, key))
     }
 
     /// The object with the key of `like`.
     pub(crate) fn get_like(&self, like: &Object<K>) -> Option<&Object<K>> {
-        let hash = hash_of(&self.hasher, like.namespace(), like.name());
+        let hash = hash_of(&self.hasher, like.key_bytes());
         self.state.items.get(hash, |object| same_key(object, like))
     }
 
@@ -342,20 +344,24 @@ impl<K> State<K> {
     }
 }
 
-fn hash_of(hasher: &FixedState, namespace: Option<&str>, name: &str) -> u64 {
+fn hash_of(hasher: &FixedState, (namespace, name): (&[u8], &[u8])) -> u64 {
     let mut hasher = hasher.build_hasher();
-    hasher.write(namespace.unwrap_or_default().as_bytes());
+    hasher.write(namespace);
     hasher.write_u8(0xff);
-    hasher.write(name.as_bytes());
+    hasher.write(name);
     hasher.finish()
 }
 
+fn bytes_of(key: &ObjectName) -> (&[u8], &[u8]) {
+    (key.namespace().unwrap_or_default().as_bytes(), key.name().as_bytes())
+}
+
 fn same_key<K>(a: &Object<K>, b: &Object<K>) -> bool {
-    a.name() == b.name() && a.namespace() == b.namespace()
+    a.key_bytes() == b.key_bytes()
 }
 
 fn is_called<K>(object: &Object<K>, key: &ObjectName) -> bool {
-    object.name() == key.name() && object.namespace() == key.namespace()
+    object.key_bytes() == bytes_of(key)
 }
 
 impl<K> KnownObjects<K> for Indexer<K> {

@@ -9,13 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::apply::apply;
 use super::handler::Handler;
+use super::ingest::{Ingest, ingest_settings};
 use super::intake::{DEFAULT_BOUND, DeltaQueue, ProcessError};
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, ObjectName, ResourceVersion, Transform};
+use crate::object::{Kind, ObjectName, ResourceVersion};
 use crate::queue::{Delta, KnownObjects, NoKnown, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, Options, reflector_settings};
+use crate::reflector::Health;
 use crate::source::ListerWatcher;
 use crate::store::Indexer;
 
@@ -76,10 +77,7 @@ pub struct ControllerBuilder<K: Kind> {
     resync: Duration,
     should_resync: ShouldResync,
     retry_on_error: bool,
-    keep: Keep,
-    keep_managed_fields: bool,
-    transform: Option<Transform>,
-    reflector: Options,
+    ingest: Ingest,
 }
 
 impl<K: Kind> ControllerBuilder<K> {
@@ -135,55 +133,31 @@ impl<K: Kind> ControllerBuilder<K> {
         self
     }
 
-    /// Keeps so many decoded values.
-    #[must_use]
-    pub fn keep_decoded(mut self, keep: Keep) -> Self {
-        self.keep = keep;
-        self
-    }
-
-    /// Keeps `metadata.managedFields`, which are cut by default.
-    #[must_use]
-    pub fn keep_managed_fields(mut self) -> Self {
-        self.keep_managed_fields = true;
-        self
-    }
-
-    /// Changes each object once before it goes into the queue.
-    #[must_use]
-    pub fn transform(mut self, transform: Transform) -> Self {
-        self.transform = Some(transform);
-        self
-    }
-
-    reflector_settings!();
+    ingest_settings!();
 
     /// The controller, not yet running.
     ///
     /// `process` is called with each pop, in the loop itself. An error, or a panic, is reported; the deltas are given up, unless it is a
     /// [`ProcessError::Requeue`] or [`ControllerBuilder::retry_on_error`] was set.
-    pub fn build<S, P, E>(self, source: S, mut process: P) -> Controller<K>
+    pub fn build<S, P, E>(mut self, source: S, mut process: P) -> Controller<K>
     where
         S: ListerWatcher,
         P: FnMut(&Popped<K>) -> Result<(), E> + Send + 'static,
         E: Into<ProcessError>,
     {
         let name = self.name.unwrap_or_else(|| K::plural(&self.kind).into_owned());
-        let expected = (K::api_version(&self.kind).into_owned(), K::kind(&self.kind).into_owned());
-        let maker = Maker::new(Decoded::new(self.keep), (!K::metadata_api()).then_some(expected))
-            .keep_managed_fields(self.keep_managed_fields)
-            .transform(self.transform);
+        let (maker, _decoded) = self.ingest.maker::<K>(&self.kind);
         let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.bound);
         let pump = Pump {
             env: self.env.fork(&format!("controller {name}")),
             name,
             queue: Arc::new(queue),
             health: Arc::default(),
-            metrics: self.reflector.metrics.clone(),
+            metrics: self.ingest.reflector.metrics.clone(),
         };
         Controller(Arc::new(Inner {
             pump: Arc::new(pump),
-            start: Mutex::new(Some(start(source, maker, self.reflector))),
+            start: Mutex::new(Some(start(source, maker, self.ingest.reflector))),
             process: Mutex::new(Box::new(move |popped| process(popped).map_err(Into::into))),
             retry_on_error: self.retry_on_error,
             resync: self.resync,
@@ -213,10 +187,7 @@ impl<K: Kind> Controller<K> {
             resync: Duration::ZERO,
             should_resync: Box::new(|| true),
             retry_on_error: false,
-            keep: Keep::default(),
-            keep_managed_fields: false,
-            transform: None,
-            reflector: Options::default(),
+            ingest: Ingest::default(),
         }
     }
 

@@ -10,6 +10,7 @@ mod apply;
 mod controller;
 mod factory;
 mod handler;
+mod ingest;
 mod intake;
 mod latch;
 mod listener;

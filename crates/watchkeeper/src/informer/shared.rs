@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::apply::apply;
 use super::handler::{Handler, Notification};
+use super::ingest::{Ingest, ingest_settings};
 use super::intake::{DEFAULT_BOUND, DeltaQueue, InStore};
 use super::latch::Latch;
 use super::listener::{Registration, deliver};
@@ -19,9 +20,9 @@ use super::processor::{HandlerOptions, Listener, Processor};
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Decoded, Keep, Kind, Maker, ResourceVersion, Transform};
+use crate::object::{Decoded, Kind, ResourceVersion};
 use crate::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, Options, Phase, reflector_settings};
+use crate::reflector::{Health, Phase};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
 
@@ -86,11 +87,8 @@ pub struct InformerBuilder<K: Kind> {
     resync: Duration,
     queue: QueueKind,
     bound: usize,
-    keep: Keep,
-    keep_managed_fields: bool,
-    transform: Option<Transform>,
     indexes: Vec<Index<K>>,
-    reflector: Options,
+    ingest: Ingest,
 }
 
 impl<K: Kind> InformerBuilder<K> {
@@ -115,27 +113,6 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
-    /// Keeps so many decoded values.
-    #[must_use]
-    pub fn keep_decoded(mut self, keep: Keep) -> Self {
-        self.keep = keep;
-        self
-    }
-
-    /// Keeps `metadata.managedFields`, which are cut by default.
-    #[must_use]
-    pub fn keep_managed_fields(mut self) -> Self {
-        self.keep_managed_fields = true;
-        self
-    }
-
-    /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
-    #[must_use]
-    pub fn transform(mut self, transform: Transform) -> Self {
-        self.transform = Some(transform);
-        self
-    }
-
     /// Adds indexes to the store.
     #[must_use]
     pub fn indexes(mut self, indexes: impl IntoIterator<Item = Index<K>>) -> Self {
@@ -143,17 +120,13 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
-    reflector_settings!();
+    ingest_settings!();
 
     /// The informer, not yet running.
-    pub fn build<S: ListerWatcher>(self, source: S) -> SharedInformer<K> {
+    pub fn build<S: ListerWatcher>(mut self, source: S) -> SharedInformer<K> {
         let name = K::plural(&self.kind).into_owned();
-        let expected = (K::api_version(&self.kind).into_owned(), K::kind(&self.kind).into_owned());
         let env = self.env.fork(&format!("informer {name}"));
-        let decoded = Decoded::new(self.keep);
-        let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
-            .keep_managed_fields(self.keep_managed_fields)
-            .transform(self.transform);
+        let (maker, decoded) = self.ingest.maker::<K>(&self.kind);
         let store = Indexer::new(&env, self.indexes);
         let queue = DeltaQueue::new(self.queue.make(&env));
         let pump = Pump {
@@ -161,13 +134,13 @@ impl<K: Kind> InformerBuilder<K> {
             env,
             queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.bound)),
             health: Arc::default(),
-            metrics: self.reflector.metrics.clone(),
+            metrics: self.ingest.reflector.metrics.clone(),
         };
         SharedInformer(Arc::new(Inner {
             store,
             pump: Arc::new(pump),
             processor: Mutex::new(Processor::new(self.resync)),
-            life: Mutex::new(Life::Ready(start(source, maker, self.reflector))),
+            life: Mutex::new(Life::Ready(start(source, maker, self.ingest.reflector))),
             default_resync: self.resync,
             synced: Latch::default(),
             stopped: Latch::default(),
@@ -194,11 +167,8 @@ impl<K: Kind> SharedInformer<K> {
             resync: Duration::ZERO,
             queue: QueueKind::default(),
             bound: DEFAULT_BOUND,
-            keep: Keep::default(),
-            keep_managed_fields: false,
-            transform: None,
             indexes: Vec::new(),
-            reflector: Options::default(),
+            ingest: Ingest::default(),
         }
     }
 

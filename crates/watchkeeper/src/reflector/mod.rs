@@ -11,7 +11,7 @@ mod run;
 
 pub use backoff::Backoff;
 pub use metrics::{InformerMetrics, ListReason, NoMetrics};
+pub(crate) use options::Options;
 pub use options::{ErrorHook, ListMode};
-pub(crate) use options::{Options, reflector_settings};
 pub use run::{Health, Phase};
 pub(crate) use run::{Reflector, Sink};

@@ -1,0 +1,95 @@
+//! What can be set about the way from the source into the queue? The same for every informer and controller.
+
+use std::sync::Arc;
+
+use crate::object::{Decoded, Keep, Kind, Maker, Transform};
+use crate::reflector::Options;
+
+/// Settings of how objects are made and how they are read.
+#[derive(Debug, Default)]
+pub(super) struct Ingest {
+    pub(super) keep: Keep,
+    pub(super) keep_managed_fields: bool,
+    pub(super) transform: Option<Transform>,
+    pub(super) reflector: Options,
+}
+
+impl Ingest {
+    /// What makes the objects, and what keeps their decoded values.
+    pub(super) fn maker<K: Kind>(&mut self, kind: &K::DynamicType) -> (Maker<K>, Arc<Decoded<K>>) {
+        let expected = (K::api_version(kind).into_owned(), K::kind(kind).into_owned());
+        let decoded = Decoded::new(self.keep);
+        // Objects that come without their body come under another kind, too.
+        let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
+            .keep_managed_fields(self.keep_managed_fields)
+            .transform(self.transform.take());
+        (maker, decoded)
+    }
+}
+
+/// The methods of a builder that has `ingest: Ingest`.
+macro_rules! ingest_settings {
+    () => {
+        /// Keeps so many decoded values.
+        #[must_use]
+        pub fn keep_decoded(mut self, keep: $crate::object::Keep) -> Self {
+            self.ingest.keep = keep;
+            self
+        }
+
+        /// Keeps `metadata.managedFields`, which are cut by default.
+        #[must_use]
+        pub fn keep_managed_fields(mut self) -> Self {
+            self.ingest.keep_managed_fields = true;
+            self
+        }
+
+        /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
+        #[must_use]
+        pub fn transform(mut self, transform: $crate::object::Transform) -> Self {
+            self.ingest.transform = Some(transform);
+            self
+        }
+
+        /// Tells `metrics` what happens on the way into the cache; nobody by default.
+        #[must_use]
+        pub fn metrics(mut self, metrics: std::sync::Arc<dyn $crate::reflector::InformerMetrics>) -> Self {
+            self.ingest.reflector.metrics = metrics;
+            self
+        }
+
+        /// Reads whole states in that way.
+        #[must_use]
+        pub fn list_mode(mut self, mode: $crate::reflector::ListMode) -> Self {
+            self.ingest.reflector.list = mode;
+            self
+        }
+
+        /// Asks for pages of so many items; 500 by default, 0 for all at once.
+        #[must_use]
+        pub fn page_size(mut self, items: u32) -> Self {
+            self.ingest.reflector.page_size = items;
+            self
+        }
+
+        /// Asks for watches of `timeout` up to twice as long, at least five minutes.
+        #[must_use]
+        pub fn min_watch_timeout(mut self, timeout: std::time::Duration) -> Self {
+            let shortest = &mut self.ingest.reflector.watch_timeout;
+            *shortest = timeout.max(*shortest);
+            self
+        }
+
+        /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
+        #[must_use]
+        pub fn on_watch_error(
+            mut self,
+            hook: impl Fn(&$crate::wire::ApiError) + Send + Sync + 'static,
+        ) -> Self {
+            self.ingest.reflector.on_error = Some(std::sync::Arc::new(hook));
+            self
+        }
+    };
+}
+
+pub(super) use ingest_settings;

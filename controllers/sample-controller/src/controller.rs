@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, InformerStopped, Lister, LookupError, on_apply, on_change};
 use watchkeeper::process::run_workers;
 use watchkeeper::record::{EventRecorder, EventType};
-use watchkeeper::wire::ApiError;
+use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{WorkItem, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
@@ -48,6 +48,13 @@ pub enum SyncError {
         #[source]
         source: ApiError,
     },
+}
+
+impl SyncError {
+    /// Whether the server knows something that the cache does not know yet, such as a write of our own.
+    fn is_stale(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.class(), Class::Conflict | Class::AlreadyExists))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +115,11 @@ impl Controller {
             Ok(()) => {
                 tracing::info!(foo = %item.key(), "successfully synced");
                 item.forget();
+            }
+            Err(error) if error.is_stale() => {
+                // Nothing is wrong: the next try comes after what the cache has not seen yet. A dropped item is tried again.
+                tracing::debug!(foo = %item.key(), %error, "the cache is behind the server");
+                drop(item);
             }
             Err(error) => item.retry(error),
         }

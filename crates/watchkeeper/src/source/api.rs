@@ -188,6 +188,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use kube_core::dynamic::{ApiResource, DynamicObject};
     use kube_core::gvk::GroupVersionKind;
+    use kube_core::metadata::PartialObjectMeta;
     use parking_lot::Mutex;
 
     use super::*;
@@ -241,6 +242,22 @@ mod tests {
         let watch = "/apis/example.com/v1/foos?allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=301&watch=true";
         let stream = "/apis/example.com/v1/foos?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=301&watch=true";
         assert_eq!(seen.lock()[..], [watch, stream]);
+    }
+
+    #[tokio::test]
+    async fn metadata_alone_is_asked_for_where_the_type_is_metadata() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = seen.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            log.lock().push(request.headers()[ACCEPT].to_str().unwrap().to_owned());
+            async { Ok::<_, Infallible>(Response::new(Body::empty())) }
+        });
+        let client = Client::new(service, "default");
+        let source = ApiSource::new::<PartialObjectMeta<Pod>>(client, &(), &Scope::Cluster);
+        source.list(&ListOptions::default()).await.map(drop).unwrap();
+        source.watch(&WatchOptions::default()).await.map(drop).unwrap();
+        let accept = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1");
+        assert_eq!(seen.lock()[..], [accept("PartialObjectMetadataList"), accept("PartialObjectMetadata")]);
     }
 
     #[tokio::test]

@@ -622,7 +622,8 @@ impl Server {
             (None, false) => "ADDED",
             (Some(_), false) => "MODIFIED",
         };
-        server.version += 1;
+        // A list of nothing has a version as well.
+        server.version = server.version.max(1) + 1;
         let version = server.version;
         if is_delete {
             server.objects.remove(name);
@@ -645,7 +646,7 @@ impl Server {
     }
 
     fn items(&self) -> Vec<String> {
-        self.0.lock().objects.iter().map(|(name, version)| format!("{name}@{version}")).collect()
+        sorted(&self.0.lock().objects)
     }
 
     /// Waits, for at most so many seconds, until `store` shows what is here.
@@ -678,10 +679,15 @@ impl Server {
                 assert_eq!(told.insert(name.to_owned(), new.to_owned()).as_deref(), Some(old));
             }
         }
-        let kept: Vec<_> = told.iter().map(|(name, version)| format!("{name}@{version}")).collect();
-        let here: Vec<_> = server.objects.iter().map(|(name, version)| format!("{name}@{version}")).collect();
-        assert_eq!(kept, here);
+        assert_eq!(sorted(&told), sorted(&server.objects));
     }
+}
+
+/// `name@version`, as [`cached`] shows a store.
+fn sorted<V: std::fmt::Display>(objects: &BTreeMap<String, V>) -> Vec<String> {
+    let mut all: Vec<_> = objects.iter().map(|(name, version)| format!("{name}@{version}")).collect();
+    all.sort();
+    all
 }
 
 impl ListerWatcher for Server {

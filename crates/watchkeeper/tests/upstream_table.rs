@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The names of all functions in the `.rs` files below `directory`.
+/// All functions in the `.rs` files below `directory`, as `path/of/file.rs::name`.
 fn functions(directory: &Path, into: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -21,7 +21,8 @@ fn functions(directory: &Path, into: &mut BTreeSet<String>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             let names = text.lines().filter_map(|line| line.split_once("fn ")).map(|(_, rest)| {
-                rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                format!("{}::{name}", path.display())
             });
             into.extend(names);
         }
@@ -57,8 +58,8 @@ fn mistakes(text: &str, functions: &BTreeSet<String>) -> Vec<String> {
             mistakes.push(format!("{upstream} is not answered"));
         }
         for name in named {
-            let function = name.rsplit("::").next().unwrap();
-            if !functions.contains(function) {
+            let end = format!("/{name}");
+            if !functions.iter().any(|function| function.ends_with(&end)) {
                 mistakes.push(format!("{upstream} is answered by {name}, which does not exist"));
             }
         }

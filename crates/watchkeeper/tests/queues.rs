@@ -371,6 +371,49 @@ mod ordered {
         );
     }
 
+    // client-go: TestRealFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue, TestRealFIFO_ReplaceMakesDeletions
+    #[test]
+    fn what_is_queued_before_a_list_that_lacks_it_is_gone_after_it_and_deleted_once() {
+        type Play = fn(&mut OrderedFifo<()>);
+        let cases: [(Play, &[&str]); 4] = [
+            (|queue| queue.push(Delta::Added(obj("foo", 2)), &NoKnown), &["+ foo@2", "- foo@2 tombstone"]),
+            (
+                |queue| {
+                    queue.push(Delta::Added(obj("foo", 2)), &NoKnown);
+                    queue.push(deleted("foo", 3), &NoKnown);
+                },
+                &["+ foo@2", "- foo@3"],
+            ),
+            (
+                |queue| {
+                    queue.replace(vec![obj("foo", 2)], 2.into(), &NoKnown);
+                    queue.replace(vec![obj("foo", 4)], 4.into(), &NoKnown);
+                },
+                &["+ foo@2", "foo 2->4", "- foo@4 tombstone"],
+            ),
+            (
+                |queue| {
+                    queue.push(Delta::Added(obj("foo", 2)), &NoKnown);
+                    queue.push(deleted("foo", 3), &NoKnown);
+                    queue.push(Delta::Added(obj("foo", 4)), &NoKnown);
+                },
+                &["+ foo@2", "- foo@3", "+ foo@4", "- foo@4 tombstone"],
+            ),
+        ];
+        for (play, expected) in cases {
+            let (mut queue, store) = (OrderedFifo::new(), store_of([]));
+            play(&mut queue);
+            for version in [8_u64, 9] {
+                queue.replace(vec![], version.into(), &NoKnown);
+            }
+            assert_eq!(hear(&mut queue, &store), expected);
+        }
+        // Deletes come before what the list brings.
+        let (mut queue, store) = (OrderedFifo::new(), store_of([obj("foo", 1), obj("old", 1)]));
+        queue.replace(vec![obj("new", 5), obj("foo", 6)], 6.into(), &NoKnown);
+        assert_eq!(hear(&mut queue, &store), ["- old@1 tombstone", "+ new@5", "foo 1->6"]);
+    }
+
     // client-go: TestRealFIFO_PopMultipleDeltaInBatch
     #[test]
     fn a_batch_ends_at_the_end_of_the_first_state_and_at_its_size() {

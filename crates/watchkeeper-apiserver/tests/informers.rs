@@ -35,7 +35,8 @@ async fn listed(clients: &Clients) -> BTreeMap<String, String> {
 #[tokio::test(start_paused = true)]
 async fn paged_and_streamed_informers_follow_random_changes_through_cuts_and_compactions() {
     for queue in QUEUES {
-        for (list, streams) in [(ListMode::Paged, true), (ListMode::Stream, true), (ListMode::Stream, false)] {
+        for (list, streams) in [(ListMode::Paged, true), (ListMode::Stream, true), (ListMode::Stream, false)]
+        {
             let env = Env::simulated(7);
             let server = ApiServer::builder(&env).streaming_lists(streams).build();
             let clients = Clients::from_client(server.client(), &env);
@@ -49,7 +50,8 @@ async fn paged_and_streamed_informers_follow_random_changes_through_cuts_and_com
                 match env.generator.below(12) {
                     0..4 => drop(config_maps.create(&config_map(key.name())).await),
                     4..8 => {
-                        let patch = Patch::Merge(json!({"data": {"k": env.generator.next_u64().to_string()}}));
+                        let patch =
+                            Patch::Merge(json!({"data": {"k": env.generator.next_u64().to_string()}}));
                         drop(config_maps.patch(&key, &patch).await);
                     }
                     8..10 => drop(config_maps.delete(&key).await),
@@ -60,11 +62,14 @@ async fn paged_and_streamed_informers_follow_random_changes_through_cuts_and_com
                     }
                 }
             }
-            let last = config_maps.create(&config_map("last")).await.unwrap().metadata.resource_version.unwrap();
+            let last =
+                config_maps.create(&config_map("last")).await.unwrap().metadata.resource_version.unwrap();
             informer.indexer().wait_until_fresh(&last.as_str().into()).await;
             let snapshot = informer.indexer().snapshot();
-            let cached: BTreeMap<_, _> =
-                snapshot.iter().map(|object| (object.name().to_owned(), object.version().to_string())).collect();
+            let cached: BTreeMap<_, _> = snapshot
+                .iter()
+                .map(|object| (object.name().to_owned(), object.version().to_string()))
+                .collect();
             assert_eq!(cached, listed(&clients).await, "{queue:?} {list:?} {streams}");
             stop.cancel();
             factory.shut_down().await;

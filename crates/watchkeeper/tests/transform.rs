@@ -304,3 +304,52 @@ async fn an_object_whose_transform_fails_keeps_its_old_state_through_a_relist_an
         assert_eq!((world.told().len(), transform.failures()), (1, 2));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_treats_failing_transforms_as_a_paged_one_does() {
+    for queue in QUEUES {
+        let transform =
+            Transform::value(|value: Value| match value["metadata"]["resourceVersion"].as_str() {
+                Some("15" | "16") => Err("not this state"),
+                _ => Ok(value),
+            });
+        let (env, source) = (Env::simulated(1), ScriptedSource::new().streaming());
+        let informer = SharedInformer::<ConfigMap>::builder(&env)
+            .queue(queue)
+            .transform(transform)
+            .build(source.clone());
+        let running = informer.clone();
+        tokio::spawn(async move { running.run(CancellationToken::new()).await });
+        let end = |version: u64| {
+            let annotations = json!({"k8s.io/initial-events-end": "true"});
+            let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
+            json!({"type": "BOOKMARK", "object": {"metadata": metadata}}).to_string()
+        };
+        let (reply, feed) = Reply::live();
+        source.on_watch(reply);
+        feed.send(event("ADDED", "a@1") + &event("ADDED", "b@2") + &event("ADDED", "c@3"));
+        // A delete in a form that cannot be kept is a delete, and not yet a state.
+        feed.send(event("DELETED", "c@15"));
+        env.clock.sleep(Duration::from_millis(1)).await;
+        assert!(!informer.has_synced());
+        feed.send(end(20));
+        informer.wait_until_synced().await;
+        let cached = || {
+            let snapshot = informer.indexer().snapshot();
+            let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(cached(), ["a@1", "b@2"]);
+        let (reply, next) = Reply::live();
+        source.on_watch(reply);
+        feed.send(gone());
+        next.send(event("ADDED", "a@16") + &event("ADDED", "b@2") + &end(30));
+        source.until_asked(2).await;
+        env.clock.sleep(Duration::from_millis(1)).await;
+        assert_eq!(
+            (cached(), informer.indexer().version()),
+            (vec!["a@1".to_owned(), "b@2".to_owned()], 30.into())
+        );
+    }
+}

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::Instant;
 use watchkeeper::informer::{InformerBuilder, QueueKind};
 use watchkeeper::object::Transform;
-use watchkeeper::reflector::{ListMode, ListReason, Phase};
+use watchkeeper::reflector::{Backoff, ListMode, ListReason, Phase};
 use watchkeeper::source::{Asked, Feed, ListOptions, Reply, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Env, SharedInformer};
@@ -373,43 +373,39 @@ async fn a_busy_server_is_left_alone_longer_each_time_and_never_listed_again() {
     }
 }
 
-// client-go: TestRetryInternalError
+// client-go: TestRetryInternalError (without a time to retry, which is upstream's default too), TestReflectorReplacesStoreOnUnsafeDelete
 #[tokio::test(start_paused = true)]
-async fn an_internal_error_in_the_stream_is_tried_again_twice_before_a_list() {
+async fn an_error_of_the_servers_own_leads_to_a_list_that_drops_what_vanished() {
     for queue in QUEUES {
-        let source = ScriptedSource::new();
-        source.on_list(list(10, &["a@1"]));
-        // One that brings something new on the way begins the count anew.
-        source
-            .on_watch(Reply::body(status(500, "InternalError")))
-            .on_watch(Reply::body(status(500, "InternalError")));
-        source.on_watch(Reply::body(event("MODIFIED", "a@11") + &status(500, "InternalError")));
-        source
-            .on_watch(Reply::body(status(500, "InternalError")))
-            .on_watch(Reply::body(status(500, "InternalError")));
-        source.on_list(list(20, &["a@11"])).on_watch(silence());
-        let world = World::started(queue, source);
-        world.source.until_asked(8).await;
-        let expected = ["watch 10", "watch 10", "watch 10", "watch 11", "watch 11", "list 500", "watch 20"];
-        assert_eq!(world.asked()[1..], expected);
-        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::KeptFailing, 1)]);
+        for reason in ["InternalError", "StoreReadError"] {
+            let (world, feed) = World::watching(queue, &["foo@1", "corrupt@2"]).await;
+            feed.send(event("MODIFIED", "foo@11") + &status(500, reason));
+            world.source.on_list(list(20, &["foo@11"])).on_watch(silence());
+            world.source.until_asked(4).await;
+            world.settle().await;
+            assert_eq!(world.cached(), ["foo@11"]);
+            assert_eq!(world.asked()[2..], ["list 500", "watch 20"]);
+            assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
+        }
     }
 }
 
-// client-go: TestReflectorReplacesStoreOnUnsafeDelete
+// client-go: TestNewReflectorWithCustomBackoff
 #[tokio::test(start_paused = true)]
-async fn an_object_whose_delete_cannot_be_told_is_gone_after_the_list_that_the_errors_lead_to() {
+async fn the_waits_between_tries_can_be_set() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["foo@1", "corrupt@2"]).await;
-        feed.send(status(500, "StoreReadError"));
-        // As long as the delete lies behind the version asked for, the server tells the same again.
-        world.source.on_watch(Reply::body(status(500, "StoreReadError")));
-        world.source.on_watch(Reply::body(status(500, "StoreReadError")));
-        world.source.on_list(list(20, &["foo@1"])).on_watch(silence());
+        let source = ScriptedSource::new();
+        for _ in 0..5 {
+            source.on_list(Reply::refuse(ApiError::new(Class::Other, "down")));
+        }
+        source.on_list(list(10, &["a@1"])).on_watch(silence());
+        let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
+        let world = World::new(queue, source, |builder| builder.backoff(backoff));
+        world.start();
         world.source.until_asked(6).await;
-        world.settle().await;
-        assert_eq!(world.cached(), ["foo@1"]);
-        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::KeptFailing, 1)]);
+        // 10 + 20 + 40 + 80 + 100 ms, and up to as much again by jitter.
+        let waited = world.elapsed();
+        assert!((0.25..0.51).contains(&waited), "{waited}");
     }
 }
 

@@ -80,6 +80,13 @@ macro_rules! ingest_settings {
             self
         }
 
+        /// Waits in that way before it tries again.
+        #[must_use]
+        pub fn backoff(mut self, backoff: $crate::reflector::Backoff) -> Self {
+            self.ingest.reflector.backoff = backoff;
+            self
+        }
+
         /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
         #[must_use]
         pub fn on_watch_error(

@@ -22,16 +22,25 @@ impl<K> Initial<K> {
         let key = object.key();
         let place = self.places.get(&key).copied();
         match (event, place) {
-            (EventType::Deleted, Some(place)) => {
-                self.places.remove(&key);
-                self.objects[place] = None;
-            }
-            (EventType::Deleted, None) => {}
+            (EventType::Deleted, _) => self.remove(&key),
             (_, Some(place)) => self.objects[place] = Some(object),
             (_, None) => {
                 self.places.insert(key, self.objects.len());
                 self.objects.push(Some(object));
             }
+        }
+    }
+
+    /// Keeps an older state of an object whose new one cannot be taken in, unless the list has brought one already.
+    pub(super) fn keep(&mut self, object: Object<K>) {
+        if !self.places.contains_key(&object.key()) {
+            self.apply(&EventType::Added, object);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &ObjectName) {
+        if let Some(place) = self.places.remove(key) {
+            self.objects[place] = None;
         }
     }
 

@@ -14,6 +14,8 @@ pub enum ListReason {
     Expired,
     /// The server did not know the version to watch from yet.
     VersionTooLarge,
+    /// The server told of an error of its own.
+    ServerError,
     /// Watches from one version kept failing.
     KeptFailing,
 }
@@ -25,6 +27,7 @@ impl ListReason {
             Self::First => "first",
             Self::Expired => "expired",
             Self::VersionTooLarge => "version_too_large",
+            Self::ServerError => "server_error",
             Self::KeptFailing => "kept_failing",
         }
     }

@@ -35,6 +35,8 @@ enum State {
     Stream,
     List {
         page: ListOptions,
+        /// The version of the first page: nothing that happened since is missed.
+        version: ResourceVersion,
         /// The one list without pages, after a continue token expired.
         unpaged: bool,
     },
@@ -104,7 +106,7 @@ impl Plan {
     /// A list of the newest state: no stale replica may answer it.
     fn first_page(&self) -> State {
         let page = ListOptions { limit: self.page_size, ..ListOptions::default() };
-        State::List { page, unpaged: self.page_size == 0 }
+        State::List { page, version: ResourceVersion::UNSET, unpaged: self.page_size == 0 }
     }
 
     /// How the next list is made.
@@ -127,16 +129,21 @@ impl Plan {
         }
     }
 
-    /// A page has arrived; true when it was the last, and the watch goes on from its version.
-    pub(crate) fn listed(&mut self, meta: &ListMeta) -> bool {
-        if !meta.continue_token.is_empty()
-            && let State::List { page, .. } = &mut self.state
-        {
-            page.continue_token.clone_from(&meta.continue_token);
-            return false;
+    /// A page has arrived; the version of the list when it was the last, from which the watch goes on.
+    pub(crate) fn listed(&mut self, meta: &ListMeta) -> Option<ResourceVersion> {
+        let mut first = meta.version.clone();
+        if let State::List { page, version, .. } = &mut self.state {
+            if version.is_unset() {
+                version.clone_from(&meta.version);
+            }
+            first.clone_from(version);
+            if !meta.continue_token.is_empty() {
+                page.continue_token.clone_from(&meta.continue_token);
+                return None;
+            }
         }
-        self.synced(&meta.version);
-        true
+        self.synced(&first);
+        Some(first)
     }
 
     /// A whole state is there; the watch goes on from its version.
@@ -149,9 +156,10 @@ impl Plan {
 
     /// A list has failed: how long to wait before the next try.
     pub(crate) fn list_failed(&mut self, error: &ApiError, now: Instant) -> Duration {
-        let State::List { page, unpaged } = &self.state else { return Duration::ZERO };
+        let State::List { page, unpaged, .. } = &self.state else { return Duration::ZERO };
         if error.class() == Class::Expired && !page.continue_token.is_empty() && !unpaged {
-            self.state = State::List { page: ListOptions::default(), unpaged: true };
+            self.state =
+                State::List { page: ListOptions::default(), version: ResourceVersion::UNSET, unpaged: true };
             return Duration::ZERO;
         }
         self.state = self.fresh_list(now);
@@ -191,7 +199,16 @@ impl Plan {
         let gone_by_itself =
             error.is_none_or(|error| matches!(error.class(), Class::ConnectionLost | Class::Timeout));
         if worn_out && gone_by_itself {
+            self.failures = 0;
             return Duration::ZERO;
+        }
+        // A server that tells of an error of its own may have missed something itself.
+        let told = matches!(ended, Ended::Failed(error) if error.code().is_some());
+        if told
+            && error
+                .is_some_and(|error| matches!(error.class(), Class::Other | Class::Invalid | Class::NotFound))
+        {
+            return self.relist(error, now);
         }
         if !is_away(error) {
             self.failures += 1;
@@ -232,6 +249,7 @@ impl Plan {
         self.reason = match error.map(ApiError::class) {
             Some(Class::Expired) => ListReason::Expired,
             Some(Class::VersionTooLarge) => ListReason::VersionTooLarge,
+            _ if error.is_some_and(|error| error.code().is_some()) => ListReason::ServerError,
             _ => ListReason::KeptFailing,
         };
         self.state = self.fresh_list(now);

@@ -141,8 +141,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         loop {
             match self.page(&options, &mut items).await {
                 Ok(meta) => {
-                    if self.plan.listed(&meta) {
-                        self.replace(items, meta.version);
+                    if let Some(version) = self.plan.listed(&meta) {
+                        self.replace(items, version);
                         return Duration::ZERO;
                     }
                     options.continue_token = meta.continue_token;
@@ -310,10 +310,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let object = match made {
             Ok(object) => object,
             Err(bad) => {
-                if let (EventType::Deleted, Some(key)) = (&line.event, &bad.untransformed) {
-                    // Gone is gone, in whatever form.
-                    let (key, last_known) = (key.clone(), self.sink.kept(key));
-                    self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+                if let Some(key) = &bad.untransformed {
+                    self.untransformed(&line.event, key, initial);
                 }
                 self.skipped(format_args!("a {:?} event", line.event), bad);
                 return None;
@@ -330,6 +328,20 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             _ => Delta::Updated(object),
         });
         Some(version)
+    }
+
+    /// An object is good but for its transform: its old state stays, and gone is gone, in whatever form.
+    fn untransformed(&self, event: &EventType, key: &ObjectName, initial: &mut Option<Initial<K>>) {
+        let kept = self.sink.kept(key);
+        match (event, initial) {
+            (EventType::Deleted, Some(initial)) => initial.remove(key),
+            (EventType::Deleted, None) => {
+                let (key, last_known) = (key.clone(), kept);
+                self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+            }
+            (_, Some(initial)) => kept.into_iter().for_each(|kept| initial.keep(kept)),
+            (_, None) => {}
+        }
     }
 
     fn bookmark(&mut self, object: &[u8], initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {

@@ -32,7 +32,7 @@ impl World {
 
     fn watching(version: &str) -> Self {
         let mut world = world();
-        assert!(world.plan.listed(&page(version, "")));
+        assert_eq!(world.plan.listed(&page(version, "")), Some(version.into()));
         world
     }
 
@@ -64,9 +64,10 @@ fn the_first_list_is_consistent_and_paged() {
 #[test]
 fn pages_follow_their_tokens_and_the_watch_follows_the_last() {
     let mut world = world();
-    assert!(!world.plan.listed(&page("7", "t1")));
+    assert_eq!(world.plan.listed(&page("7", "t1")), None);
     assert_eq!(world.asks_for_list().unwrap().continue_token, "t1");
-    assert!(world.plan.listed(&page("7", "")));
+    // A server whose pages are of different versions: what happened since the first must not be missed.
+    assert_eq!(world.plan.listed(&page("9", "")), Some("7".into()));
     assert_eq!(world.watches_from(), Some("7".into()));
 }
 
@@ -145,6 +146,26 @@ fn a_version_that_keeps_failing_is_given_up() {
     world.ended(Ended::NotOpened(error(Class::Other)), 0);
     assert!(world.asks_for_list().is_some());
     assert_eq!(world.plan.reason(), ListReason::KeptFailing);
+}
+
+#[test]
+fn failures_with_good_watches_between_them_are_not_in_a_row() {
+    let mut world = World::watching("7");
+    for _ in 0..5 {
+        assert!(world.ended(Ended::Closed, 0) > Duration::ZERO);
+        assert_eq!(world.ended(Ended::Closed, 300), Duration::ZERO);
+    }
+    assert_eq!(world.watches_from(), Some("7".into()));
+}
+
+// client-go: TestReflectorReplacesStoreOnUnsafeDelete
+#[test]
+fn an_error_that_the_server_tells_of_itself_leads_to_a_list_at_once() {
+    let mut world = World::watching("7");
+    let told = ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"StoreReadError"}"#);
+    assert!(world.ended(Ended::Failed(told), 60) > Duration::ZERO);
+    assert!(world.asks_for_list().is_some());
+    assert_eq!(world.plan.reason(), ListReason::ServerError);
 }
 
 #[test]

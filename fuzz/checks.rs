@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use http::StatusCode;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use watchkeeper::wire::{ApiError, EventType, ListMeta, ListSplitter, SplitError, WatchSplitter};
+use serde_json::{Value, json};
+use watchkeeper::object::Labels;
+use watchkeeper::wire::{ApiError, Class, EventType, ListMeta, ListSplitter, SplitError, WatchSplitter};
 use watchkeeper::{Object, ResourceVersion};
 
 /// A check under the name of its target.
@@ -181,9 +183,6 @@ fn sound_event(event: &Members<'_>) -> Event {
     Some((EventType::from(event.text("type")?.as_str()), object))
 }
 
-/// How long a piece of a body must be to give something away.
-const RUN: usize = 16;
-
 /// Any answer is classified, and its text has nothing of a body but the message and reason of a Status.
 ///
 /// The first two bytes choose the HTTP code, the third a `Retry-After` header.
@@ -191,33 +190,48 @@ pub(crate) fn status(data: &[u8]) {
     let Some(([high, low, after], body)) = data.split_first_chunk::<3>() else { return };
     let code = StatusCode::from_u16(100 + u16::from_be_bytes([*high, *low]) % 900).expect("100 to 999");
     let after = (*after < 128).then_some(u64::from(*after));
-    let status = serde_json::from_slice::<Members<'_>>(body).ok();
-    let status = status.filter(|status| status.text("kind").as_deref() == Some("Status"));
-    let told = ["message", "reason"].into_iter().filter_map(|field| status.as_ref()?.text(field));
-    let told: Vec<_> = told.flat_map(|text| [format!("{text:?}"), text]).collect();
-    let answers =
-        |body: &[u8]| [ApiError::from_event(body), ApiError::from_response(code, after, body)].map(texts);
-    for (texts, own) in answers(body).iter().zip(answers(b"")) {
-        for text in texts {
-            for run in without(text, &told).iter().flat_map(|part| part.as_bytes().windows(RUN)) {
-                let is_own = own.iter().any(|own| own.as_bytes().windows(RUN).any(|piece| piece == run));
-                let shows = !is_own && body.windows(RUN).any(|piece| piece == run);
-                assert!(!shows, "the body shows in {text:?}");
-            }
-        }
+    tells_only_a_status(body, ApiError::from_event);
+    tells_only_a_status(body, |body| ApiError::from_response(code, after, body));
+}
+
+/// The text is that of an answer without a body, or that of a Status which is all that may be told of this one.
+fn tells_only_a_status(body: &[u8], read: impl Fn(&[u8]) -> ApiError) {
+    let error = read(body);
+    if texts(&error) == texts(&read(b"")) {
+        return;
     }
+    let Some(told) = Told::of(body) else { panic!("what is no Status shows in {error:?}") };
+    assert_eq!(error.message(), told.message.unwrap_or_default());
+    assert_eq!(error.reason(), told.reason.unwrap_or_default());
+    let too_large = [json!({"reason": "ResourceVersionTooLarge"})];
+    let causes = if error.class() == Class::VersionTooLarge { &too_large[..] } else { &[] };
+    let plain = json!({
+        "kind": "Status", "message": error.message(), "reason": error.reason(), "code": error.code(),
+        "details": {"causes": causes, "retryAfterSeconds": error.retry_after().map(|after| after.as_secs())},
+    });
+    assert_eq!(texts(&error), texts(&read(plain.to_string().as_bytes())));
 }
 
 /// All that may be printed of an error.
-fn texts(error: ApiError) -> [String; 2] {
+fn texts(error: &ApiError) -> [String; 2] {
     [error.to_string(), format!("{error:?}")]
 }
 
-/// What is left of `text` when the pieces are cut out of it. Short ones stay: they are no run.
-fn without<'a>(text: &'a str, pieces: &[String]) -> Vec<&'a str> {
-    pieces.iter().filter(|piece| piece.len() >= RUN / 2).fold(vec![text], |parts, piece| {
-        parts.into_iter().flat_map(|part| part.split(piece.as_str())).collect()
-    })
+/// What may be told of a Status. Like any reader of JSON it does not look into members that it does not know.
+#[derive(Deserialize)]
+struct Told {
+    kind: Option<String>,
+    message: Option<String>,
+    reason: Option<String>,
+}
+
+impl Told {
+    fn of(body: &[u8]) -> Option<Self> {
+        // An array is no Status, though a struct can be read from it.
+        let is_object = body.trim_ascii_start().starts_with(b"{");
+        let status: Self = is_object.then(|| serde_json::from_slice(body).ok())??;
+        (status.kind.as_deref() == Some("Status")).then_some(status)
+    }
 }
 
 /// Any bytes are an object or refused; the identity of a sound object is the one that a JSON parser finds.
@@ -243,14 +257,23 @@ pub(crate) fn object(data: &[u8]) {
     let version = metadata.text("resourceVersion").unwrap_or_default();
     assert_eq!(object.version(), &ResourceVersion::from(version.as_str()));
     assert_eq!(object.is_deleting(), metadata.text("deletionTimestamp").is_some());
-    assert_eq!(object.labels().to_map(), pairs(&value["metadata"]["labels"]));
-    assert_eq!(object.annotations().to_map(), pairs(&value["metadata"]["annotations"]));
+    same_pairs(object.labels(), metadata.get("labels"));
+    same_pairs(object.annotations(), metadata.get("annotations"));
     value["metadata"].as_object_mut().expect("it has a name").remove("managedFields");
     assert_eq!(serde_json::from_slice::<Value>(object.json()).ok(), Some(value), "the JSON that is kept");
 }
 
-/// The members of labels or annotations that are strings.
-fn pairs(value: &Value) -> BTreeMap<String, String> {
-    let members = value.as_object().into_iter().flatten();
-    members.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+/// Labels or annotations are the members of `json` that are strings, unless a key stands in it twice.
+fn same_pairs(found: Labels<'_>, json: Option<&str>) {
+    let Some(members) = json.and_then(|json| serde_json::from_str::<Members<'_>>(json).ok()) else {
+        assert_eq!(found.iter().count(), 0, "what is no object has no pairs");
+        return;
+    };
+    if members.is_plain() {
+        let keys = members.0.iter().map(|(key, _)| key);
+        let expected: BTreeMap<_, _> =
+            keys.filter_map(|key| Some((key.clone(), members.text(key)?))).collect();
+        assert!(expected.iter().all(|(key, value)| found.get(key).as_deref() == Some(value)));
+        assert_eq!(found.to_map(), expected);
+    }
 }

@@ -196,14 +196,110 @@ async fn a_watch_from_before_the_history_is_told_so_and_ends() {
     assert_eq!((&event["type"], &event["object"]["code"]), (&"ERROR".into(), &410.into()));
 }
 
+const STREAMING: &str = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+
+/// Asserts that `event` is the bookmark that ends the initial events of a state at `expected`.
+fn assert_initial_end(event: &Value, expected: u64) {
+    assert_eq!(event["type"], "BOOKMARK");
+    serde_json::from_value::<Pod>(event["object"].clone()).unwrap();
+    assert_eq!((&event["object"]["kind"], &event["object"]["apiVersion"]), (&"Pod".into(), &"v1".into()));
+    assert_eq!(event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    assert_eq!(version(&event["object"]), expected);
+}
+
 #[tokio::test]
-async fn a_streaming_list_is_refused_as_a_server_without_it_does() {
+async fn a_streaming_list_has_the_pods_of_a_list_and_then_goes_on_as_a_watch() {
+    let service = service(60, 200);
+    let (items, start) = pages(&service, 0).await;
+    let streaming = get(&service, STREAMING);
+    get(&service, "/start");
+    let events = lines(streaming, 60 + 1 + 200).await;
+    for (event, item) in events[..60].iter().zip(&items) {
+        assert_eq!(event["type"], "ADDED");
+        let mut object = event["object"].clone();
+        assert_eq!((&object["kind"], &object["apiVersion"]), (&"Pod".into(), &"v1".into()));
+        object.as_object_mut().unwrap().retain(|field, _| field != "kind" && field != "apiVersion");
+        assert_eq!(object, *item);
+    }
+    assert_initial_end(&events[60], start);
+    let versions: Vec<_> = events[61..].iter().map(|event| version(&event["object"])).collect();
+    assert_eq!(versions, (start + 1..=start + 200).collect::<Vec<_>>());
+    let watched = lines(get(&service, &format!("/api/v1/pods?watch=1&resourceVersion={start}")), 200).await;
+    assert_eq!(events[61..], watched);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_after_the_events_has_the_state_after_them_and_no_event_twice() {
+    let service = service(30, 100);
+    get(&service, "/start");
+    let (items, end) = pages(&service, 0).await;
+    for from in ["", "&resourceVersion=0", "&resourceVersion=7", "&resourceVersion=10000100"] {
+        let body = text(get(&service, &format!("{STREAMING}{from}&timeoutSeconds=5"))).await;
+        let events: Vec<Value> = body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(events.len(), 31, "{from}");
+        assert!(events.iter().zip(&items).all(|(event, item)| {
+            key(&event["object"]) == key(item) && version(&event["object"]) == version(item)
+        }));
+        assert_initial_end(&events[30], end);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_of_nothing_is_its_bookmark_and_only_for_those_who_take_bookmarks() {
+    let service = service(0, 0);
+    let body = text(get(&service, &format!("{STREAMING}&timeoutSeconds=5"))).await;
+    assert_initial_end(&serde_json::from_str(&body).unwrap(), World::BEFORE);
+    let path = STREAMING.replace("&allowWatchBookmarks=true", "&timeoutSeconds=5");
+    assert_eq!(text(get(&service, &path)).await, "");
+}
+
+#[tokio::test]
+async fn a_streaming_list_is_made_while_it_is_read() {
+    let service = service(200, 0);
+    let (mut body, mut frames, mut lines) = (get(&service, STREAMING).into_body(), 0, 0);
+    while lines < 201 {
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(frame.len() < 256 * 1024, "{} bytes", frame.len());
+        lines += frame.iter().filter(|byte| **byte == b'\n').count();
+        frames += 1;
+    }
+    assert!(frames > 5, "{frames}");
+}
+
+#[tokio::test]
+async fn a_watch_without_initial_events_begins_now() {
+    let service = service(5, 3);
+    let path = STREAMING.replace("sendInitialEvents=true", "sendInitialEvents=false");
+    let watch = get(&service, &path);
+    get(&service, "/start");
+    let versions: Vec<_> = lines(watch, 3).await.iter().map(|event| version(&event["object"])).collect();
+    assert_eq!(versions, (World::BEFORE + 1..=World::BEFORE + 3).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_streaming_list_is_refused_if_it_cannot_be_what_was_asked_for() {
     let service = service(5, 0);
-    let path = "/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-    let response = get(&service, path);
+    for (path, code, reason) in [
+        (STREAMING.replace("&resourceVersionMatch=NotOlderThan", ""), 422, "Invalid"),
+        (STREAMING.replace("NotOlderThan", "Exact"), 422, "Invalid"),
+        (STREAMING.replace("watch=true&", ""), 422, "Invalid"),
+        (format!("{STREAMING}&resourceVersion=10000001"), 504, "Timeout"),
+    ] {
+        let response = get(&service, &path);
+        assert_eq!(response.status(), code, "{path}");
+        let status: Value = serde_json::from_str(&text(response).await).unwrap();
+        assert_eq!((&status["kind"], &status["reason"]), (&"Status".into(), &reason.into()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_streaming_list_is_refused_by_a_server_without_them() {
+    let service = service(5, 0).streaming(false);
+    let response = get(&service, STREAMING);
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     let status: Value = serde_json::from_str(&text(response).await).unwrap();
     assert_eq!((&status["kind"], &status["reason"]), (&"Status".into(), &"Invalid".into()));
+    assert_eq!(lines(get(&service, "/api/v1/pods?watch=1&allowWatchBookmarks=true"), 5).await.len(), 5);
 }
 
 #[tokio::test]

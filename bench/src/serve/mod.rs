@@ -44,6 +44,9 @@ pub struct ServeArgs {
     /// Take the Pods, and the Pod templates of workloads, from the JSON and YAML files of this directory, over and over.
     #[arg(long, value_name = "DIR")]
     pub manifests: Option<PathBuf>,
+    /// Refuse streaming lists (watches with sendInitialEvents=true), as an API server without them does.
+    #[arg(long)]
+    pub no_streaming: bool,
 }
 
 /// Why there is nothing to be served.
@@ -90,18 +93,21 @@ pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
         None => World::synthetic(args.objects, args.events, &generator),
     };
     // One thread: of two cores, the other one is the client's.
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(world, args.port))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let service = Service::new(world, Clock::system()).streaming(!args.no_streaming);
+    runtime.block_on(serve(service, args.port))
 }
 
-async fn serve(world: World, port: u16) -> Result<(), ServeError> {
+async fn serve(service: Service, port: u16) -> Result<(), ServeError> {
     let listen = |source| ServeError::Listen { port, source };
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(listen)?;
     // From here on an interrupt ends the loop below: whoever reads the line may send one at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let url = format!("http://{}", listener.local_addr().map_err(listen)?);
+    let world = service.world();
     let json_mb = (world.json_bytes() as f64 / 1e5).round() / 10.0;
     println!(r#"{{"ready":true,"url":"{url}","objects":{},"json_mb":{json_mb}}}"#, world.len());
-    let service = Arc::new(Service::new(world, Clock::system()));
+    let service = Arc::new(service);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

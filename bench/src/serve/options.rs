@@ -14,6 +14,8 @@ pub(super) struct Options {
     pub(super) resource_version: u64,
     pub(super) bookmarks: bool,
     pub(super) timeout_seconds: Option<u64>,
+    /// Whether the objects that are there come before the changes of a watch; without it, the version decides.
+    pub(super) initial_events: Option<bool>,
 }
 
 /// Where a list goes on, and in which state of the world.
@@ -34,18 +36,15 @@ pub(super) enum OptionsError {
     ContinueWithVersion,
     #[error("this server serves all Pods: leave {0} out")]
     Selector(String),
-    #[error(
-        "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: this server has no streaming lists: list, then watch"
-    )]
-    InitialEvents,
+    #[error("ListOptions.meta.k8s.io \"\" is invalid: {0}")]
+    Invalid(&'static str),
 }
 
 impl OptionsError {
     /// The HTTP code and the `reason` of the Status that says so.
     pub(super) fn code(&self) -> (StatusCode, &'static str) {
         match self {
-            // What a server without streaming lists answers: clients go back to a list.
-            Self::InitialEvents => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
+            Self::Invalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
             _ => (StatusCode::BAD_REQUEST, "BadRequest"),
         }
     }
@@ -54,7 +53,7 @@ impl OptionsError {
 impl Options {
     /// Reads a query. Options that do not change what a client sees here, such as `pretty`, are ignored.
     pub(super) fn parse(query: &str) -> Result<Self, OptionsError> {
-        let mut options = Self::default();
+        let (mut options, mut version_match) = (Self::default(), None);
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let number = || {
                 let error = || OptionsError::Number { name: name.to_string(), value: value.to_string() };
@@ -68,7 +67,8 @@ impl Options {
                 "resourceVersion" => options.resource_version = number()?,
                 "allowWatchBookmarks" => options.bookmarks = flag,
                 "timeoutSeconds" => options.timeout_seconds = Some(number()?).filter(|seconds| *seconds > 0),
-                "sendInitialEvents" if flag => return Err(OptionsError::InitialEvents),
+                "sendInitialEvents" if !value.is_empty() => options.initial_events = Some(flag),
+                "resourceVersionMatch" if !value.is_empty() => version_match = Some(value.into_owned()),
                 "labelSelector" | "fieldSelector" if !value.is_empty() => {
                     return Err(OptionsError::Selector(name.into_owned()));
                 }
@@ -78,7 +78,28 @@ impl Options {
         if options.from.is_some() && options.resource_version != 0 {
             return Err(OptionsError::ContinueWithVersion);
         }
+        options.check_initial_events(version_match.as_deref())?;
         Ok(options)
+    }
+
+    /// The combinations that an API server refuses.
+    fn check_initial_events(&self, version_match: Option<&str>) -> Result<(), OptionsError> {
+        let invalid = |reason| Err(OptionsError::Invalid(reason));
+        match (self.watch, self.initial_events, version_match) {
+            (false, Some(_), _) => {
+                invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
+            }
+            (true, Some(_), _) if self.from.is_some() => {
+                invalid("continue: Forbidden: continue is forbidden when sendInitialEvents is provided")
+            }
+            (true, Some(_), Some("NotOlderThan")) | (true, None, None) | (false, None, _) => Ok(()),
+            (true, Some(_), _) => invalid(
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+            (true, None, Some(_)) => invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
+        }
     }
 }
 
@@ -113,6 +134,9 @@ mod tests {
     fn what_cannot_be_served_is_refused() {
         let code = |query| Options::parse(query).unwrap_err().code().0.as_u16();
         assert_eq!(code("watch=1&sendInitialEvents=true"), 422);
+        assert_eq!(code("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact"), 422);
+        assert_eq!(code("watch=1&resourceVersionMatch=NotOlderThan"), 422);
+        assert_eq!(code("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), 422);
         assert_eq!(code("labelSelector=app%3Dweb"), 400);
         assert_eq!(code("limit=many"), 400);
         assert_eq!(code("continue=!"), 400);

@@ -15,12 +15,17 @@ use tokio::sync::watch;
 use watchkeeper::clock::Clock;
 
 use super::list::Page;
-use super::options::Options;
+use super::options::{Options, OptionsError};
 use super::watch::Watch;
 use super::world::World;
 
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What an API server without streaming lists answers: clients go back to a list.
+const NO_STREAMING: OptionsError = OptionsError::Invalid(
+    "sendInitialEvents: Forbidden: this server has no streaming lists: list, then watch",
+);
 
 /// The API of the server, without a socket.
 ///
@@ -36,12 +41,24 @@ pub struct Service {
     world: Arc<World>,
     started: watch::Sender<bool>,
     clock: Clock,
+    streaming: bool,
 }
 
 impl Service {
     /// A service for `world`, whose events wait for `GET /start`.
     pub fn new(world: World, clock: Clock) -> Self {
-        Self { world: Arc::new(world), started: watch::Sender::new(false), clock }
+        Self { world: Arc::new(world), started: watch::Sender::new(false), clock, streaming: true }
+    }
+
+    /// Whether a watch with `sendInitialEvents=true` is served, as it is by default, or refused as by an API server without streaming lists.
+    pub fn streaming(mut self, streaming: bool) -> Self {
+        self.streaming = streaming;
+        self
+    }
+
+    /// What is served.
+    pub fn world(&self) -> &World {
+        &self.world
     }
 
     /// The answer to `request`. Only its method, path and query matter.
@@ -72,19 +89,29 @@ impl Service {
 
     fn pods(&self, query: &str) -> Response<Body> {
         let options = match Options::parse(query) {
+            Ok(Options { initial_events: Some(true), .. }) if !self.streaming => Err(NO_STREAMING),
+            parsed => parsed,
+        };
+        let options = match options {
             Ok(options) => options,
             Err(error) => {
                 let (code, reason) = error.code();
                 return refusal(code, reason, &error.to_string());
             }
         };
+        let started = *self.started.borrow();
+        let last = World::BEFORE + u64::from(self.world.events());
+        let is_future = options.resource_version > if started { last } else { World::BEFORE };
+        if is_future && (!options.watch || options.initial_events == Some(true)) {
+            let mut response = refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout", "Too large resource version");
+            response.headers_mut().insert(RETRY_AFTER, http::HeaderValue::from_static("1"));
+            return response;
+        }
         if options.watch {
             let watch =
                 Watch::new(self.world.clone(), self.clock.clone(), self.started.subscribe(), &options);
             return streamed(stream::unfold(watch, async |mut watch| Some((watch.frame().await?, watch))));
         }
-        let last = World::BEFORE + u64::from(self.world.events());
-        let started = *self.started.borrow();
         let (after, start) = match options.from {
             // A list goes on in the state in which it began.
             Some(from) if from.resource_version == World::BEFORE => (false, from.start),
@@ -94,11 +121,6 @@ impl Service {
             }
             None => (started, 0),
         };
-        if options.resource_version > if started { last } else { World::BEFORE } {
-            let mut response = refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout", "Too large resource version");
-            response.headers_mut().insert(RETRY_AFTER, http::HeaderValue::from_static("1"));
-            return response;
-        }
         let page = Page::new(self.world.clone(), after, start, options.limit);
         streamed(stream::unfold(page, async |mut page| Some((page.frame()?, page))))
     }

@@ -15,14 +15,19 @@ use super::world::World;
 /// The API server's own pace of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
+/// What tells the bookmark behind the initial events from others.
+const INITIAL_EVENTS_END: &str = r#""annotations":{"k8s.io/initial-events-end":"true"},"#;
+
 /// One client's watch.
 pub(super) struct Watch {
     world: Arc<World>,
     clock: Clock,
     started: watch::Receiver<bool>,
-    // Pods to show first, to a watch without a version, and the state they are in.
+    // Pods to show first, to a watch that asks for them, and the state they are in.
     initial: Range<usize>,
     after: bool,
+    // The version of that state, as long as the bookmark behind the Pods is to be sent.
+    initial_end: Option<u64>,
     next: Next,
     bookmark: Option<Instant>,
     deadline: Option<Instant>,
@@ -45,16 +50,20 @@ impl Watch {
     ) -> Self {
         let after = *started.borrow();
         let now = clock.now();
-        let (initial, next) = match options.resource_version {
-            0 => (0..world.len(), Next::Event(if after { u64::from(world.events()) + 1 } else { 1 })),
-            version if version < World::BEFORE => (0..0, Next::Expired(version)),
-            version => (0..0, Next::Event(version - World::BEFORE + 1)),
+        let passed = if after { u64::from(world.events()) } else { 0 };
+        let (initial, next) = match (options.initial_events, options.resource_version) {
+            (Some(true), _) | (None, 0) => (0..world.len(), Next::Event(passed + 1)),
+            (Some(false), _) => (0..0, Next::Event(passed + 1)),
+            (None, version) if version < World::BEFORE => (0..0, Next::Expired(version)),
+            (None, version) => (0..0, Next::Event(version - World::BEFORE + 1)),
         };
+        let tells_end = options.bookmarks && options.initial_events == Some(true);
         Self {
             world,
             started,
             initial,
             after,
+            initial_end: tells_end.then_some(World::BEFORE + passed),
             next,
             bookmark: options.bookmarks.then(|| now + BOOKMARK_EVERY),
             // Longer than a week is as good as for ever, and safe to add.
@@ -69,7 +78,7 @@ impl Watch {
             if self.deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
                 return None;
             }
-            if !self.initial.is_empty() {
+            if !self.initial.is_empty() || self.initial_end.is_some() {
                 return Some(self.initial_lines());
             }
             let next = match self.next {
@@ -94,7 +103,7 @@ impl Watch {
                 () = until(&clock, self.deadline) => return None,
                 () = until(&clock, bookmark) => {
                     self.bookmark = Some(clock.now() + BOOKMARK_EVERY);
-                    return Some(bookmark_line(World::BEFORE + last.max(next - 1)).into());
+                    return Some(bookmark_line(World::BEFORE + last.max(next - 1), "").into());
                 }
             }
         }
@@ -102,9 +111,13 @@ impl Watch {
 
     fn initial_lines(&mut self) -> Bytes {
         let mut out = Vec::with_capacity(FRAME + FRAME / 4);
-        while out.len() < FRAME
-            && let Some(index) = self.initial.next()
-        {
+        while out.len() < FRAME {
+            let Some(index) = self.initial.next() else {
+                if let Some(version) = self.initial_end.take() {
+                    out.extend_from_slice(bookmark_line(version, INITIAL_EVENTS_END).as_bytes());
+                }
+                break;
+            };
             self.world.write_initial(&mut out, index, self.after);
         }
         out.into()
@@ -130,9 +143,10 @@ async fn until(clock: &Clock, deadline: Option<Instant>) {
     }
 }
 
-fn bookmark_line(version: u64) -> String {
+/// A bookmark, with more members of its metadata, each with a comma behind it.
+fn bookmark_line(version: u64, more: &str) -> String {
     let object = format!(
-        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"resourceVersion":"{version}","creationTimestamp":null}},"spec":{{"containers":null}},"status":{{}}}}"#
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"resourceVersion":"{version}",{more}"creationTimestamp":null}},"spec":{{"containers":null}},"status":{{}}}}"#
     );
     format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n")
 }

@@ -1,0 +1,8 @@
+//! Is a list split the same in one chunk and in many?
+#![no_main]
+
+#[allow(dead_code, reason = "each target makes one of the checks")]
+#[path = "../checks.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| checks::list(data));

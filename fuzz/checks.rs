@@ -81,7 +81,7 @@ impl From<SplitError> for Failure {
     fn from(error: SplitError) -> Self {
         match error {
             SplitError::Malformed(_) => Self::Malformed,
-            SplitError::TooLarge { .. } => Self::TooLarge,
+            SplitError::TooLarge(_) => Self::TooLarge,
             SplitError::Truncated => Self::Truncated,
         }
     }
@@ -104,7 +104,9 @@ fn cut(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
 
 fn split_list(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, Result<ListMeta, Failure>) {
     let (mut splitter, mut items) = (ListSplitter::default(), Vec::new());
-    let fed = chunks.iter().try_for_each(|chunk| splitter.feed(chunk, |item| items.push(item.to_vec())));
+    let fed = chunks
+        .iter()
+        .try_for_each(|chunk| splitter.feed(chunk, |item| items.extend(item.ok().map(<[u8]>::to_vec))));
     (items, fed.and_then(|()| splitter.finish()).map_err(Failure::from))
 }
 

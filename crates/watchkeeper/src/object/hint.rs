@@ -15,13 +15,13 @@ fn read(bytes: &[u8], namespace: &mut String, name: &mut String) -> Result<(), M
     let mut cursor = Cursor::new(bytes);
     cursor.enter()?;
     while let Some(key) = cursor.key()? {
-        if bytes[key.range] != *b"metadata" {
+        if *cursor.name(&key)? != *b"metadata" {
             cursor.value()?;
             continue;
         }
         cursor.enter()?;
         while let Some(key) = cursor.key()? {
-            let into = match &bytes[key.range] {
+            let into = match &*cursor.name(&key)? {
                 b"name" => &mut *name,
                 b"namespace" => &mut *namespace,
                 _ => {

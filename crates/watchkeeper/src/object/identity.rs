@@ -103,7 +103,7 @@ pub(crate) fn read(
     }
     let mut cursor = Cursor::new(bytes);
     let mut types = TypeMeta::default();
-    if !up_to_metadata(bytes, &mut cursor, &mut types)? {
+    if !up_to_metadata(&mut cursor, &mut types)? {
         return Err(IdentityError::NoName);
     }
     metadata(bytes, cursor, keep_managed_fields, kept).map(|identity| (identity, types))
@@ -112,15 +112,15 @@ pub(crate) fn read(
 /// `apiVersion` and `kind` alone, as far as they stand before `metadata`.
 pub(crate) fn types(bytes: &[u8]) -> Result<TypeMeta, Malformed> {
     let mut types = TypeMeta::default();
-    up_to_metadata(bytes, &mut Cursor::new(bytes), &mut types)?;
+    up_to_metadata(&mut Cursor::new(bytes), &mut types)?;
     Ok(types)
 }
 
 /// Steps over what stands before the value of `metadata`; whether there is one.
-fn up_to_metadata(bytes: &[u8], cursor: &mut Cursor<'_>, types: &mut TypeMeta) -> Result<bool, Malformed> {
+fn up_to_metadata(cursor: &mut Cursor<'_>, types: &mut TypeMeta) -> Result<bool, Malformed> {
     cursor.enter()?;
     while let Some(key) = cursor.key()? {
-        match &bytes[key.range.clone()] {
+        match &*cursor.name(&key)? {
             b"apiVersion" => types.api_version = text_or_skip(cursor)?,
             b"kind" => types.kind = text_or_skip(cursor)?,
             b"metadata" => return Ok(true),
@@ -166,7 +166,7 @@ fn metadata(
     let mut after_previous = cursor.at();
     while let Some(key) = cursor.key()? {
         let is_string = cursor.peek() == Some(b'"');
-        match (&bytes[key.range.clone()], is_string) {
+        match (&*cursor.name(&key)?, is_string) {
             (b"namespace", true) => found.namespace = Some(cursor.string()?),
             (b"name", true) => found.name = Some(cursor.string()?),
             (b"uid", true) => found.uid = Some(cursor.string()?),
@@ -286,6 +286,14 @@ mod tests {
             assert_eq!(serde_json::from_slice::<Value>(&kept).unwrap(), expected, "{text}");
             assert_eq!(identity.name.of(&kept), b"n");
         }
+    }
+
+    #[test]
+    fn escapes_in_keys_are_resolved() {
+        let text = r#"{"met\u0061data":{"n\u0061me":"n","managed\u0046ields":[1],"uid":"u"}}"#;
+        let (identity, _, kept) = read_str(text).unwrap();
+        assert_eq!((identity.name.of(&kept), identity.uid.of(&kept)), (&b"n"[..], &b"u"[..]));
+        assert!(!String::from_utf8_lossy(&kept).contains("ields"));
     }
 
     #[test]

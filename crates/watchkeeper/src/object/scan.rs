@@ -277,6 +277,14 @@ impl<'a> Cursor<'a> {
         Ok(start..self.at)
     }
 
+    /// The bytes of a key, borrowed where it has no escapes: any letter may be written as one.
+    pub(crate) fn name(&self, raw: &RawStr) -> Result<Cow<'a, [u8]>, Malformed> {
+        if raw.has_escapes {
+            return Ok(Cow::Owned(self.text(raw)?.into_owned().into_bytes()));
+        }
+        Ok(Cow::Borrowed(&self.bytes[raw.range.clone()]))
+    }
+
     /// The text of a string, borrowed where it has no escapes.
     pub(crate) fn text(&self, raw: &RawStr) -> Result<Cow<'a, str>, Malformed> {
         let bad = |what| Malformed { what, at: raw.range.start };

@@ -81,14 +81,21 @@ struct Cause {
     message: Option<String>,
 }
 
+impl Status {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        // serde takes an array for a struct, too.
+        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        let status = first.filter(|first| **first == b'{').and_then(|_| serde_json::from_slice(bytes).ok());
+        status.filter(|status: &Self| status.kind.as_deref() == Some("Status"))
+    }
+}
+
 const TOO_LARGE: &str = "Too large resource version";
 
 impl ApiError {
     /// From an HTTP answer that is not a success, with the `Retry-After` header in seconds where there was one.
     pub fn from_response(code: StatusCode, retry_after: Option<u64>, body: &[u8]) -> Self {
-        let status = serde_json::from_slice::<Status>(body).ok();
-        let status = status.filter(|s| s.kind.as_deref() == Some("Status"));
-        let mut error = match status {
+        let mut error = match Status::read(body) {
             Some(mut status) => {
                 status.code.get_or_insert(code.as_u16());
                 Self::from(status)
@@ -104,9 +111,9 @@ impl ApiError {
 
     /// From the object of an ERROR event in a watch stream.
     pub fn from_event(object: &[u8]) -> Self {
-        match serde_json::from_slice::<Status>(object) {
-            Ok(status) if status.kind.as_deref() == Some("Status") => Self::from(status),
-            _ => Self::new(Class::Undecodable, "an ERROR event that carries no Status"),
+        match Status::read(object) {
+            Some(status) => Self::from(status),
+            None => Self::new(Class::Undecodable, "an ERROR event that carries no Status"),
         }
     }
 

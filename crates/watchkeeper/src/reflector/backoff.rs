@@ -56,6 +56,9 @@ mod tests {
         }
         now += Duration::from_secs(100);
         assert!(backoff.draw(now, &generator) >= Duration::from_secs(30));
+        // Two minutes behind the longest delay are not yet more than two minutes.
+        now += Duration::from_secs(150);
+        assert!(backoff.draw(now, &generator) >= Duration::from_secs(30));
         now += Duration::from_secs(151);
         assert!(backoff.draw(now, &generator) < Duration::from_millis(1600));
     }

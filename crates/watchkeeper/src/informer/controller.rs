@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::apply::apply;
 use super::handler::Handler;
 use super::ingest::{Ingest, ingest_settings};
-use super::intake::{DEFAULT_BOUND, DeltaQueue, ProcessError};
+use super::intake::{DeltaQueue, ProcessError};
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
@@ -73,7 +73,6 @@ pub struct ControllerBuilder<K: Kind> {
     name: Option<String>,
     queue: Box<dyn Queue<K>>,
     known: Box<dyn KnownObjects<K> + Send + Sync>,
-    bound: usize,
     resync: Duration,
     should_resync: ShouldResync,
     retry_on_error: bool,
@@ -92,13 +91,6 @@ impl<K: Kind> ControllerBuilder<K> {
     #[must_use]
     pub fn known_objects(mut self, known: impl KnownObjects<K> + Send + Sync + 'static) -> Self {
         self.known = Box::new(known);
-        self
-    }
-
-    /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
-    #[must_use]
-    pub fn queue_bound(mut self, bytes: usize) -> Self {
-        self.bound = bytes;
         self
     }
 
@@ -147,7 +139,7 @@ impl<K: Kind> ControllerBuilder<K> {
     {
         let name = self.name.unwrap_or_else(|| K::plural(&self.kind).into_owned());
         let (maker, _decoded) = self.ingest.maker::<K>(&self.kind);
-        let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.bound);
+        let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.ingest.bound);
         let pump = Pump {
             env: self.env.fork(&format!("controller {name}")),
             name,
@@ -183,7 +175,6 @@ impl<K: Kind> Controller<K> {
             name: None,
             queue: Box::new(OrderedFifo::new()),
             known: Box::new(NoKnown),
-            bound: DEFAULT_BOUND,
             resync: Duration::ZERO,
             should_resync: Box::new(|| true),
             retry_on_error: false,

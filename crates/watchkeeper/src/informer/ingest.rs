@@ -2,16 +2,31 @@
 
 use std::sync::Arc;
 
+use super::intake::DEFAULT_BOUND;
 use crate::object::{Decoded, Keep, Kind, Maker, Transform};
 use crate::reflector::Options;
 
-/// Settings of how objects are made and how they are read.
-#[derive(Debug, Default)]
+/// Settings of how objects are read, made, and kept waiting.
+#[derive(Debug)]
 pub(super) struct Ingest {
     pub(super) keep: Keep,
     pub(super) keep_managed_fields: bool,
     pub(super) transform: Option<Transform>,
     pub(super) reflector: Options,
+    /// Bytes that may wait in the queue before the source has to.
+    pub(super) bound: usize,
+}
+
+impl Default for Ingest {
+    fn default() -> Self {
+        Self {
+            keep: Keep::default(),
+            keep_managed_fields: false,
+            transform: None,
+            reflector: Options::default(),
+            bound: DEFAULT_BOUND,
+        }
+    }
 }
 
 impl Ingest {
@@ -48,6 +63,13 @@ macro_rules! ingest_settings {
         #[must_use]
         pub fn transform(mut self, transform: $crate::object::Transform) -> Self {
             self.ingest.transform = Some(transform);
+            self
+        }
+
+        /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
+        #[must_use]
+        pub fn queue_bound(mut self, bytes: usize) -> Self {
+            self.ingest.bound = bytes;
             self
         }
 

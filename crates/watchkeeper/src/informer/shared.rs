@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::apply::apply;
 use super::handler::{Handler, Notification};
 use super::ingest::{Ingest, ingest_settings};
-use super::intake::{DEFAULT_BOUND, DeltaQueue, InStore};
+use super::intake::{DeltaQueue, InStore};
 use super::latch::Latch;
 use super::listener::{Registration, deliver};
 use super::lister::Lister;
@@ -86,7 +86,6 @@ pub struct InformerBuilder<K: Kind> {
     env: Env,
     resync: Duration,
     queue: QueueKind,
-    bound: usize,
     indexes: Vec<Index<K>>,
     ingest: Ingest,
 }
@@ -103,13 +102,6 @@ impl<K: Kind> InformerBuilder<K> {
     #[must_use]
     pub fn queue(mut self, queue: QueueKind) -> Self {
         self.queue = queue;
-        self
-    }
-
-    /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
-    #[must_use]
-    pub fn queue_bound(mut self, bytes: usize) -> Self {
-        self.bound = bytes;
         self
     }
 
@@ -132,7 +124,7 @@ impl<K: Kind> InformerBuilder<K> {
         let pump = Pump {
             name,
             env,
-            queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.bound)),
+            queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.ingest.bound)),
             health: Arc::default(),
             metrics: self.ingest.reflector.metrics.clone(),
         };
@@ -166,7 +158,6 @@ impl<K: Kind> SharedInformer<K> {
             env: env.clone(),
             resync: Duration::ZERO,
             queue: QueueKind::default(),
-            bound: DEFAULT_BOUND,
             indexes: Vec::new(),
             ingest: Ingest::default(),
         }

@@ -92,14 +92,12 @@ impl<K> Indexer<K> {
 
     /// The object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<Object<K>> {
-        let hash = hash_of(&self.0.hasher, bytes_of(key));
-        self.0.published.load().items.get(hash, |object| is_called(object, key)).cloned()
+        self.0.published.load().find(&self.0.hasher, bytes_of(key)).cloned()
     }
 
     /// The object with the key of `like`.
     pub(crate) fn get_like(&self, like: &Object<K>) -> Option<Object<K>> {
-        let hash = hash_of(&self.0.hasher, like.key_bytes());
-        self.0.published.load().items.get(hash, |object| same_key(object, like)).cloned()
+        self.0.published.load().find(&self.0.hasher, like.key_bytes()).cloned()
     }
 
     /// The version that the contents reflect.
@@ -228,8 +226,7 @@ pub(crate) struct Batch<'a, K> {
 
 impl<K> Batch<'_, K> {
     pub(crate) fn get_like(&self, object: &Object<K>) -> Option<&Object<K>> {
-        let hash = hash_of(&self.shared.hasher, object.key_bytes());
-        self.state.items.get(hash, |other| same_key(other, object))
+        self.state.find(&self.shared.hasher, object.key_bytes())
     }
 
     pub(crate) fn put(&mut self, object: &Object<K>) -> Option<Object<K>> {
@@ -245,7 +242,7 @@ impl<K> Batch<'_, K> {
 
     pub(crate) fn remove(&mut self, key: &ObjectName) -> Option<Object<K>> {
         let hash = hash_of(&self.shared.hasher, bytes_of(key));
-        let old = self.state.items.remove(hash, |object| is_called(object, key))?;
+        let old = self.state.items.remove(hash, |object| object.key_bytes() == bytes_of(key))?;
         self.state.bytes -= old.size();
         for filled in &mut self.state.indexes {
             self.shared.file(filled, Some(&old), None);
@@ -280,14 +277,12 @@ pub struct Snapshot<K> {
 impl<K> Snapshot<K> {
     /// The object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<&Object<K>> {
-        let hash = hash_of(&self.hasher, bytes_of(key));
-        self.state.items.get(hash, |object| is_called(object, key))
+        self.state.find(&self.hasher, bytes_of(key))
     }
 
     /// The object with the key of `like`.
     pub(crate) fn get_like(&self, like: &Object<K>) -> Option<&Object<K>> {
-        let hash = hash_of(&self.hasher, like.key_bytes());
-        self.state.items.get(hash, |object| same_key(object, like))
+        self.state.find(&self.hasher, like.key_bytes())
     }
 
     /// All objects, in no particular order.
@@ -339,6 +334,11 @@ impl<K> Snapshot<K> {
 }
 
 impl<K> State<K> {
+    /// The object of that namespace and name.
+    fn find(&self, hasher: &FixedState, key: (&[u8], &[u8])) -> Option<&Object<K>> {
+        self.items.get(hash_of(hasher, key), |object| object.key_bytes() == key)
+    }
+
     fn index(&self, name: &str) -> Option<&Filled<K>> {
         self.indexes.iter().find(|filled| filled.index.name() == name)
     }
@@ -358,10 +358,6 @@ fn bytes_of(key: &ObjectName) -> (&[u8], &[u8]) {
 
 fn same_key<K>(a: &Object<K>, b: &Object<K>) -> bool {
     a.key_bytes() == b.key_bytes()
-}
-
-fn is_called<K>(object: &Object<K>, key: &ObjectName) -> bool {
-    object.key_bytes() == bytes_of(key)
 }
 
 impl<K> KnownObjects<K> for Indexer<K> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube_client::{Client, Config};
 
+use super::connection::client;
 use super::requests::Requests;
 use crate::env::Env;
 
@@ -31,9 +32,7 @@ impl Clients {
     /// Two clients from one configuration; must be called on a tokio runtime.
     pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
         let server = config.cluster_url.to_string();
-        let make = |config: Config| {
-            Client::try_from(config).map_err(|source| ClientError { server: server.clone(), source })
-        };
+        let make = |config| client(config).map_err(|source| ClientError { server: server.clone(), source });
         config.default_retry = false;
         config.read_timeout = None;
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));

@@ -5,6 +5,7 @@
 
 mod api;
 mod clients;
+mod connection;
 mod requests;
 mod scripted;
 

@@ -19,6 +19,7 @@ pub mod reflector;
 pub mod report;
 pub mod source;
 pub mod store;
+mod sync;
 pub mod wire;
 pub mod workqueue;
 

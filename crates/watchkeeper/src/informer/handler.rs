@@ -1,6 +1,6 @@
 //! What is a handler told, and in which form?
 
-use crate::object::Object;
+use crate::object::{Object, ObjectName};
 use crate::queue::Deleted;
 
 /// Hears of every change of a kind, one at a time and in order: on a task of its own in a [`SharedInformer`](super::SharedInformer), in the
@@ -103,6 +103,65 @@ impl<K, F: FnMut(Change<'_, K>) + Send + 'static> Handler<K> for OnChange<F> {
     }
 }
 
+/// A handler that hears only of the objects for which `keep` holds.
+///
+/// An update that makes `keep` true is told as an add, one that makes it false as a delete; a delete is told where `keep` holds for the last
+/// state known. `keep` should depend on nothing but the object.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use watchkeeper::Object;
+/// use watchkeeper::informer::{filtered, on_apply};
+///
+/// let web = filtered(
+///     |pod: &Object<Pod>| pod.labels().get("app").as_deref() == Some("web"),
+///     on_apply(|pod: &Object<Pod>| println!("{}", pod.key())),
+/// );
+/// # fn is_handler(_: impl watchkeeper::informer::Handler<Pod>) {}
+/// # is_handler(web);
+/// ```
+pub fn filtered<K, F, H>(keep: F, handler: H) -> Filtered<F, H>
+where
+    F: FnMut(&Object<K>) -> bool + Send + 'static,
+    H: Handler<K>,
+{
+    Filtered { keep, handler }
+}
+
+/// See [`filtered`].
+#[derive(Debug)]
+pub struct Filtered<F, H> {
+    keep: F,
+    handler: H,
+}
+
+impl<K, F, H> Handler<K> for Filtered<F, H>
+where
+    F: FnMut(&Object<K>) -> bool + Send + 'static,
+    H: Handler<K>,
+{
+    fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
+        if (self.keep)(object) {
+            self.handler.add(object, in_initial_list);
+        }
+    }
+
+    fn update(&mut self, old: &Object<K>, new: &Object<K>) {
+        match ((self.keep)(old), (self.keep)(new)) {
+            (true, true) => self.handler.update(old, new),
+            (false, true) => self.handler.add(new, false),
+            (true, false) => self.handler.delete(&Deleted::Final(old.clone())),
+            (false, false) => {}
+        }
+    }
+
+    fn delete(&mut self, deleted: &Deleted<K>) {
+        if deleted.last_known().is_some_and(&mut self.keep) {
+            self.handler.delete(deleted);
+        }
+    }
+}
+
 /// One change on its way to a handler.
 #[derive(Debug)]
 pub(super) enum Notification<K> {
@@ -112,6 +171,13 @@ pub(super) enum Notification<K> {
 }
 
 impl<K> Notification<K> {
+    pub(super) fn key(&self) -> ObjectName {
+        match self {
+            Self::Add { object, .. } | Self::Update { new: object, .. } => object.key(),
+            Self::Delete(deleted) => deleted.key(),
+        }
+    }
+
     pub(super) fn is_initial_add(&self) -> bool {
         matches!(self, Self::Add { in_initial_list: true, .. })
     }

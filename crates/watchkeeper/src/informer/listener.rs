@@ -1,95 +1,108 @@
 //! How does one handler get its notifications, whatever the others do?
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use foldhash::fast::FixedState;
 
 use super::handler::{Handler, Notification};
+use super::handover::Handover;
 use super::latch::Latch;
+use super::ring::Ring;
 use crate::report::Reporter;
 
-/// The notifications that wait for one handler.
+/// Where one handler's notifications wait.
 #[derive(Debug)]
 pub(super) struct Mailbox<K> {
-    state: Mutex<State<K>>,
-    wake: Notify,
+    name: String,
+    state: Handover<State<K>>,
     synced: Latch,
+    /// Nothing more is delivered, and no callback runs.
+    ended: Latch,
+    panics: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State<K> {
-    pending: VecDeque<Notification<K>>,
+    ring: Ring<K>,
     closed: bool,
-    /// Objects of the initial list that were put in and not yet handled.
-    initial_left: usize,
     /// The informer has put in all objects of its initial list.
     upstream_synced: bool,
+    /// The handler is being told of an object of the initial list.
+    initial_in_hand: bool,
 }
 
-impl<K> Default for Mailbox<K> {
-    fn default() -> Self {
-        let state =
-            State { pending: VecDeque::new(), closed: false, initial_left: 0, upstream_synced: false };
-        Self { state: Mutex::new(state), wake: Notify::new(), synced: Latch::default() }
+impl<K> State<K> {
+    fn has_synced(&self) -> bool {
+        self.upstream_synced && self.ring.initial() == 0 && !self.initial_in_hand
     }
 }
 
 impl<K> Mailbox<K> {
-    pub(super) fn put(&self, notification: Notification<K>) {
-        let mut state = self.state.lock();
-        if state.closed {
-            return;
+    /// For the handler called `name`; more than `bound` changes are coalesced.
+    pub(super) fn new(name: String, bound: usize, hasher: FixedState) -> Self {
+        let ring = Ring::new(bound, hasher);
+        let state = State { ring, closed: false, upstream_synced: false, initial_in_hand: false };
+        Self {
+            name,
+            state: Handover::new(state),
+            synced: Latch::default(),
+            ended: Latch::default(),
+            panics: AtomicU64::new(0),
         }
-        state.initial_left += usize::from(notification.is_initial_add());
-        state.pending.push_back(notification);
-        drop(state);
-        self.wake.notify_one();
+    }
+
+    pub(super) fn put(&self, notifications: impl Iterator<Item = Notification<K>>) {
+        self.change(|state| {
+            if !state.closed {
+                notifications.for_each(|notification| state.ring.push(notification));
+            }
+        });
     }
 
     /// Everything of the initial list has been put in.
     pub(super) fn upstream_synced(&self) {
-        let mut state = self.state.lock();
-        state.upstream_synced = true;
-        self.check_synced(&state);
+        self.change(|state| state.upstream_synced = true);
     }
 
     /// Nothing more is delivered; a callback that runs comes to its end.
     pub(super) fn close(&self) {
-        let mut state = self.state.lock();
-        state.closed = true;
-        let pending = std::mem::take(&mut state.pending);
-        drop(state);
-        drop(pending);
-        self.wake.notify_one();
+        let dropped = self.state.change(|state| {
+            state.closed = true;
+            state.ring.clear()
+        });
+        // Outside the lock, as this may be much.
+        drop(dropped);
     }
 
-    fn handled_initial(&self) {
-        let mut state = self.state.lock();
-        state.initial_left -= 1;
-        self.check_synced(&state);
+    /// Tells that the handler will never be called.
+    pub(super) fn end(&self) {
+        self.ended.set();
     }
 
-    fn check_synced(&self, state: &State<K>) {
-        if state.upstream_synced && state.initial_left == 0 {
+    /// A change after which the handler may have synced: the last of the initial list can also be coalesced away.
+    fn change(&self, change: impl FnOnce(&mut State<K>)) {
+        let has_synced = self.state.change(|state| {
+            change(state);
+            state.has_synced()
+        });
+        if has_synced && !self.synced.is_set() {
             self.synced.set();
         }
     }
 
+    /// The next notification; `None` once the mailbox is closed.
     async fn next(&self) -> Option<Notification<K>> {
-        loop {
-            {
-                let mut state = self.state.lock();
+        self.state
+            .wait(|state| {
                 if state.closed {
-                    return None;
+                    return Some(None);
                 }
-                if let Some(notification) = state.pending.pop_front() {
-                    return Some(notification);
-                }
-            }
-            self.wake.notified().await;
-        }
+                let next = state.ring.pop()?;
+                state.initial_in_hand = next.is_initial_add();
+                Some(Some(next))
+            })
+            .await
     }
 }
 
@@ -97,27 +110,44 @@ impl<K> Mailbox<K> {
 pub(super) async fn deliver<K: 'static>(
     mailbox: Arc<Mailbox<K>>,
     mut handler: Box<dyn Handler<K>>,
-    name: String,
     reporter: Reporter,
 ) {
+    let _ending = Ending(&mailbox);
     while let Some(notification) = mailbox.next().await {
-        reporter.guard("handler", &name, || notification.tell(&mut *handler));
+        if reporter.guard("handler", &mailbox.name, || notification.tell(&mut *handler)).is_none() {
+            mailbox.panics.fetch_add(1, Ordering::Relaxed);
+        }
         if notification.is_initial_add() {
-            mailbox.handled_initial();
+            mailbox.change(|state| state.initial_in_hand = false);
         }
         // A handler with much to do lets other tasks run in between.
         tokio::task::consume_budget().await;
     }
 }
 
-/// A handler's place at its informer.
+/// Tells of the end, also where the task is aborted.
+struct Ending<'a, K>(&'a Mailbox<K>);
+
+impl<K> Drop for Ending<'_, K> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A handler's place at its informer. Clones are the same place.
 #[derive(Debug)]
 pub struct Registration<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
 }
 
 impl<K> Registration<K> {
-    /// Whether the handler has been told of every object that was there when it began.
+    /// What reports call the handler.
+    pub fn name(&self) -> &str {
+        &self.mailbox.name
+    }
+
+    /// Whether the handler has been told of every object that was there when it began. Objects that were gone before their turn count as
+    /// told, and so does a notification on which the handler panicked.
     pub fn has_synced(&self) -> bool {
         self.mailbox.synced.is_set()
     }
@@ -127,8 +157,36 @@ impl<K> Registration<K> {
         self.mailbox.synced.wait().await;
     }
 
+    /// Waits until the handler was removed, or its informer has stopped, and its last callback has come to its end. Cancel-safe.
+    ///
+    /// Not for use in a callback of the same handler, which would wait for itself.
+    pub async fn ended(&self) {
+        self.mailbox.ended.wait().await;
+    }
+
     /// How many notifications wait for the handler.
     pub fn pending(&self) -> usize {
-        self.mailbox.state.lock().pending.len()
+        self.mailbox.state.look(|state| state.ring.len())
+    }
+
+    /// How many notifications were told with a later one of the same object, or not at all, because the handler was too far behind.
+    pub fn coalesced(&self) -> u64 {
+        self.mailbox.state.look(|state| state.ring.coalesced())
+    }
+
+    /// Whether the handler is so far behind that it is told the newest state of each object only, until it has caught up.
+    pub fn is_coalescing(&self) -> bool {
+        self.mailbox.state.look(|state| state.ring.is_coalescing())
+    }
+
+    /// How often the handler panicked.
+    pub fn panics(&self) -> u64 {
+        self.mailbox.panics.load(Ordering::Relaxed)
+    }
+}
+
+impl<K> Clone for Registration<K> {
+    fn clone(&self) -> Self {
+        Self { mailbox: self.mailbox.clone() }
     }
 }

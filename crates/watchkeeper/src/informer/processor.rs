@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
+
 use super::handler::{Handler, Notification};
 use super::listener::Mailbox;
 use crate::clock::Instant;
@@ -14,18 +16,20 @@ pub struct HandlerOptions {
     pub name: Option<String>,
     /// How often it wants to be told of every object again: the informer's period by default, zero for never.
     pub resync: Option<Duration>,
+    /// How many changes may wait for it one by one before they are coalesced: 4,096 by default.
+    pub bound: Option<usize>,
 }
 
 /// The handlers of one informer.
 pub(super) struct Processor<K> {
     listeners: Vec<Listener<K>>,
+    hasher: FixedState,
     /// How often the informer checks who is due; `None` for never. Fixed once it has started.
     check_period: Option<Duration>,
     started: bool,
 }
 
 pub(super) struct Listener<K> {
-    pub(super) name: String,
     pub(super) mailbox: Arc<Mailbox<K>>,
     /// The handler, until its task takes it.
     pub(super) handler: Option<Box<dyn Handler<K>>>,
@@ -38,40 +42,29 @@ pub(super) struct Listener<K> {
 /// Handlers cannot ask for more frequent resyncs.
 const SHORTEST: Duration = Duration::from_secs(1);
 
+/// How many changes may wait for a handler one by one.
+const BOUND: usize = 4096;
+
 impl<K> Processor<K> {
-    pub(super) fn new(resync: Duration) -> Self {
+    /// With the informer's own resync period, and a hasher for keys from outside.
+    pub(super) fn new(resync: Duration, hasher: FixedState) -> Self {
         let check_period = (!resync.is_zero()).then_some(resync);
-        Self { listeners: Vec::new(), check_period, started: false }
+        Self { listeners: Vec::new(), hasher, check_period, started: false }
     }
 
-    /// Adds a handler with its requested period; the caller starts its task.
+    /// Adds a handler; the caller starts its task.
     pub(super) fn add(
         &mut self,
         handler: Box<dyn Handler<K>>,
         name: String,
         requested: Duration,
+        bound: Option<usize>,
         now: Instant,
     ) -> &mut Listener<K> {
-        let mut requested = if requested.is_zero() { requested } else { requested.max(SHORTEST) };
-        if let Some(check) = self.check_period
-            && !requested.is_zero()
-            && requested < check
-        {
-            if self.started {
-                tracing::warn!(
-                    handler = name,
-                    ?requested,
-                    ?check,
-                    "resync period raised: the informer runs already"
-                );
-                requested = check;
-            } else {
-                self.check_period = Some(requested);
-            }
-        }
+        let requested = self.granted(&name, requested);
+        let mailbox = Mailbox::new(name, bound.unwrap_or(BOUND), self.hasher.clone());
         self.listeners.push(Listener {
-            name,
-            mailbox: Arc::default(),
+            mailbox: Arc::new(mailbox),
             handler: Some(handler),
             requested,
             next_resync: now + effective(requested, self.check_period),
@@ -81,10 +74,40 @@ impl<K> Processor<K> {
         &mut self.listeners[last]
     }
 
+    /// The period that a handler gets in the place of the one it asked for; a short one may shorten the informer's.
+    fn granted(&mut self, handler: &str, requested: Duration) -> Duration {
+        if requested.is_zero() {
+            return requested;
+        }
+        if requested < SHORTEST {
+            tracing::warn!(handler, ?requested, shortest = ?SHORTEST, "resync period raised to the shortest");
+        }
+        let requested = requested.max(SHORTEST);
+        match self.check_period {
+            None => {
+                tracing::warn!(handler, ?requested, "no resyncs for this handler: its informer has none");
+                requested
+            }
+            Some(check) if requested < check && self.started => {
+                tracing::warn!(
+                    handler,
+                    ?requested,
+                    ?check,
+                    "resync period raised: the informer runs already"
+                );
+                check
+            }
+            Some(check) => {
+                self.check_period = Some(check.min(requested));
+                requested
+            }
+        }
+    }
+
     /// Takes a handler out; what waits for it is dropped.
     pub(super) fn remove(&mut self, mailbox: &Arc<Mailbox<K>>) {
         if let Some(at) = self.listeners.iter().position(|listener| Arc::ptr_eq(&listener.mailbox, mailbox)) {
-            self.listeners.remove(at).mailbox.close();
+            self.listeners.remove(at).close();
         }
     }
 
@@ -94,26 +117,21 @@ impl<K> Processor<K> {
     }
 
     pub(super) fn stop(&mut self) {
-        self.listeners.drain(..).for_each(|listener| listener.mailbox.close());
+        self.listeners.drain(..).for_each(|listener| listener.close());
     }
 
     pub(super) fn check_period(&self) -> Option<Duration> {
         self.check_period
     }
 
+    /// Hands notifications to all, resyncs only to those that are due.
     pub(super) fn distribute(&self, notifications: Vec<Notification<K>>) {
-        for notification in notifications {
-            let for_all = !notification.is_resync();
-            let mut receivers =
-                self.listeners.iter().filter(|listener| for_all || listener.syncing).peekable();
-            while let Some(listener) = receivers.next() {
-                if receivers.peek().is_none() {
-                    listener.mailbox.put(notification);
-                    break;
-                }
-                listener.mailbox.put(notification.clone());
-            }
+        let Some((last, others)) = self.listeners.split_last() else { return };
+        for listener in others {
+            let wanted = notifications.iter().filter(|notification| listener.wants(notification));
+            listener.mailbox.put(wanted.cloned());
         }
+        last.mailbox.put(notifications.into_iter().filter(|notification| last.wants(notification)));
     }
 
     pub(super) fn upstream_synced(&self) {
@@ -131,6 +149,20 @@ impl<K> Processor<K> {
             }
         }
         self.listeners.iter().any(|listener| listener.syncing)
+    }
+}
+
+impl<K> Listener<K> {
+    fn wants(&self, notification: &Notification<K>) -> bool {
+        self.syncing || !notification.is_resync()
+    }
+
+    fn close(self) {
+        self.mailbox.close();
+        if self.handler.is_some() {
+            // No task has taken it, and none will.
+            self.mailbox.end();
+        }
     }
 }
 
@@ -153,7 +185,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn add(processor: &mut Processor<()>, seconds: u64, now: Instant) {
-        processor.add(Box::new(Nothing), "h".into(), SECOND * seconds as u32, now);
+        processor.add(Box::new(Nothing), "h".into(), SECOND * seconds as u32, None, now);
     }
 
     fn due(processor: &mut Processor<()>, now: Instant) -> Vec<usize> {
@@ -165,7 +197,7 @@ mod tests {
     #[test]
     fn a_shorter_request_lowers_the_check_period_before_the_start_only() {
         let now = Clock::system().now();
-        let mut processor = Processor::new(SECOND * 12);
+        let mut processor = Processor::new(SECOND * 12, FixedState::default());
         add(&mut processor, 60, now);
         assert_eq!(processor.check_period(), Some(SECOND * 12));
         add(&mut processor, 3, now);
@@ -179,7 +211,7 @@ mod tests {
     #[test]
     fn each_handler_is_due_at_its_own_period() {
         let now = Clock::system().now();
-        let mut processor = Processor::new(SECOND);
+        let mut processor = Processor::new(SECOND, FixedState::default());
         add(&mut processor, 0, now);
         add(&mut processor, 2, now);
         add(&mut processor, 3, now);
@@ -194,7 +226,7 @@ mod tests {
     #[test]
     fn an_informer_without_resync_never_finds_anyone_due() {
         let now = Clock::system().now();
-        let mut processor = Processor::new(Duration::ZERO);
+        let mut processor = Processor::new(Duration::ZERO, FixedState::default());
         add(&mut processor, 2, now);
         assert_eq!(processor.check_period(), None);
         assert!(!processor.mark_due(now + SECOND * 100));

@@ -20,7 +20,7 @@ use super::processor::{HandlerOptions, Listener, Processor};
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Decoded, Kind, ResourceVersion};
+use crate::object::{Decoded, Kind, Object, ResourceVersion};
 use crate::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
 use crate::reflector::{Health, Phase};
 use crate::source::ListerWatcher;
@@ -120,6 +120,7 @@ impl<K: Kind> InformerBuilder<K> {
         let env = self.env.fork(&format!("informer {name}"));
         let (maker, decoded) = self.ingest.maker::<K>(&self.kind);
         let store = Indexer::new(&env, self.indexes);
+        let hasher = env.generator.fork("handlers").hasher();
         let queue = DeltaQueue::new(self.queue.make(&env));
         let pump = Pump {
             name,
@@ -131,7 +132,7 @@ impl<K: Kind> InformerBuilder<K> {
         SharedInformer(Arc::new(Inner {
             store,
             pump: Arc::new(pump),
-            processor: Mutex::new(Processor::new(self.resync)),
+            processor: Mutex::new(Processor::new(self.resync, hasher)),
             life: Mutex::new(Life::Ready(start(source, maker, self.ingest.reflector))),
             default_resync: self.resync,
             synced: Latch::default(),
@@ -183,12 +184,13 @@ impl<K: Kind> SharedInformer<K> {
         }
         let mut processor = inner.processor.lock();
         let period = options.resync.unwrap_or(inner.default_resync);
-        let listener = processor.add(Box::new(handler), name, period, inner.pump.env.clock.now());
+        let now = inner.pump.env.clock.now();
+        let listener = processor.add(Box::new(handler), name, period, options.bound, now);
         let registration = Registration { mailbox: listener.mailbox.clone() };
         if let Life::Running { tasks, runtime } = &mut *life {
-            for object in inner.store.snapshot().iter() {
-                listener.mailbox.put(Notification::Add { object: object.clone(), in_initial_list: true });
-            }
+            let add =
+                |object: &Object<K>| Notification::Add { object: object.clone(), in_initial_list: true };
+            listener.mailbox.put(inner.store.snapshot().iter().map(add));
             if inner.synced.is_set() {
                 listener.mailbox.upstream_synced();
             }
@@ -198,7 +200,7 @@ impl<K: Kind> SharedInformer<K> {
     }
 
     /// Takes a handler out. A callback that runs comes to its end; what waits for it is dropped. Nothing happens the second time, nor
-    /// with a registration of another informer.
+    /// with a registration of another informer. To wait for the end of the callback, see [`Registration::ended`].
     pub fn remove_handler(&self, registration: &Registration<K>) {
         self.0.processor.lock().remove(&registration.mailbox);
     }
@@ -304,10 +306,7 @@ impl<K: Kind> Inner<K> {
         while tasks.try_join_next().is_some() {}
         if let Some(handler) = listener.handler.take() {
             let reporter = self.pump.env.reporter.clone();
-            tasks.spawn_on(
-                deliver(listener.mailbox.clone(), handler, listener.name.clone(), reporter),
-                runtime,
-            );
+            tasks.spawn_on(deliver(listener.mailbox.clone(), handler, reporter), runtime);
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Do the locks and wake-ups hold under every schedule that a model checker can think of?
+//!
+//! The files under test are compiled a second time, with the checker's lock in the place of the real one. A wake-up that could be lost is found
+//! as a deadlock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "../src/informer/handover.rs"]
+mod handover;
+
+/// The checker's lock, with the face of the real one.
+mod sync {
+    use shuttle::sync::{Mutex as Checked, MutexGuard};
+
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(Checked<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(Checked::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+}
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use handover::Handover;
+use shuttle::future::block_on;
+use shuttle::thread;
+
+/// Schedules per model, and how many preemptions the second search puts where they hurt.
+const SCHEDULES: usize = 5_000;
+const PREEMPTIONS: usize = 3;
+
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, PREEMPTIONS);
+}
+
+/// A mailbox in small: what waits, and whether it is closed.
+#[derive(Default)]
+struct Mailbox {
+    waiting: VecDeque<(u8, u8)>,
+    closed: bool,
+}
+
+/// The next message; `None` once the mailbox is closed and empty.
+fn take(mailbox: &mut Mailbox) -> Option<Option<(u8, u8)>> {
+    match mailbox.waiting.pop_front() {
+        Some(message) => Some(Some(message)),
+        None => mailbox.closed.then_some(None),
+    }
+}
+
+#[test]
+fn every_message_arrives_once_and_in_the_order_of_its_sender() {
+    check(|| {
+        let mailbox = Arc::new(Handover::new(Mailbox::default()));
+        let senders: Vec<_> = (0..2u8)
+            .map(|sender| {
+                let mailbox = mailbox.clone();
+                thread::spawn(move || {
+                    for number in 0..3 {
+                        mailbox.change(|mailbox| mailbox.waiting.push_back((sender, number)));
+                    }
+                })
+            })
+            .collect();
+        let receiver = {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || {
+                let mut received = Vec::new();
+                while let Some(message) = block_on(mailbox.wait(take)) {
+                    received.push(message);
+                }
+                received
+            })
+        };
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        mailbox.change(|mailbox| mailbox.closed = true);
+        let received = receiver.join().unwrap();
+        for sender in 0..2 {
+            let numbers: Vec<_> =
+                received.iter().filter(|(of, _)| *of == sender).map(|(_, number)| *number).collect();
+            assert_eq!(numbers, [0, 1, 2]);
+        }
+        assert_eq!(mailbox.look(|mailbox| mailbox.waiting.len()), 0);
+    });
+}
+
+#[test]
+fn a_close_is_seen_by_one_who_waits_whenever_it_comes() {
+    check(|| {
+        let mailbox = Arc::new(Handover::new(Mailbox::default()));
+        let closer = {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || mailbox.change(|mailbox| mailbox.closed = true))
+        };
+        assert_eq!(block_on(mailbox.wait(take)), None);
+        closer.join().unwrap();
+    });
+}

@@ -1,156 +1,21 @@
 //! Does a shared informer keep its promises, on both queues, through the public API? In process, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_client::Client;
-use kube_client::client::Body;
+use common::{Log, QUEUES, World, config_map, event, gone, list, list_page};
+use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
 use watchkeeper::reflector::{InformerMetrics, ListReason, Phase};
-use watchkeeper::source::{Asked, Feed, Reply, ScriptedSource};
-use watchkeeper::store::namespace_index;
+use watchkeeper::source::{Asked, Reply, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class, EventType};
-use watchkeeper::{Clients, Env, ObjectName, SharedInformer, SharedInformerFactory};
-
-const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
-
-fn config_map(name: &str, uid: &str, version: u64) -> serde_json::Value {
-    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()}})
-}
-
-/// A list of `name@version` items at `version`; the uid is the name's first letter unless given as `name/uid@version`.
-fn list(version: u64, items: &[&str]) -> Reply {
-    list_page(version, "", items)
-}
-
-fn list_page(version: u64, token: &str, items: &[&str]) -> Reply {
-    let items: Vec<_> = items.iter().map(|item| parse(item)).collect();
-    let metadata = json!({"resourceVersion": version.to_string(), "continue": token});
-    Reply::body(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
-}
-
-fn parse(item: &str) -> serde_json::Value {
-    let (name, version) = item.split_once('@').unwrap();
-    let (name, uid) = name.split_once('/').unwrap_or((name, &name[..1]));
-    config_map(name, uid, version.parse().unwrap())
-}
-
-fn event(kind: &str, item: &str) -> String {
-    let mut object = parse(item);
-    object["kind"] = "ConfigMap".into();
-    object["apiVersion"] = "v1".into();
-    format!("{}\n", json!({"type": kind, "object": object}))
-}
-
-fn gone() -> String {
-    let status =
-        json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"});
-    format!("{}\n", json!({"type": "ERROR", "object": status}))
-}
-
-/// What a handler was told, in short.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn handler(&self) -> impl FnMut(Change<'_, ConfigMap>) + Send + 'static {
-        let log = self.0.clone();
-        move |change| {
-            let line = match &change {
-                Change::Added { object, in_initial_list: true } => {
-                    format!("+ {}@{} initial", object.name(), object.version())
-                }
-                Change::Added { object, .. } => format!("+ {}@{}", object.name(), object.version()),
-                Change::Updated { new, .. } if change.is_resync() => {
-                    format!("= {}@{}", new.name(), new.version())
-                }
-                Change::Updated { old, new } => {
-                    format!("{} {}->{}", new.name(), old.version(), new.version())
-                }
-                Change::Deleted(deleted) => {
-                    let state =
-                        deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
-                    format!(
-                        "- {}@{state}{}",
-                        deleted.key().name(),
-                        if deleted.is_tombstone() { " tombstone" } else { "" }
-                    )
-                }
-            };
-            log.lock().push(line);
-        }
-    }
-
-    /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
-    }
-
-    fn take_sorted(&self) -> Vec<String> {
-        let mut lines = self.take();
-        lines.sort();
-        lines
-    }
-}
-
-struct World {
-    env: Env,
-    source: ScriptedSource,
-    informer: SharedInformer<ConfigMap>,
-    log: Log,
-    stop: CancellationToken,
-}
-
-impl World {
-    fn new(queue: QueueKind, resync: Duration) -> Self {
-        let (env, source, log) = (Env::simulated(1), ScriptedSource::new(), Log::default());
-        let informer = SharedInformer::builder(&env)
-            .queue(queue)
-            .resync(resync)
-            .indexes([namespace_index()])
-            .build(source.clone());
-        informer.add_handler(on_change(log.handler())).unwrap();
-        Self { env, source, informer, log, stop: CancellationToken::new() }
-    }
-
-    fn start(&self) -> tokio::task::JoinHandle<()> {
-        let (informer, stop) = (self.informer.clone(), self.stop.clone());
-        tokio::spawn(async move { informer.run(stop).await })
-    }
-
-    /// Lets everything that is ready happen.
-    async fn settle(&self) {
-        self.env.clock.sleep(Duration::from_millis(1)).await;
-    }
-
-    fn cached(&self) -> Vec<String> {
-        let mut all: Vec<_> = self
-            .informer
-            .indexer()
-            .snapshot()
-            .iter()
-            .map(|o| format!("{}@{}", o.name(), o.version()))
-            .collect();
-        all.sort();
-        all
-    }
-
-    /// A running informer that has listed `items` at version 10 and watches.
-    async fn watching(queue: QueueKind, items: &[&str]) -> (Self, Feed) {
-        let world = Self::new(queue, Duration::ZERO);
-        let (reply, feed) = Reply::live();
-        world.source.on_list(list(10, items)).on_watch(reply);
-        world.start();
-        world.informer.wait_until_synced().await;
-        world.settle().await;
-        (world, feed)
-    }
-}
+use watchkeeper::{Env, ObjectName, SharedInformer};
 
 #[tokio::test(start_paused = true)]
 async fn a_list_then_a_watch_fill_the_store_and_tell_the_handler() {
@@ -487,72 +352,6 @@ async fn a_registration_of_another_informer_removes_nobody() {
     feed.send(event("MODIFIED", "a@11"));
     other.settle().await;
     assert_eq!(second.take(), ["+ a@1 initial", "a 1->11"]);
-}
-
-/// A factory on a client whose server answers as told.
-fn factory(answer: fn(&str) -> String) -> (Env, SharedInformerFactory) {
-    let env = Env::simulated(1);
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let path = request.uri().path().to_owned();
-        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-        async move {
-            if is_watch {
-                std::future::pending::<()>().await;
-            }
-            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(answer(&path).into_bytes())))
-        }
-    });
-    let clients = Clients::from_client(Client::new(service, "default"), &env);
-    (env, SharedInformerFactory::builder(&clients).build())
-}
-
-fn empty_list(_path: &str) -> String {
-    r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#.to_owned()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
-    let (_env, factory) = factory(empty_list);
-    let (a, b) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
-    let stop = CancellationToken::new();
-    factory.start(&stop);
-    let secrets = factory.informer::<Secret>();
-    factory.start(&stop);
-    factory.wait_for_sync(&stop).await.unwrap();
-    assert!(a.has_synced() && b.has_synced() && secrets.has_synced());
-    assert_eq!(a.health().lists, 1);
-    stop.cancel();
-    factory.shut_down().await;
-    assert!(b.is_stopped() && secrets.is_stopped());
-}
-
-// client-go: TestSyncResult
-#[tokio::test(start_paused = true)]
-async fn a_factory_names_the_kinds_that_did_not_sync() {
-    let (env, factory) = factory(|path| if path.contains("secrets") { "{".into() } else { empty_list(path) });
-    factory.informer::<ConfigMap>();
-    factory.informer::<Secret>();
-    let stop = CancellationToken::new();
-    factory.start(&stop);
-    env.clock.sleep(Duration::from_secs(60)).await;
-    // Giving up to wait stops nobody.
-    assert!(env.clock.timeout(Duration::from_secs(1), factory.shut_down()).await.is_err());
-    assert!(!factory.informer::<ConfigMap>().is_stopped());
-    stop.cancel();
-    let error = factory.wait_for_sync(&stop).await.unwrap_err();
-    assert_eq!(error.to_string(), "failed to sync all caches: secrets");
-    tokio::join!(factory.shut_down(), factory.shut_down());
-    assert!(factory.informer::<ConfigMap>().is_stopped());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
-    let (env, factory) = factory(|_| panic!("below"));
-    factory.informer::<ConfigMap>();
-    let stop = CancellationToken::new();
-    factory.start(&stop);
-    let error = factory.wait_for_sync(&stop).await.unwrap_err();
-    assert_eq!((error.kinds, env.reporter.panics()), (vec!["configmaps".to_owned()], 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

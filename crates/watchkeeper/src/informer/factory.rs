@@ -7,7 +7,6 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -15,40 +14,59 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::shared::{QueueKind, SharedInformer};
-use crate::object::{Keep, Kind, Transform};
-use crate::reflector::ListMode;
+use super::factory_settings::{FactoryBuilder, Settings};
+use super::lister::Lister;
+use super::shared::{InformerBuilder, SharedInformer};
+use crate::object::Kind;
+use crate::reflector::InformerId;
 use crate::source::{ApiSource, Clients, Scope, Selection};
 use crate::store::namespace_index;
 
-/// Makes informers on first use and keeps one per kind. Clones share them.
+/// Makes informers on first use and keeps one per kind, scope and selection. Clones share them.
 ///
 /// Its tasks are its own: when the last clone is dropped, they are stopped.
+///
+/// ```no_run
+/// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+/// use watchkeeper::SharedInformerFactory;
+/// # async fn run(clients: watchkeeper::Clients, stop: tokio_util::sync::CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+/// let factory = SharedInformerFactory::builder(&clients).build();
+/// let deployments = factory.lister::<Deployment>();
+/// let system_pods = factory.in_namespace("kube-system").informer::<Pod>();
+/// factory.start(&stop);
+/// factory.wait_for_sync(&stop).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
-pub struct SharedInformerFactory(Arc<Inner>);
+pub struct SharedInformerFactory {
+    shared: Arc<Shared>,
+    scope: Scope,
+    selection: Selection,
+}
 
-struct Inner {
+struct Shared {
     clients: Clients,
     settings: Settings,
     informers: Mutex<BTreeMap<Key, Entry>>,
-    tasks: Mutex<JoinSet<()>>,
+    tasks: Mutex<Tasks>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Settings {
-    resync: Duration,
+#[derive(Default)]
+struct Tasks {
+    running: JoinSet<()>,
+    /// Nothing is started any more.
+    shut_down: bool,
+}
+
+/// What tells informers apart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    type_id: TypeId,
+    /// Tells kinds of one type apart at run time.
+    kind: String,
     scope: Scope,
     selection: Selection,
-    queue: QueueKind,
-    keep: Keep,
-    list: ListMode,
-    transform: Option<Transform>,
-    /// These win over the one for all.
-    transforms: BTreeMap<TypeId, Transform>,
 }
-
-/// The type, and what tells kinds of one type apart at run time.
-type Key = (TypeId, String);
 
 struct Entry {
     informer: Arc<dyn AnyInformer>,
@@ -60,6 +78,8 @@ trait AnyInformer: Any + Send + Sync {
     fn name(&self) -> &str;
     fn run(&self, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn has_synced(&self) -> bool;
+    /// Why it has not synced, where it knows.
+    fn trouble(&self) -> Option<String>;
     /// Whether it has synced, once it has or has stopped.
     fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
@@ -77,6 +97,10 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
         self.has_synced()
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.health().degraded.map(|(_, why)| why)
+    }
+
     fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
         Box::pin(self.synced_or_stopped())
     }
@@ -84,93 +108,58 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
 
 /// Some caches did not sync before the stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("failed to sync all caches: {}", kinds.join(", "))]
+#[error("failed to sync all caches: {}", unsynced.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct NotSynced {
-    /// The kinds whose caches did not sync.
-    pub kinds: Vec<String>,
+    /// The caches that did not sync, by name.
+    pub unsynced: Vec<Unsynced>,
+    /// The names of those that did.
+    pub synced: Vec<String>,
 }
 
-/// Settings of a [`SharedInformerFactory`].
-#[derive(Debug)]
-pub struct FactoryBuilder {
-    clients: Clients,
-    settings: Settings,
+/// A cache that did not sync.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsynced {
+    /// The plural name of the kind, with its scope and selection where they are narrowed.
+    pub name: String,
+    /// What went wrong last, if anything did.
+    pub why: Option<String>,
 }
 
-impl FactoryBuilder {
-    /// Tells handlers of every object again after each `period`; zero, the default, is never.
-    #[must_use]
-    pub fn resync(mut self, period: Duration) -> Self {
-        self.settings.resync = period;
-        self
-    }
-
-    /// Looks at one namespace only.
-    #[must_use]
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        self.settings.scope = Scope::Namespace(namespace.to_owned());
-        self
-    }
-
-    /// Looks at the objects of a selection only.
-    #[must_use]
-    pub fn select(mut self, selection: Selection) -> Self {
-        self.settings.selection = selection;
-        self
-    }
-
-    /// Uses that queue in all informers.
-    #[must_use]
-    pub fn queue(mut self, queue: QueueKind) -> Self {
-        self.settings.queue = queue;
-        self
-    }
-
-    /// Keeps so many decoded values per informer.
-    #[must_use]
-    pub fn keep_decoded(mut self, keep: Keep) -> Self {
-        self.settings.keep = keep;
-        self
-    }
-
-    /// Reads whole states in that way, in all informers.
-    #[must_use]
-    pub fn list_mode(mut self, mode: ListMode) -> Self {
-        self.settings.list = mode;
-        self
-    }
-
-    /// Changes the objects of all kinds before they are cached, but for kinds with a transform of their own.
-    #[must_use]
-    pub fn transform(mut self, transform: Transform) -> Self {
-        self.settings.transform = Some(transform);
-        self
-    }
-
-    /// Changes the objects of kind `K` before they are cached, instead of what is set for all; to have both, use [`Transform::then`]. All
-    /// kinds known only at run time that share a type share its transform.
-    #[must_use]
-    pub fn transform_of<K: Kind>(mut self, transform: Transform) -> Self {
-        self.settings.transforms.insert(TypeId::of::<K>(), transform);
-        self
-    }
-
-    /// The factory, without any informer yet.
-    pub fn build(self) -> SharedInformerFactory {
-        let Self { clients, settings } = self;
-        SharedInformerFactory(Arc::new(Inner {
-            clients,
-            settings,
-            informers: Mutex::default(),
-            tasks: Mutex::default(),
-        }))
+impl fmt::Display for Unsynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
     }
 }
 
 impl SharedInformerFactory {
     /// A factory of informers that list and watch through `clients`.
     pub fn builder(clients: &Clients) -> FactoryBuilder {
-        FactoryBuilder { clients: clients.clone(), settings: Settings::default() }
+        FactoryBuilder::new(clients)
+    }
+
+    pub(super) fn new(clients: Clients, settings: Settings) -> Self {
+        let (scope, selection) = (settings.scope.clone(), settings.selection.clone());
+        let shared = Shared { clients, settings, informers: Mutex::default(), tasks: Mutex::default() };
+        Self { shared: Arc::new(shared), scope, selection }
+    }
+
+    /// The same factory, for informers of one namespace.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self { scope: Scope::Namespace(namespace.to_owned()), ..self.clone() }
+    }
+
+    /// The same factory, for informers of the whole cluster.
+    #[must_use]
+    pub fn cluster_wide(&self) -> Self {
+        Self { scope: Scope::Cluster, ..self.clone() }
+    }
+
+    /// The same factory, for informers of the objects of a selection.
+    #[must_use]
+    pub fn selecting(&self, selection: Selection) -> Self {
+        Self { selection, ..self.clone() }
     }
 
     /// The informer of a kind known at compile time.
@@ -180,23 +169,35 @@ impl SharedInformerFactory {
 
     /// The informer of a kind known at run time.
     pub fn informer_of<K: Kind>(&self, kind: K::DynamicType) -> SharedInformer<K> {
-        let Inner { clients, settings, informers, .. } = &*self.0;
-        let key = (TypeId::of::<K>(), format!("{kind:?}"));
-        let mut informers = informers.lock();
+        self.informer_with(kind, InformerBuilder::build)
+    }
+
+    /// The informer of a kind, made by `make` where there is none yet. The builder has the factory's settings; the source can be replaced.
+    ///
+    /// ```no_run
+    /// # use watchkeeper::SharedInformerFactory;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn pods(factory: SharedInformerFactory) {
+    /// let pods = factory
+    ///     .informer_with::<Pod>((), |builder, source| builder.keep_managed_fields().page_size(1000).build(source));
+    /// # }
+    /// ```
+    pub fn informer_with<K: Kind>(
+        &self,
+        kind: K::DynamicType,
+        make: impl FnOnce(InformerBuilder<K>, ApiSource) -> SharedInformer<K>,
+    ) -> SharedInformer<K> {
+        let Self { shared, scope, selection } = self;
+        let key = Key {
+            type_id: TypeId::of::<K>(),
+            kind: format!("{kind:?}"),
+            scope: scope.clone(),
+            selection: selection.clone(),
+        };
+        let mut informers = shared.informers.lock();
         let entry = informers.entry(key).or_insert_with(|| {
-            let source = ApiSource::new::<K>(clients.watch().clone(), &kind, &settings.scope)
-                .select(settings.selection.clone());
-            let mut builder = SharedInformer::<K>::builder_of(kind, clients.env())
-                .resync(settings.resync)
-                .queue(settings.queue)
-                .keep_decoded(settings.keep)
-                .list_mode(settings.list)
-                .indexes([namespace_index()]);
-            let own = settings.transforms.get(&TypeId::of::<K>());
-            if let Some(transform) = own.or(settings.transform.as_ref()) {
-                builder = builder.transform(transform.clone());
-            }
-            Entry { informer: Arc::new(builder.build(source)), started: false }
+            let (builder, source) = shared.prepare::<K>(kind, scope, selection);
+            Entry { informer: Arc::new(make(builder, source)), started: false }
         });
         let informer: &dyn Any = &*entry.informer;
         match informer.downcast_ref::<SharedInformer<K>>() {
@@ -205,14 +206,24 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Starts every informer that has not been started; may be called again after more were made. Must be called on a tokio runtime.
+    /// The reader of a kind known at compile time; its informer is made where there is none yet.
+    pub fn lister<K: Kind<DynamicType: Default>>(&self) -> Lister<K> {
+        self.informer::<K>().lister()
+    }
+
+    /// Starts every informer that has not been started; may be called again after more were made. Nothing starts after
+    /// [`SharedInformerFactory::shut_down`]. Must be called on a tokio runtime.
     pub fn start(&self, stop: &CancellationToken) {
-        let mut tasks = self.0.tasks.lock();
-        for entry in self.0.informers.lock().values_mut().filter(|entry| !entry.started) {
+        let mut tasks = self.shared.tasks.lock();
+        if tasks.shut_down {
+            tracing::warn!("the factory was shut down: it starts no informers any more");
+            return;
+        }
+        for entry in self.shared.informers.lock().values_mut().filter(|entry| !entry.started) {
             entry.started = true;
             let (informer, stop) = (entry.informer.clone(), stop.clone());
-            let reporter = self.0.clients.env().reporter.clone();
-            tasks.spawn(async move {
+            let reporter = self.shared.clients.env().reporter.clone();
+            tasks.running.spawn(async move {
                 if let Err(payload) = AssertUnwindSafe(informer.run(stop)).catch_unwind().await {
                     reporter.panic("informer", informer.name(), payload.as_ref());
                 }
@@ -220,30 +231,92 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until every started informer has synced; the error names those that had not when `stop` came or they stopped. Cancel-safe.
+    /// Waits until every started informer has synced; the error names those that had not when `stop` came or they stopped, and what their
+    /// trouble was. Cancel-safe.
     pub async fn wait_for_sync(&self, stop: &CancellationToken) -> Result<(), NotSynced> {
         let started: Vec<_> = {
-            let informers = self.0.informers.lock();
-            informers.values().filter(|entry| entry.started).map(|entry| entry.informer.clone()).collect()
+            let informers = self.shared.informers.lock();
+            let started = informers.iter().filter(|(_, entry)| entry.started);
+            started
+                .map(|(key, entry)| (key.describe(entry.informer.name()), entry.informer.clone()))
+                .collect()
         };
-        stop.run_until_cancelled(join_all(started.iter().map(|informer| informer.synced()))).await;
-        let mut kinds: Vec<_> =
-            started.iter().filter(|i| !i.has_synced()).map(|i| i.name().to_owned()).collect();
-        kinds.sort();
-        if kinds.is_empty() { Ok(()) } else { Err(NotSynced { kinds }) }
+        stop.run_until_cancelled(join_all(started.iter().map(|(_, informer)| informer.synced()))).await;
+        let (mut unsynced, mut synced) = (Vec::new(), Vec::new());
+        for (name, informer) in started {
+            match informer.has_synced() {
+                true => synced.push(name),
+                false => unsynced.push(Unsynced { name, why: informer.trouble() }),
+            }
+        }
+        if unsynced.is_empty() {
+            return Ok(());
+        }
+        unsynced.sort_by(|a, b| a.name.cmp(&b.name));
+        synced.sort();
+        Err(NotSynced { unsynced, synced })
     }
 
     /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
     /// Cancel-safe, and may be called more than once.
     pub async fn shut_down(&self) {
-        while poll_fn(|context| self.0.tasks.lock().poll_join_next(context)).await.is_some() {}
+        self.shared.tasks.lock().shut_down = true;
+        while poll_fn(|context| self.shared.tasks.lock().running.poll_join_next(context)).await.is_some() {}
+    }
+}
+
+impl Shared {
+    /// What an informer is made of, with all settings.
+    fn prepare<K: Kind>(
+        &self,
+        kind: K::DynamicType,
+        scope: &Scope,
+        selection: &Selection,
+    ) -> (InformerBuilder<K>, ApiSource) {
+        let Self { clients, settings, .. } = self;
+        let mut source = ApiSource::new::<K>(clients.watch().clone(), &kind, scope).select(selection.clone());
+        if let Some(edit) = &settings.edit {
+            source = source.edit_options_with(edit.clone());
+        }
+        let of_kind = settings.of_kind.get(&TypeId::of::<K>());
+        let id = InformerId::new::<K>(&settings.name, &kind);
+        let mut builder = SharedInformer::<K>::builder_of(kind, clients.env())
+            .resync(of_kind.and_then(|of| of.resync).unwrap_or(settings.resync))
+            .queue(settings.queue)
+            .keep_decoded(settings.keep)
+            .list_mode(settings.list)
+            .indexes([namespace_index()]);
+        if let Some(transform) = of_kind.and_then(|of| of.transform.as_ref()).or(settings.transform.as_ref())
+        {
+            builder = builder.transform(transform.clone());
+        }
+        if let Some(provider) = &settings.metrics {
+            builder = builder.metrics(provider.informer(id));
+        }
+        (builder, source)
+    }
+}
+
+impl Key {
+    fn describe(&self, resource: &str) -> String {
+        let mut name = resource.to_owned();
+        if let Some(namespace) = self.scope.namespace() {
+            name += &format!(" in {namespace}");
+        }
+        for selector in [&self.selection.labels, &self.selection.fields] {
+            if !selector.is_empty() {
+                name += &format!(" with {selector}");
+            }
+        }
+        name
     }
 }
 
 impl fmt::Debug for SharedInformerFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let informers = self.0.informers.lock();
-        let names: Vec<_> = informers.values().map(|entry| entry.informer.name()).collect();
+        let informers = self.shared.informers.lock();
+        let names: Vec<_> =
+            informers.iter().map(|(key, entry)| key.describe(entry.informer.name())).collect();
         f.debug_struct("SharedInformerFactory").field("informers", &names).finish()
     }
 }

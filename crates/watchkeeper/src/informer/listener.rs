@@ -9,6 +9,7 @@ use super::handler::{Handler, Notification};
 use super::handover::Handover;
 use super::latch::Latch;
 use super::ring::Ring;
+use crate::reflector::HandlerStats;
 use crate::report::Reporter;
 
 /// Where one handler's notifications wait.
@@ -78,6 +79,12 @@ impl<K> Mailbox<K> {
     /// Tells that the handler will never be called.
     pub(super) fn end(&self) {
         self.ended.set();
+    }
+
+    pub(super) fn stats(&self) -> HandlerStats {
+        let (pending, coalesced) = self.state.look(|state| (state.ring.len(), state.ring.coalesced()));
+        let panics = self.panics.load(Ordering::Relaxed);
+        HandlerStats { name: self.name.clone(), pending, coalesced, panics }
     }
 
     /// A change after which the handler may have synced: the last of the initial list can also be coalesced away.
@@ -164,24 +171,14 @@ impl<K> Registration<K> {
         self.mailbox.ended.wait().await;
     }
 
-    /// How many notifications wait for the handler.
-    pub fn pending(&self) -> usize {
-        self.mailbox.state.look(|state| state.ring.len())
-    }
-
-    /// How many notifications were told with a later one of the same object, or not at all, because the handler was too far behind.
-    pub fn coalesced(&self) -> u64 {
-        self.mailbox.state.look(|state| state.ring.coalesced())
-    }
-
     /// Whether the handler is so far behind that it is told the newest state of each object only, until it has caught up.
     pub fn is_coalescing(&self) -> bool {
         self.mailbox.state.look(|state| state.ring.is_coalescing())
     }
 
-    /// How often the handler panicked.
-    pub fn panics(&self) -> u64 {
-        self.mailbox.panics.load(Ordering::Relaxed)
+    /// How far behind the handler is.
+    pub fn stats(&self) -> HandlerStats {
+        self.mailbox.stats()
     }
 }
 

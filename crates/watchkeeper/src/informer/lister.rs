@@ -4,14 +4,33 @@ use std::sync::Arc;
 
 use kube_core::{Selector, SelectorExt};
 
+use super::latch::Latch;
 use crate::object::{DecodeError, Kind, Object, ObjectName};
 use crate::store::{Indexer, NAMESPACE_INDEX, Snapshot};
 
 /// Reads typed objects of one kind from an informer's store. Clones share it.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube_core::Selector;
+/// use watchkeeper::informer::Lister;
+/// use watchkeeper::store::{Indexer, namespace_index};
+/// use watchkeeper::{Env, Object};
+///
+/// let store = Indexer::<Pod>::new(&Env::simulated(1), [namespace_index()]);
+/// store.add(Object::from_json(br#"{"metadata":{"name":"a","namespace":"ns","labels":{"app":"web"}}}"#)?);
+/// let pods = Lister::of(store);
+/// assert_eq!(pods.namespace("ns").get("a")?.metadata.name.as_deref(), Some("a"));
+/// assert_eq!(pods.list(&Selector::from_iter([("app", "web")]))?.len(), 1);
+/// let missing = pods.namespace("ns").get("b").unwrap_err();
+/// assert_eq!(missing.to_string(), "pods \"ns/b\" not found");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Lister<K> {
     store: Indexer<K>,
     resource: Arc<str>,
+    synced: Arc<Latch>,
 }
 
 /// Why a lister has no typed object to give.
@@ -38,8 +57,28 @@ impl LookupError {
 }
 
 impl<K: Kind> Lister<K> {
-    pub(super) fn new(store: Indexer<K>, resource: String) -> Self {
-        Self { store, resource: resource.into() }
+    pub(super) fn new(store: Indexer<K>, resource: String, synced: Arc<Latch>) -> Self {
+        Self { store, resource: resource.into(), synced }
+    }
+
+    /// A reader of a store that was filled by hand or by an unshared informer, which counts as synced.
+    pub fn of(store: Indexer<K>) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        let synced = Arc::new(Latch::default());
+        synced.set();
+        Self::new(store, K::plural(&K::DynamicType::default()).into_owned(), synced)
+    }
+
+    /// Whether the store has had its first list: before, what is missing may just not have been read yet.
+    pub fn has_synced(&self) -> bool {
+        self.synced.is_set()
+    }
+
+    /// Waits until [`Lister::has_synced`]. Cancel-safe.
+    pub async fn wait_until_synced(&self) {
+        self.synced.wait().await;
     }
 
     /// The object of that key.
@@ -58,10 +97,20 @@ impl<K: Kind> Lister<K> {
         self.store.snapshot().get(key).is_some()
     }
 
+    /// All objects that `selector` matches, in no particular order; an error where one of them does not fit its type.
+    pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<K>>, LookupError> {
+        decoded(self.objects(selector))
+    }
+
     /// All objects that `selector` matches, in no particular order, not decoded.
-    pub fn list(&self, selector: &Selector) -> Vec<Object<K>> {
+    pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
         let snapshot = self.store.snapshot();
         snapshot.iter().filter(|object| matches(selector, object)).cloned().collect()
+    }
+
+    /// The store.
+    pub fn indexer(&self) -> &Indexer<K> {
+        &self.store
     }
 
     /// The objects of one namespace.
@@ -83,8 +132,18 @@ impl<K: Kind> NamespaceLister<K> {
         self.lister.get(&ObjectName::namespaced(&self.namespace, name))
     }
 
+    /// The object of that name, not decoded.
+    pub fn object(&self, name: &str) -> Result<Object<K>, LookupError> {
+        self.lister.object(&ObjectName::namespaced(&self.namespace, name))
+    }
+
+    /// All objects that `selector` matches, in no particular order; an error where one of them does not fit its type.
+    pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<K>>, LookupError> {
+        decoded(self.objects(selector))
+    }
+
     /// All objects that `selector` matches, in no particular order, not decoded.
-    pub fn list(&self, selector: &Selector) -> Vec<Object<K>> {
+    pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
         let snapshot = self.lister.store.snapshot();
         let selected = |object: &&Object<K>| matches(selector, object);
         if has_namespace_index(&snapshot) {
@@ -93,6 +152,10 @@ impl<K: Kind> NamespaceLister<K> {
         let here = |object: &&Object<K>| object.namespace() == Some(&self.namespace);
         snapshot.iter().filter(here).filter(selected).cloned().collect()
     }
+}
+
+fn decoded<K: Kind>(objects: Vec<Object<K>>) -> Result<Vec<Arc<K>>, LookupError> {
+    objects.iter().map(|object| Ok(object.get()?)).collect()
 }
 
 fn has_namespace_index<K>(snapshot: &Snapshot<K>) -> bool {
@@ -105,7 +168,7 @@ fn matches<K>(selector: &Selector, object: &Object<K>) -> bool {
 
 impl<K> Clone for Lister<K> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), resource: self.resource.clone() }
+        Self { store: self.store.clone(), resource: self.resource.clone(), synced: self.synced.clone() }
     }
 }
 

@@ -9,6 +9,7 @@
 mod apply;
 mod controller;
 mod factory;
+mod factory_settings;
 mod handler;
 mod handover;
 mod ingest;
@@ -23,7 +24,8 @@ mod shared;
 mod unshared;
 
 pub use controller::{Controller, ControllerBuilder, process_deltas};
-pub use factory::{FactoryBuilder, NotSynced, SharedInformerFactory};
+pub use factory::{NotSynced, SharedInformerFactory, Unsynced};
+pub use factory_settings::FactoryBuilder;
 pub use handler::{Change, Filtered, Handler, OnApply, OnChange, filtered, on_apply, on_change};
 pub use intake::{DeltaQueue, ProcessError};
 pub use listener::Registration;

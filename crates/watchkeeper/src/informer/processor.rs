@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use super::handler::{Handler, Notification};
 use super::listener::Mailbox;
 use crate::clock::Instant;
+use crate::reflector::HandlerStats;
 
 /// How a handler wants to be called.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +137,10 @@ impl<K> Processor<K> {
 
     pub(super) fn upstream_synced(&self) {
         self.listeners.iter().for_each(|listener| listener.mailbox.upstream_synced());
+    }
+
+    pub(super) fn stats(&self) -> Vec<HandlerStats> {
+        self.listeners.iter().map(|listener| listener.mailbox.stats()).collect()
     }
 
     /// Marks who is due for a resync; whether anyone is.

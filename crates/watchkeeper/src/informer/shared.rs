@@ -22,7 +22,7 @@ use crate::clock::Instant;
 use crate::env::Env;
 use crate::object::{Decoded, Kind, Object, ResourceVersion};
 use crate::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, Phase};
+use crate::reflector::{Health, InformerStats, Observed, Phase};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
 
@@ -59,7 +59,7 @@ struct Inner<K: Kind> {
     processor: Mutex<Processor<K>>,
     life: Mutex<Life<K>>,
     default_resync: Duration,
-    synced: Latch,
+    synced: Arc<Latch>,
     stopped: Latch,
     decoded: Arc<Decoded<K>>,
 }
@@ -129,17 +129,19 @@ impl<K: Kind> InformerBuilder<K> {
             health: Arc::default(),
             metrics: self.ingest.reflector.metrics.clone(),
         };
-        SharedInformer(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             store,
             pump: Arc::new(pump),
             processor: Mutex::new(Processor::new(self.resync, hasher)),
             life: Mutex::new(Life::Ready(start(source, maker, self.ingest.reflector))),
             default_resync: self.resync,
-            synced: Latch::default(),
+            synced: Arc::default(),
             stopped: Latch::default(),
             decoded,
             kind: self.kind,
-        }))
+        });
+        inner.pump.metrics.made(Arc::downgrade(&(inner.clone() as Arc<dyn Observed>)));
+        SharedInformer(inner)
     }
 }
 
@@ -265,7 +267,7 @@ impl<K: Kind> SharedInformer<K> {
 
     /// A reader of typed objects.
     pub fn lister(&self) -> Lister<K> {
-        Lister::new(self.0.store.clone(), self.0.pump.name.clone())
+        Lister::new(self.0.store.clone(), self.0.pump.name.clone(), self.0.synced.clone())
     }
 
     /// The kind, where it is known at run time only.
@@ -288,14 +290,27 @@ impl<K: Kind> SharedInformer<K> {
         self.0.pump.health.lock().version.clone()
     }
 
-    /// How many deltas wait to be applied.
-    pub fn queued(&self) -> usize {
-        self.0.pump.queue.len()
+    /// How much is where: in the queue, in the store, before the handlers.
+    pub fn stats(&self) -> InformerStats {
+        self.0.stats()
     }
+}
 
-    /// How often an object of this informer was decoded.
-    pub fn decodes(&self) -> u64 {
-        self.0.decoded.decodes()
+impl<K: Kind> Observed for Inner<K> {
+    fn stats(&self) -> InformerStats {
+        let (queue, snapshot) = (&self.pump.queue, self.store.snapshot());
+        let last_contact = self.pump.health.lock().last_contact;
+        let now = self.pump.env.clock.now();
+        InformerStats {
+            queued: queue.len(),
+            queued_bytes: queue.bytes(),
+            objects: snapshot.len(),
+            bytes: snapshot.bytes(),
+            version: snapshot.version().clone(),
+            decodes: self.decoded.decodes(),
+            silent_for: last_contact.map(|contact| now.saturating_duration_since(contact)),
+            handlers: self.processor.lock().stats(),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::version::ResourceVersion;
 
 /// A type that can be cached: any kind of `k8s-openapi`, of `kube-derive`, or known only at run time (`DynamicObject`).
 pub trait Kind:
-    Resource<DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static>
+    Resource<DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static, Scope: 'static>
     + DeserializeOwned
     + fmt::Debug
     + Send
@@ -32,8 +32,10 @@ pub trait Kind:
 }
 
 impl<K> Kind for K where
-    K: Resource<DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static>
-        + DeserializeOwned
+    K: Resource<
+            DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static,
+            Scope: 'static,
+        > + DeserializeOwned
         + fmt::Debug
         + Send
         + Sync

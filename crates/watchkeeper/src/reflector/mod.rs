@@ -10,7 +10,10 @@ mod plan;
 mod run;
 
 pub use backoff::Backoff;
-pub use metrics::{InformerMetrics, ListReason, NoMetrics};
+pub use metrics::{
+    HandlerStats, InformerId, InformerMetrics, InformerStats, ListReason, MetricsProvider, NoMetrics,
+    Observed,
+};
 pub(crate) use options::Options;
 pub use options::{ErrorHook, ListMode};
 pub use run::{Health, Phase};

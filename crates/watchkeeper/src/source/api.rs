@@ -1,5 +1,6 @@
 //! How is an API server listed and watched? Through kube's `Client::send`, with the body left as bytes.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
 use kube_client::client::Body;
+use kube_core::ClusterResourceScope;
 
 use super::{ByteStream, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
 use crate::object::Kind;
 use crate::wire::{ApiError, Class};
 
 /// Which part of a cluster to look at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// The whole cluster.
     #[default]
@@ -45,7 +47,8 @@ pub struct ApiSource {
     metadata_only: bool,
 }
 
-type Edit = Arc<dyn Fn(&mut Query) + Send + Sync>;
+/// A hook on the options of every list and watch.
+pub(crate) type Edit = Arc<dyn Fn(&mut Query) + Send + Sync>;
 
 /// The options of one list or watch, by the names they have in the URL, for a hook to edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,16 +72,21 @@ impl Query {
 }
 
 impl ApiSource {
-    /// All objects of kind `K` in `scope`.
+    /// All objects of kind `K` in `scope`. A kind whose type says that it has no namespaces is in no scope but the cluster.
     pub fn new<K: Kind>(client: Client, kind: &K::DynamicType, scope: &Scope) -> Self {
-        let path = K::url_path(kind, scope.namespace());
+        let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
+        let path = K::url_path(kind, scope.namespace().filter(|_| !has_none));
         Self { client, path, selection: Selection::default(), edit: None, metadata_only: K::metadata_api() }
     }
 
     /// Calls `edit` with the options of every list and watch before it is sent.
     #[must_use]
-    pub fn edit_options(mut self, edit: impl Fn(&mut Query) + Send + Sync + 'static) -> Self {
-        self.edit = Some(Arc::new(edit));
+    pub fn edit_options(self, edit: impl Fn(&mut Query) + Send + Sync + 'static) -> Self {
+        self.edit_options_with(Arc::new(edit))
+    }
+
+    pub(crate) fn edit_options_with(mut self, edit: Edit) -> Self {
+        self.edit = Some(edit);
         self
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 
+pub(crate) use api::Edit;
 pub use api::{ApiSource, Query, Scope};
 pub use clients::{ClientError, Clients};
 pub use requests::{Requests, Resources, Written};
@@ -42,7 +43,7 @@ pub trait ListerWatcher: Send + Sync + 'static {
 }
 
 /// Which objects of a kind to ask for; an empty selector asks for all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selection {
     /// A label selector, such as `app=web,tier!=cache`.
     pub labels: String,

@@ -1,0 +1,144 @@
+//! What can be set for all informers of a factory, and for those of one kind?
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::factory::SharedInformerFactory;
+use super::shared::QueueKind;
+use crate::object::{Keep, Kind, Transform};
+use crate::reflector::{ListMode, MetricsProvider};
+use crate::source::{Clients, Edit, Query, Scope, Selection};
+
+#[derive(Clone, Default)]
+pub(super) struct Settings {
+    pub(super) name: String,
+    pub(super) resync: Duration,
+    pub(super) scope: Scope,
+    pub(super) selection: Selection,
+    pub(super) queue: QueueKind,
+    pub(super) keep: Keep,
+    pub(super) list: ListMode,
+    pub(super) transform: Option<Transform>,
+    pub(super) edit: Option<Edit>,
+    pub(super) metrics: Option<Arc<dyn MetricsProvider>>,
+    /// These win over those for all.
+    pub(super) of_kind: BTreeMap<TypeId, OfKind>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct OfKind {
+    pub(super) resync: Option<Duration>,
+    pub(super) transform: Option<Transform>,
+}
+
+/// Settings of a [`SharedInformerFactory`].
+pub struct FactoryBuilder {
+    clients: Clients,
+    settings: Settings,
+}
+
+impl FactoryBuilder {
+    pub(super) fn new(clients: &Clients) -> Self {
+        Self { clients: clients.clone(), settings: Settings::default() }
+    }
+
+    /// Tells handlers of every object again after each `period`; zero, the default, is never.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.settings.resync = period;
+        self
+    }
+
+    /// Tells handlers of every object of kind `K` again after each `period`, instead of what is set for all.
+    #[must_use]
+    pub fn resync_of<K: Kind>(mut self, period: Duration) -> Self {
+        self.of_kind::<K>().resync = Some(period);
+        self
+    }
+
+    /// Looks at one namespace only. Kinds without namespaces are not touched by it.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.settings.scope = Scope::Namespace(namespace.to_owned());
+        self
+    }
+
+    /// Looks at the objects of a selection only.
+    #[must_use]
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.settings.selection = selection;
+        self
+    }
+
+    /// Calls `edit` with the options of every list and watch before it is sent.
+    #[must_use]
+    pub fn edit_options(mut self, edit: impl Fn(&mut Query) + Send + Sync + 'static) -> Self {
+        self.settings.edit = Some(Arc::new(edit));
+        self
+    }
+
+    /// Uses that queue in all informers.
+    #[must_use]
+    pub fn queue(mut self, queue: QueueKind) -> Self {
+        self.settings.queue = queue;
+        self
+    }
+
+    /// Keeps so many decoded values per informer.
+    #[must_use]
+    pub fn keep_decoded(mut self, keep: Keep) -> Self {
+        self.settings.keep = keep;
+        self
+    }
+
+    /// Reads whole states in that way, in all informers.
+    #[must_use]
+    pub fn list_mode(mut self, mode: ListMode) -> Self {
+        self.settings.list = mode;
+        self
+    }
+
+    /// Changes the objects of all kinds before they are cached, but for kinds with a transform of their own.
+    #[must_use]
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.settings.transform = Some(transform);
+        self
+    }
+
+    /// Changes the objects of kind `K` before they are cached, instead of what is set for all; to have both, use [`Transform::then`]. All
+    /// kinds known only at run time that share a type share its transform.
+    #[must_use]
+    pub fn transform_of<K: Kind>(mut self, transform: Transform) -> Self {
+        self.of_kind::<K>().transform = Some(transform);
+        self
+    }
+
+    /// Tells `metrics` what happens in all informers, under `name`, which tells the factories of one process apart.
+    #[must_use]
+    pub fn metrics(mut self, name: &str, metrics: Arc<dyn MetricsProvider>) -> Self {
+        name.clone_into(&mut self.settings.name);
+        self.settings.metrics = Some(metrics);
+        self
+    }
+
+    /// The factory, without any informer yet.
+    pub fn build(self) -> SharedInformerFactory {
+        SharedInformerFactory::new(self.clients, self.settings)
+    }
+
+    fn of_kind<K: Kind>(&mut self) -> &mut OfKind {
+        self.settings.of_kind.entry(TypeId::of::<K>()).or_default()
+    }
+}
+
+impl fmt::Debug for FactoryBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings { resync, scope, selection, queue, .. } = &self.settings;
+        let mut f = f.debug_struct("FactoryBuilder");
+        f.field("resync", resync).field("scope", scope).field("selection", selection).field("queue", queue);
+        f.finish_non_exhaustive()
+    }
+}

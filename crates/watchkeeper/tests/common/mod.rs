@@ -1,0 +1,150 @@
+//! A scripted API server of ConfigMaps, an informer on it, and a handler that writes down what it is told.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::source::{Feed, Reply, ScriptedSource};
+use watchkeeper::store::namespace_index;
+use watchkeeper::{Env, SharedInformer};
+
+/// Every test of an informer runs on both.
+pub(crate) const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
+
+pub(crate) fn config_map(name: &str, uid: &str, version: u64) -> serde_json::Value {
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()}})
+}
+
+/// A list of `name@version` items at `version`; the uid is the name's first letter unless given as `name/uid@version`.
+pub(crate) fn list(version: u64, items: &[&str]) -> Reply {
+    list_page(version, "", items)
+}
+
+pub(crate) fn list_page(version: u64, token: &str, items: &[&str]) -> Reply {
+    let items: Vec<_> = items.iter().map(|item| parse(item)).collect();
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": token});
+    Reply::body(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
+}
+
+pub(crate) fn parse(item: &str) -> serde_json::Value {
+    let (name, version) = item.split_once('@').unwrap();
+    let (name, uid) = name.split_once('/').unwrap_or((name, &name[..1]));
+    config_map(name, uid, version.parse().unwrap())
+}
+
+pub(crate) fn event(kind: &str, item: &str) -> String {
+    let mut object = parse(item);
+    object["kind"] = "ConfigMap".into();
+    object["apiVersion"] = "v1".into();
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+pub(crate) fn gone() -> String {
+    let status =
+        json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"});
+    format!("{}\n", json!({"type": "ERROR", "object": status}))
+}
+
+/// What a handler was told, in short.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub(crate) fn handler(&self) -> impl FnMut(Change<'_, ConfigMap>) + Send + use<> {
+        let log = self.0.clone();
+        move |change| {
+            let line = match &change {
+                Change::Added { object, in_initial_list: true } => {
+                    format!("+ {}@{} initial", object.name(), object.version())
+                }
+                Change::Added { object, .. } => format!("+ {}@{}", object.name(), object.version()),
+                Change::Updated { new, .. } if change.is_resync() => {
+                    format!("= {}@{}", new.name(), new.version())
+                }
+                Change::Updated { old, new } => {
+                    format!("{} {}->{}", new.name(), old.version(), new.version())
+                }
+                Change::Deleted(deleted) => {
+                    let state =
+                        deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
+                    format!(
+                        "- {}@{state}{}",
+                        deleted.key().name(),
+                        if deleted.is_tombstone() { " tombstone" } else { "" }
+                    )
+                }
+            };
+            log.lock().push(line);
+        }
+    }
+
+    /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    pub(crate) fn take_sorted(&self) -> Vec<String> {
+        let mut lines = self.take();
+        lines.sort();
+        lines
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) env: Env,
+    pub(crate) source: ScriptedSource,
+    pub(crate) informer: SharedInformer<ConfigMap>,
+    pub(crate) log: Log,
+    pub(crate) stop: CancellationToken,
+}
+
+impl World {
+    pub(crate) fn new(queue: QueueKind, resync: Duration) -> Self {
+        let (env, source, log) = (Env::simulated(1), ScriptedSource::new(), Log::default());
+        let informer = SharedInformer::builder(&env)
+            .queue(queue)
+            .resync(resync)
+            .indexes([namespace_index()])
+            .build(source.clone());
+        informer.add_handler(on_change(log.handler())).unwrap();
+        Self { env, source, informer, log, stop: CancellationToken::new() }
+    }
+
+    pub(crate) fn start(&self) -> tokio::task::JoinHandle<()> {
+        let (informer, stop) = (self.informer.clone(), self.stop.clone());
+        tokio::spawn(async move { informer.run(stop).await })
+    }
+
+    /// Lets everything that is ready happen.
+    pub(crate) async fn settle(&self) {
+        self.env.clock.sleep(Duration::from_millis(1)).await;
+    }
+
+    pub(crate) fn cached(&self) -> Vec<String> {
+        let mut all: Vec<_> = self
+            .informer
+            .indexer()
+            .snapshot()
+            .iter()
+            .map(|o| format!("{}@{}", o.name(), o.version()))
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// A running informer that has listed `items` at version 10 and watches.
+    pub(crate) async fn watching(queue: QueueKind, items: &[&str]) -> (Self, Feed) {
+        let world = Self::new(queue, Duration::ZERO);
+        let (reply, feed) = Reply::live();
+        world.source.on_list(list(10, items)).on_watch(reply);
+        world.start();
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        (world, feed)
+    }
+}

@@ -1,0 +1,286 @@
+//! Does a factory make one informer of each, with its settings, and start and stop them together?
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use kube_client::Client;
+use kube_client::client::Body;
+use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{FactoryBuilder, HandlerOptions, on_apply};
+use watchkeeper::reflector::{InformerId, InformerMetrics, ListReason, MetricsProvider};
+use watchkeeper::source::Selection;
+use watchkeeper::{Clients, Env, ObjectName, SharedInformerFactory};
+
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Settings on a client whose server answers lists as told and never says anything on a watch, and the lists asked for.
+fn world(answer: fn(&str) -> String) -> (Env, FactoryBuilder, Seen) {
+    let (env, seen) = (Env::simulated(1), Seen::default());
+    let asked = seen.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let (is_watch, asked) = (query.contains("watch=true"), asked.clone());
+        async move {
+            if is_watch {
+                std::future::pending::<()>().await;
+            }
+            asked.lock().push(format!("{path}?{query}"));
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(answer(&path).into_bytes())))
+        }
+    });
+    let clients = Clients::from_client(Client::new(service, "default"), &env);
+    (env, SharedInformerFactory::builder(&clients).list_mode(watchkeeper::reflector::ListMode::Paged), seen)
+}
+
+fn empty_list(_path: &str) -> String {
+    r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#.to_owned()
+}
+
+/// Starts the factory, waits until it has synced, and stops it.
+async fn run(factory: &SharedInformerFactory) {
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    stop.cancel();
+    factory.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
+    let (_env, builder, _) = world(empty_list);
+    let factory = builder.build();
+    let (a, b) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    let secrets = factory.informer::<Secret>();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    assert!(a.has_synced() && b.has_synced() && secrets.has_synced());
+    assert_eq!(a.health().lists, 1);
+    stop.cancel();
+    factory.shut_down().await;
+    assert!(b.is_stopped() && secrets.is_stopped());
+}
+
+// client-go: TestSyncResult
+#[tokio::test(start_paused = true)]
+async fn a_factory_names_the_kinds_that_did_not_sync() {
+    let (env, builder, _) =
+        world(|path| if path.contains("secrets") { "{".into() } else { empty_list(path) });
+    let factory = builder.build();
+    factory.informer::<ConfigMap>();
+    factory.informer::<Secret>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    env.clock.sleep(Duration::from_secs(60)).await;
+    // Giving up to wait stops nobody.
+    assert!(env.clock.timeout(Duration::from_secs(1), factory.shut_down()).await.is_err());
+    assert!(!factory.informer::<ConfigMap>().is_stopped());
+    stop.cancel();
+    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    assert_eq!(error.synced, ["configmaps"]);
+    let said = error.to_string();
+    assert!(said.starts_with("failed to sync all caches: secrets ("), "{said}");
+    tokio::join!(factory.shut_down(), factory.shut_down());
+    assert!(factory.informer::<ConfigMap>().is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
+    let (env, builder, _) = world(|_| panic!("below"));
+    let factory = builder.build();
+    factory.informer::<ConfigMap>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    assert_eq!((error.unsynced[0].name.as_str(), env.reporter.panics()), ("configmaps", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn informers_of_one_kind_differ_by_scope_and_selection() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.build();
+    let web = Selection { labels: "app=web".into(), ..Selection::default() };
+    factory.informer::<Pod>();
+    factory.in_namespace("a").informer::<Pod>();
+    factory.in_namespace("a").informer::<Pod>();
+    factory.in_namespace("a").cluster_wide().selecting(web.clone()).informer::<Pod>();
+    factory.in_namespace("b").selecting(web).informer::<Pod>();
+    let names = "[\"pods\", \"pods with app=web\", \"pods in a\", \"pods in b with app=web\"]";
+    assert_eq!(format!("{factory:?}"), format!("SharedInformerFactory {{ informers: {names} }}"));
+    run(&factory).await;
+    let mut seen = seen.lock().clone();
+    seen.sort();
+    assert_eq!(
+        seen,
+        [
+            "/api/v1/namespaces/a/pods?limit=500",
+            "/api/v1/namespaces/b/pods?labelSelector=app%3Dweb&limit=500",
+            "/api/v1/pods?labelSelector=app%3Dweb&limit=500",
+            "/api/v1/pods?limit=500",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_without_namespaces_are_looked_at_cluster_wide_in_any_factory() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.namespace("a").build();
+    factory.informer::<Node>();
+    factory.informer::<Pod>();
+    run(&factory).await;
+    let mut seen = seen.lock().clone();
+    seen.sort();
+    assert_eq!(seen, ["/api/v1/namespaces/a/pods?limit=500", "/api/v1/nodes?limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_known_only_at_run_time_have_an_informer_each() {
+    let (_env, builder, seen) = world(|path| {
+        let name = if path.contains("foos") { "f" } else { "b" };
+        format!(
+            r#"{{"items":[{{"metadata":{{"name":"{name}","namespace":"ns"}}}}],"metadata":{{"resourceVersion":"1"}}}}"#
+        )
+    });
+    let factory = builder.build();
+    let kind = |kind| ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", kind));
+    let (foos, bars) = (
+        factory.informer_of::<DynamicObject>(kind("Foo")).lister(),
+        factory.informer_of::<DynamicObject>(kind("Bar")).lister(),
+    );
+    run(&factory).await;
+    assert_eq!(seen.lock().len(), 2);
+    assert!(
+        foos.contains(&ObjectName::namespaced("ns", "f"))
+            && bars.contains(&ObjectName::namespaced("ns", "b"))
+    );
+    let missing = foos.get(&ObjectName::namespaced("ns", "b")).unwrap_err();
+    assert_eq!(missing.to_string(), "foos \"ns/b\" not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_constructor_of_an_informer_is_the_one_that_counts() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.build();
+    let first = factory.informer_with::<Pod>((), |builder, source| builder.page_size(7).build(source));
+    let second = factory.informer_with::<Pod>((), |_, _| panic!("there is one already"));
+    run(&factory).await;
+    assert_eq!(*seen.lock(), ["/api/v1/pods?limit=7"]);
+    assert!(first.has_synced() && second.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_edits_the_options_of_all_informers() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.edit_options(|query| query.set("fieldSelector", "spec.nodeName=n")).build();
+    factory.informer::<Pod>();
+    run(&factory).await;
+    assert_eq!(*seen.lock(), ["/api/v1/pods?fieldSelector=spec.nodeName%3Dn&limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_can_have_a_resync_period_of_its_own() {
+    let one = |_: &str| -> String {
+        r#"{"items":[{"metadata":{"name":"a","namespace":"ns","resourceVersion":"1"}}],"metadata":{"resourceVersion":"1"}}"#.into()
+    };
+    let (env, builder, _) = world(one);
+    let ten = Duration::from_secs(10);
+    let factory = builder.resync(5 * ten).resync_of::<ConfigMap>(ten).build();
+    let told: Arc<Mutex<[usize; 2]>> = Arc::default();
+    let count = |at: usize| {
+        let told = told.clone();
+        move || told.lock()[at] += 1
+    };
+    let (maps, secrets) = (count(0), count(1));
+    factory.informer::<ConfigMap>().add_handler(on_apply(move |_| maps())).unwrap();
+    factory.informer::<Secret>().add_handler(on_apply(move |_| secrets())).unwrap();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    env.clock.sleep(5 * ten + Duration::from_secs(1)).await;
+    assert_eq!(*told.lock(), [1 + 5, 1 + 1]);
+    stop.cancel();
+    factory.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_in_a_factory_that_was_shut_down() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.build();
+    factory.shut_down().await;
+    let pods = factory.informer::<Pod>();
+    factory.start(&CancellationToken::new());
+    tokio::task::yield_now().await;
+    assert!(seen.lock().is_empty() && !pods.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lister_is_empty_until_it_has_synced_and_says_so() {
+    let one = |_: &str| -> String {
+        r#"{"items":[{"metadata":{"name":"a","namespace":"ns"}}],"metadata":{"resourceVersion":"1"}}"#.into()
+    };
+    let (_env, builder, _) = world(one);
+    let factory = builder.build();
+    let pods = factory.lister::<Pod>();
+    assert!(!pods.has_synced() && pods.objects(&Selector::default()).is_empty());
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    pods.wait_until_synced().await;
+    assert_eq!(pods.list(&Selector::default()).unwrap().len(), 1);
+    stop.cancel();
+    factory.shut_down().await;
+}
+
+/// Writes down who asked for metrics, and what was listed.
+#[derive(Default)]
+struct Metrics(Seen);
+
+struct OfInformer(InformerId, Seen);
+
+impl MetricsProvider for Metrics {
+    fn informer(&self, id: InformerId) -> Arc<dyn InformerMetrics> {
+        Arc::new(OfInformer(id, self.0.clone()))
+    }
+}
+
+impl InformerMetrics for OfInformer {
+    fn listed(&self, reason: ListReason, items: usize) {
+        let InformerId { name, group, version, resource } = &self.0;
+        self.1.lock().push(format!("{name} {group}/{version} {resource}: {} {items}", reason.as_str()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_informer_has_its_own_metrics() {
+    let (_env, builder, _) = world(empty_list);
+    let metrics = Arc::new(Metrics::default());
+    let factory = builder.metrics("mine", metrics.clone()).build();
+    factory.informer::<Pod>();
+    factory.informer::<k8s_openapi::api::apps::v1::Deployment>();
+    run(&factory).await;
+    let mut told = metrics.0.lock().clone();
+    told.sort();
+    assert_eq!(told, ["mine /v1 pods: first 0", "mine apps/v1 deployments: first 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_of_a_factory_without_resyncs_gets_none() {
+    let (env, builder, _) = world(empty_list);
+    let factory = builder.build();
+    let told = Seen::default();
+    let log = told.clone();
+    let handler =
+        on_apply(move |object: &watchkeeper::Object<Pod>| log.lock().push(object.name().to_owned()));
+    let options = HandlerOptions { resync: Some(Duration::from_secs(1)), ..HandlerOptions::default() };
+    factory.informer::<Pod>().add_handler_with(handler, options).unwrap();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    env.clock.sleep(Duration::from_secs(100)).await;
+    assert!(told.lock().is_empty());
+    stop.cancel();
+    factory.shut_down().await;
+}

@@ -1,0 +1,209 @@
+//! What is a handler told when it filters, falls behind, or is taken out? On both queues, on the paused clock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::{Log, QUEUES, World, event, gone, list};
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, HandlerOptions, filtered, on_change};
+use watchkeeper::source::{Reply, ScriptedSource};
+use watchkeeper::{Env, Object, SharedInformer};
+
+// client-go: TestFilteringResourceEventHandler
+#[tokio::test(start_paused = true)]
+async fn a_filtering_handler_turns_updates_across_its_border_into_adds_and_deletes() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let even = Log::default();
+        let is_even =
+            |object: &Object<ConfigMap>| object.version().to_string().parse::<u64>().unwrap() % 2 == 0;
+        let registration = world.informer.add_handler(filtered(is_even, on_change(even.handler()))).unwrap();
+        registration.wait_until_synced().await;
+        assert_eq!(even.take(), ["+ b@2 initial"]);
+        for (kind, item) in [
+            ("MODIFIED", "a@12"),
+            ("MODIFIED", "a@14"),
+            ("MODIFIED", "a@15"),
+            ("MODIFIED", "a@17"),
+            ("DELETED", "a@19"),
+            ("DELETED", "b@20"),
+        ] {
+            feed.send(event(kind, item));
+        }
+        world.settle().await;
+        assert_eq!(even.take(), ["+ a@12", "a 12->14", "- a@14", "- b@20"]);
+    }
+}
+
+/// A handler that waits in its first callback until it is released.
+struct Stuck {
+    log: Log,
+    release: mpsc::Sender<()>,
+    entered: tokio::sync::mpsc::UnboundedReceiver<()>,
+}
+
+impl Stuck {
+    fn new() -> (Self, impl FnMut(Change<'_, ConfigMap>) + Send + 'static) {
+        let (release, blocked) = mpsc::channel::<()>();
+        let (enter, entered) = tokio::sync::mpsc::unbounded_channel();
+        let (log, blocked) = (Log::default(), Mutex::new(blocked));
+        let mut write = log.handler();
+        let handler = move |change: Change<'_, ConfigMap>| {
+            enter.send(()).unwrap();
+            let _released = blocked.lock().recv();
+            write(change);
+        };
+        (Self { log, release, entered }, handler)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_handler_that_is_too_far_behind_is_told_the_newest_states_and_the_others_everything() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let (mut stuck, handler) = Stuck::new();
+        let options = HandlerOptions { bound: Some(4), ..HandlerOptions::default() };
+        let slow = informer.add_handler_with(on_change(handler), options).unwrap();
+        let (sender, mut versions) = tokio::sync::mpsc::unbounded_channel();
+        let quick = on_change(move |change: Change<'_, ConfigMap>| {
+            sender.send(change.last_known().unwrap().version().to_string()).unwrap();
+        });
+        informer.add_handler(quick).unwrap();
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        stuck.entered.recv().await.unwrap();
+        assert_eq!(versions.recv().await.unwrap(), "1");
+        for version in 11..31 {
+            let (kind, name) = match version {
+                11 => ("ADDED", "b"),
+                30 => ("DELETED", "b"),
+                _ => ("MODIFIED", "a"),
+            };
+            feed.send(event(kind, &format!("{name}@{version}")));
+            assert_eq!(versions.recv().await.unwrap(), version.to_string(), "everything, in order");
+        }
+        assert!(slow.is_coalescing() && !slow.has_synced());
+        let stats = &informer.stats().handlers[0];
+        assert_eq!((stats.pending, stats.coalesced), (1, 19));
+        drop(stuck.release);
+        slow.wait_until_synced().await;
+        stuck.entered.recv().await.unwrap();
+        while slow.stats().pending > 0 || slow.is_coalescing() {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        task.await.unwrap();
+        assert_eq!(stuck.log.take(), ["+ a@1 initial", "a 1->29"]);
+    }
+}
+
+// client-go: TestRemoveEventHandler_SynchronousShutdown, TestShutDownEventHandler_Lifecycles
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let (mut stuck, handler) = Stuck::new();
+        let registration = informer.add_handler(on_change(handler)).unwrap();
+        source.on_list(list(10, &["a@1", "b@2"])).on_watch(Reply::body("").then_hang());
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        stuck.entered.recv().await.unwrap();
+        informer.remove_handler(&registration);
+        let waiting = registration.clone();
+        let ended = tokio::spawn(async move { waiting.ended().await });
+        tokio::task::yield_now().await;
+        assert!(!ended.is_finished(), "the callback still runs");
+        stuck.release.send(()).unwrap();
+        ended.await.unwrap();
+        assert_eq!(stuck.log.take().len(), 1, "what waited was dropped");
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_removed_before_the_start_has_ended_at_once() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::ZERO);
+        let log = Log::default();
+        let registration = world.informer.add_handler(on_change(log.handler())).unwrap();
+        world.informer.remove_handler(&registration);
+        registration.ended().await;
+        let (reply, _feed) = Reply::live();
+        world.source.on_list(list(10, &["a@1"])).on_watch(reply);
+        world.start();
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!((log.take().len(), world.log.take().len()), (0, 1));
+    }
+}
+
+// client-go: TestSharedInformerMultipleRegistration
+#[tokio::test(start_paused = true)]
+async fn one_handler_can_be_added_many_times_and_each_place_is_its_own() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        let log = Log::default();
+        let first = world.informer.add_handler(on_change(log.handler())).unwrap();
+        let second = world.informer.add_handler(on_change(log.handler())).unwrap();
+        second.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!(log.take(), ["+ a@1 initial", "+ a@1 initial"]);
+        world.informer.remove_handler(&first);
+        feed.send(event("MODIFIED", "a@11"));
+        world.settle().await;
+        assert_eq!(log.take(), ["a 1->11"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_counts_its_panics_and_syncs_all_the_same() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let handler = on_change(|_: Change<'_, ConfigMap>| panic!("as always"));
+        let options = HandlerOptions { name: Some("fragile".into()), ..HandlerOptions::default() };
+        let registration = world.informer.add_handler_with(handler, options).unwrap();
+        registration.wait_until_synced().await;
+        feed.send(event("MODIFIED", "a@11"));
+        world.settle().await;
+        let stats = registration.stats();
+        assert_eq!((stats.name.as_str(), stats.panics, stats.pending), ("fragile", 3, 0));
+        assert_eq!(world.env.reporter.panics(), 3);
+    }
+}
+
+// client-go: TestSharedInformerWatchDisruption
+#[tokio::test(start_paused = true)]
+async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::from_secs(60));
+        let never = Log::default();
+        let options = HandlerOptions { resync: Some(Duration::ZERO), ..HandlerOptions::default() };
+        world.informer.add_handler_with(on_change(never.handler()), options).unwrap();
+        let (reply, feed) = Reply::live();
+        world.source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply);
+        world.start();
+        world.informer.wait_until_synced().await;
+        world.env.clock.sleep(Duration::from_secs(61)).await;
+        assert_eq!(never.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
+        assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "= a@1", "= b@2"]);
+        // After the check at 60 s, one is due and the other is not.
+        world.source.on_list(list(20, &["a@1", "b@15"])).on_watch(Reply::body("").then_hang());
+        feed.send(gone());
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(never.take(), ["b 2->15"]);
+        assert_eq!(world.log.take_sorted(), ["= a@1", "b 2->15"]);
+    }
+}

@@ -11,6 +11,7 @@
 pub mod clock;
 mod env;
 pub mod informer;
+pub mod metrics;
 pub mod object;
 pub mod process;
 pub mod queue;

@@ -279,7 +279,7 @@ impl Shared {
             source = source.edit_options_with(edit.clone());
         }
         let of_kind = settings.of_kind.get(&TypeId::of::<K>());
-        let id = InformerId::new::<K>(&settings.name, &kind);
+        let id = InformerId::new::<K>(&narrowed(&settings.name, scope, selection), &kind);
         let mut builder = SharedInformer::<K>::builder_of(kind, clients.env())
             .resync(of_kind.and_then(|of| of.resync).unwrap_or(settings.resync))
             .queue(settings.queue)
@@ -299,17 +299,22 @@ impl Shared {
 
 impl Key {
     fn describe(&self, resource: &str) -> String {
-        let mut name = resource.to_owned();
-        if let Some(namespace) = self.scope.namespace() {
-            name += &format!(" in {namespace}");
-        }
-        for selector in [&self.selection.labels, &self.selection.fields] {
-            if !selector.is_empty() {
-                name += &format!(" with {selector}");
-            }
-        }
-        name
+        narrowed(resource, &self.scope, &self.selection)
     }
+}
+
+/// `name` with what narrows it.
+fn narrowed(name: &str, scope: &Scope, selection: &Selection) -> String {
+    let mut name = name.to_owned();
+    if let Some(namespace) = scope.namespace() {
+        name += &format!(" in {namespace}");
+    }
+    for selector in [&selection.labels, &selection.fields] {
+        if !selector.is_empty() {
+            name += &format!(" with {selector}");
+        }
+    }
+    name
 }
 
 impl fmt::Debug for SharedInformerFactory {

@@ -53,6 +53,10 @@ impl<K> Mailbox<K> {
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn put(&self, notifications: impl Iterator<Item = Notification<K>>) {
         self.change(|state| {
             if !state.closed {

@@ -62,6 +62,7 @@ impl<K> Processor<K> {
         bound: Option<usize>,
         now: Instant,
     ) -> &mut Listener<K> {
+        let name = self.own_name(name);
         let requested = self.granted(&name, requested);
         let mailbox = Mailbox::new(name, bound.unwrap_or(BOUND), self.hasher.clone());
         self.listeners.push(Listener {
@@ -73,6 +74,13 @@ impl<K> Processor<K> {
         });
         let last = self.listeners.len() - 1;
         &mut self.listeners[last]
+    }
+
+    /// A name that no other handler has: reports and metrics tell them apart by it.
+    fn own_name(&self, name: String) -> String {
+        let is_taken = |name: &str| self.listeners.iter().any(|listener| listener.mailbox.name() == name);
+        let numbered = (2..).map(|copy| format!("{name} {copy}"));
+        std::iter::once(name.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(name)
     }
 
     /// The period that a handler gets in the place of the one it asked for; a short one may shorten the informer's.

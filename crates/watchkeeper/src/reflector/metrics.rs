@@ -23,6 +23,10 @@ pub enum ListReason {
 }
 
 impl ListReason {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::First, Self::Expired, Self::VersionTooLarge, Self::ServerError, Self::KeptFailing];
+
     /// A word for labels.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,0 +1,228 @@
+//! What does Prometheus learn of informers?
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Registry;
+
+use super::sheet::Sheet;
+use crate::reflector::{InformerId, InformerMetrics, InformerStats, ListReason, MetricsProvider, Observed};
+use crate::wire::EventType;
+
+/// Tells Prometheus of the informers that it gives their metrics. Clones share them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use prometheus_client::registry::Registry;
+/// use watchkeeper::SharedInformerFactory;
+/// use watchkeeper::metrics::InformerCollector;
+///
+/// # fn factory(clients: watchkeeper::Clients) {
+/// let mut registry = Registry::default();
+/// let metrics = InformerCollector::register(&mut registry);
+/// let factory = SharedInformerFactory::builder(&clients).metrics("my-operator", Arc::new(metrics)).build();
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct InformerCollector(Arc<Mutex<Vec<Arc<Counted>>>>);
+
+/// What is counted of one informer; the rest is asked of it.
+struct Counted {
+    id: InformerId,
+    informer: OnceLock<Weak<dyn Observed>>,
+    lists: [AtomicU64; ListReason::ALL.len()],
+    events: [AtomicU64; EVENTS.len()],
+    latency: Mutex<Latency>,
+}
+
+/// The types of events, by the words for labels; the last is any other.
+const EVENTS: [&str; 6] = ["added", "modified", "deleted", "bookmark", "error", "unknown"];
+
+/// Upper bounds of the buckets in seconds: those that Kubernetes' own components have.
+const BOUNDS: [f64; 13] =
+    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, f64::INFINITY];
+
+#[derive(Default)]
+struct Latency {
+    sum: Duration,
+    counts: [u64; BOUNDS.len()],
+}
+
+impl InformerCollector {
+    /// A collector that is part of every page of `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let collector = Self::default();
+        registry.register_collector(Box::new(collector.clone()));
+        collector
+    }
+}
+
+impl MetricsProvider for InformerCollector {
+    fn informer(&self, mut id: InformerId) -> Arc<dyn InformerMetrics> {
+        let mut informers = self.0.lock();
+        informers.retain(|counted| counted.is_alive());
+        // Two series with the same labels would spoil the whole page.
+        let name = id.name.clone();
+        for copy in 2.. {
+            if informers.iter().all(|counted| counted.id != id) {
+                break;
+            }
+            id.name = format!("{name} {copy}");
+        }
+        let counted = Arc::new(Counted {
+            id,
+            informer: OnceLock::new(),
+            lists: Default::default(),
+            events: Default::default(),
+            latency: Mutex::default(),
+        });
+        informers.push(counted.clone());
+        counted
+    }
+}
+
+impl Counted {
+    /// Whether the informer has not been dropped.
+    fn is_alive(&self) -> bool {
+        self.informer.get().is_none_or(|informer| informer.strong_count() > 0)
+    }
+
+    fn stats(&self) -> Option<InformerStats> {
+        Some(self.informer.get()?.upgrade()?.stats())
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 4] {
+        let InformerId { name, group, version, resource } = &self.id;
+        [("name", name), ("group", group), ("version", version), ("resource", resource)]
+    }
+
+    fn labels_and<'a>(&'a self, key: &'static str, value: &'a str) -> [(&'static str, &'a str); 5] {
+        let [name, group, version, resource] = self.labels();
+        [name, group, version, resource, (key, value)]
+    }
+}
+
+impl InformerMetrics for Counted {
+    fn made(&self, informer: Weak<dyn Observed>) {
+        // One informer has one set of metrics; a second would be a mistake of whoever makes them.
+        let _first = self.informer.set(informer);
+    }
+
+    fn listed(&self, reason: ListReason, _items: usize) {
+        self.lists[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn event(&self, event: &EventType) {
+        let at = match event {
+            EventType::Added => 0,
+            EventType::Modified => 1,
+            EventType::Deleted => 2,
+            EventType::Bookmark => 3,
+            EventType::Error => 4,
+            EventType::Unknown(_) => 5,
+        };
+        self.events[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn processed(&self, _deltas: usize, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len() - 1);
+        let mut latency = self.latency.lock();
+        latency.sum += took;
+        latency.counts[bucket] += 1;
+    }
+}
+
+/// One gauge of an informer.
+type Gauge = fn(&InformerStats) -> Option<f64>;
+
+const GAUGES: [(&'static str, &str, Gauge); 6] = [
+    ("informer_queued_items", "Entries that wait to be applied to the store", |of| Some(of.queued as f64)),
+    ("informer_queued_bytes", "Bytes that wait to be applied to the store", |of| {
+        Some(of.queued_bytes as f64)
+    }),
+    ("informer_store_objects", "Objects in the store", |of| Some(of.objects as f64)),
+    ("informer_store_bytes", "Bytes that the objects in the store take, decoded values not counted", |of| {
+        Some(of.bytes as f64)
+    }),
+    ("informer_store_resource_version", "The resource version that the store reflects", |of| {
+        of.version.to_string().parse().ok()
+    }),
+    ("informer_last_contact_seconds", "How long the API server has not been heard of", |of| {
+        of.silent_for.map(|silent| silent.as_secs_f64())
+    }),
+];
+
+impl Collector for InformerCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let informers = self.0.lock().clone();
+        let asked: Vec<_> = informers.iter().filter_map(|of| Some((of, of.stats()?))).collect();
+        let mut sheet = Sheet(encoder);
+        for (name, help, gauge) in GAUGES {
+            let mut series = sheet.gauges(name, help)?;
+            for (of, stats) in &asked {
+                gauge(stats).map_or(Ok(()), |value| series.gauge(&of.labels(), value))?;
+            }
+        }
+        let mut series = sheet
+            .gauges("informer_handler_pending_notifications", "Notifications that wait for a handler")?;
+        for (of, stats) in &asked {
+            for handler in &stats.handlers {
+                series.gauge(&of.labels_and("handler", &handler.name), handler.pending as f64)?;
+            }
+        }
+        let help =
+            "Notifications that were told with a later one, or not at all, as a handler was too far behind";
+        let mut series = sheet.counters("informer_handler_coalesced_notifications", help)?;
+        for (of, stats) in &asked {
+            for handler in &stats.handlers {
+                series.counter(&of.labels_and("handler", &handler.name), handler.coalesced)?;
+            }
+        }
+        let mut series = sheet.counters("informer_handler_panics", "Panics of a handler, all caught")?;
+        for (of, stats) in &asked {
+            for handler in &stats.handlers {
+                series.counter(&of.labels_and("handler", &handler.name), handler.panics)?;
+            }
+        }
+        let mut series = sheet.counters("informer_decodes", "Objects that were decoded into their type")?;
+        for (of, stats) in &asked {
+            series.counter(&of.labels(), stats.decodes)?;
+        }
+        let mut series = sheet.counters("informer_lists", "Complete lists by their reason")?;
+        for (of, _) in &asked {
+            for (reason, count) in ListReason::ALL.into_iter().zip(&of.lists) {
+                series.counter(&of.labels_and("reason", reason.as_str()), count.load(Ordering::Relaxed))?;
+            }
+        }
+        let mut series = sheet.counters("informer_watch_events", "Watch events by their type")?;
+        for (of, _) in &asked {
+            for (event, count) in EVENTS.into_iter().zip(&of.events) {
+                series.counter(&of.labels_and("type", event), count.load(Ordering::Relaxed))?;
+            }
+        }
+        let help = "How long it took to apply deltas to the store and hand them to the handlers' mailboxes";
+        let mut series = sheet.histograms("informer_processing_latency_seconds", help)?;
+        for (of, _) in &asked {
+            let (sum, counts) = {
+                let latency = of.latency.lock();
+                (latency.sum.as_secs_f64(), latency.counts)
+            };
+            let buckets: Vec<_> = BOUNDS.into_iter().zip(counts).collect();
+            series.histogram(&of.labels(), sum, &buckets)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for InformerCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let informers = self.0.lock();
+        f.debug_list().entries(informers.iter().map(|counted| &counted.id)).finish()
+    }
+}

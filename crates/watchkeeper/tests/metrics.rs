@@ -1,0 +1,107 @@
+//! Does Prometheus learn what happens in an informer? On both queues, on the paused clock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Log, QUEUES, event, list};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::Selector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, HandlerOptions, on_change};
+use watchkeeper::metrics::InformerCollector;
+use watchkeeper::reflector::{InformerId, MetricsProvider};
+use watchkeeper::source::{Reply, ScriptedSource};
+use watchkeeper::{Env, SharedInformer};
+
+fn page(registry: &Registry) -> String {
+    let mut page = String::new();
+    encode(&mut page, registry).unwrap();
+    page
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_has_the_figures_of_every_informer_that_lives() {
+    for queue in QUEUES {
+        let (env, source, mut registry) = (Env::simulated(1), ScriptedSource::new(), Registry::default());
+        let collector = InformerCollector::register(&mut registry);
+        let id = || InformerId::new::<ConfigMap>("test", &());
+        let builder = SharedInformer::<ConfigMap>::builder(&env).queue(queue);
+        let informer = builder.metrics(collector.informer(id())).build(source.clone());
+        let log = Log::default();
+        for name in ["quick", "quick"] {
+            let options = HandlerOptions { name: Some(name.into()), ..HandlerOptions::default() };
+            informer.add_handler_with(on_change(log.handler()), options).unwrap();
+        }
+        let options = HandlerOptions { name: Some("fragile".into()), ..HandlerOptions::default() };
+        let fragile = on_change(|_: Change<'_, ConfigMap>| panic!("as always"));
+        informer.add_handler_with(fragile, options).unwrap();
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply);
+        let (running, stop) = (informer.clone(), CancellationToken::new());
+        let (token, clock) = (stop.clone(), env.clock.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        informer.wait_until_synced().await;
+        feed.send(event("MODIFIED", "a@12") + &event("ADDED", "c@13"));
+        feed.send(event("DELETED", "b@14"));
+        clock.sleep(Duration::from_secs(7)).await;
+        informer.lister().list(&Selector::default()).unwrap();
+
+        let page = page(&registry);
+        let of = r#"{name="test",group="",version="v1",resource="configmaps""#;
+        let bytes = informer.stats().bytes;
+        assert!(bytes > 100);
+        for line in [
+            format!("informer_queued_items{of}}} 0.0"),
+            format!("informer_store_objects{of}}} 2.0"),
+            format!("informer_store_bytes{of}}} {bytes}.0"),
+            format!("informer_store_resource_version{of}}} 14.0"),
+            format!("informer_last_contact_seconds{of}}} 7.0"),
+            format!("informer_decodes_total{of}}} 2"),
+            format!(r#"informer_lists_total{of},reason="first"}} 1"#),
+            format!(r#"informer_lists_total{of},reason="expired"}} 0"#),
+            format!(r#"informer_watch_events_total{of},type="modified"}} 1"#),
+            format!(r#"informer_watch_events_total{of},type="added"}} 1"#),
+            format!(r#"informer_watch_events_total{of},type="deleted"}} 1"#),
+            format!(r#"informer_handler_pending_notifications{of},handler="quick"}} 0.0"#),
+            format!(r#"informer_handler_pending_notifications{of},handler="quick 2"}} 0.0"#),
+            format!(r#"informer_handler_panics_total{of},handler="quick"}} 0"#),
+            format!(r#"informer_handler_panics_total{of},handler="fragile"}} 5"#),
+            format!(r#"informer_handler_coalesced_notifications_total{of},handler="quick"}} 0"#),
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        let processed =
+            page.lines().find(|line| line.starts_with("informer_processing_latency_seconds_count"));
+        let processed: u64 = processed.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!((2..=5).contains(&processed), "a list of two and three events, in batches: {processed}");
+
+        stop.cancel();
+        task.await.unwrap();
+        drop(informer);
+        assert!(!self::page(&registry).contains("configmaps"), "a dropped informer is on no page");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn informers_with_the_same_labels_are_told_apart_so_that_no_page_is_spoilt() {
+    let (env, mut registry) = (Env::simulated(1), Registry::default());
+    let collector = InformerCollector::register(&mut registry);
+    let make = || {
+        let metrics = collector.informer(InformerId::new::<ConfigMap>("test", &()));
+        SharedInformer::<ConfigMap>::builder(&env).metrics(metrics).build(ScriptedSource::new())
+    };
+    let (first, second) = (make(), make());
+    let objects = |page: String| -> Vec<String> {
+        page.lines().filter(|line| line.starts_with("informer_store_objects{")).map(str::to_owned).collect()
+    };
+    let told = objects(page(&registry));
+    assert!(told[0].contains(r#"name="test","#) && told[1].contains(r#"name="test 2","#), "{told:?}");
+    drop(first);
+    let third = make();
+    assert_eq!(objects(page(&registry)).len(), 2, "the name of one that is gone is free again");
+    drop((second, third));
+}

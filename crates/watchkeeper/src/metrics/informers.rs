@@ -141,7 +141,7 @@ impl InformerMetrics for Counted {
 /// One gauge of an informer.
 type Gauge = fn(&InformerStats) -> Option<f64>;
 
-const GAUGES: [(&'static str, &str, Gauge); 6] = [
+const GAUGES: [(&str, &str, Gauge); 6] = [
     ("informer_queued_items", "Entries that wait to be applied to the store", |of| Some(of.queued as f64)),
     ("informer_queued_bytes", "Bytes that wait to be applied to the store", |of| {
         Some(of.queued_bytes as f64)

@@ -1,0 +1,65 @@
+//! How are objects found by something else than their name? By an index over a field, read from the cached bytes.
+//!
+//! `cargo run -p examples --example index_by_field`
+
+use std::error::Error;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::store::Index;
+use watchkeeper::{Env, Object, SharedInformerFactory};
+
+#[derive(Deserialize)]
+struct OnNode {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+}
+
+/// Pods by the node they run on; those without one are in no bucket.
+fn by_node() -> Index<Pod> {
+    Index::new("node", |pod: &Object<Pod>| {
+        let node = pod.view::<OnNode>().ok().and_then(|pod| pod.spec.node_name);
+        node.into_iter().collect()
+    })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let env = Env::system();
+    let clients = examples::clients(&env);
+    let pods = clients.requests().of::<Pod>();
+    for (name, node) in [("a", "node-1"), ("b", "node-2"), ("c", "node-1")] {
+        pods.create(&examples::pod(name, Some(node))?).await?;
+    }
+
+    let (factory, stop) = (SharedInformerFactory::builder(&clients).build(), CancellationToken::new());
+    let informer = factory.informer::<Pod>();
+    // Before or after the start: an index that comes late is filled with what is there.
+    informer.indexer().add_indexes([by_node()])?;
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await?;
+
+    // A snapshot is one moment: its items, its indexes and its version agree.
+    let snapshot = informer.indexer().snapshot();
+    let mut nodes: Vec<_> = snapshot.index_values("node").collect();
+    nodes.sort_unstable();
+    for node in nodes {
+        let mut names: Vec<_> = snapshot.by_index("node", node).map(Object::name).collect();
+        names.sort_unstable();
+        println!("{node}: {}", names.join(", "));
+    }
+    stop.cancel();
+    factory.shut_down().await;
+    Ok(())
+}
+
+#[test]
+fn it_runs_to_its_end() {
+    assert!(main().is_ok());
+}

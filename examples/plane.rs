@@ -1,0 +1,20 @@
+//! Where do the examples run? On an API server in their own process, so that they need nothing and change nothing.
+
+use serde_json::json;
+use watchkeeper::{Clients, Env};
+use watchkeeper_apiserver::ApiServer;
+
+use k8s_openapi::api::core::v1::Pod;
+
+/// Clients of a fresh API server. On a cluster, a program would say `ClientArgs::parse().connect(&env).await?` here.
+pub fn clients(env: &Env) -> Clients {
+    Clients::from_client(ApiServer::builder(env).build().client(), env)
+}
+
+/// A Pod of the default namespace, on `node` if it is on one.
+pub fn pod(name: &str, node: Option<&str>) -> Result<Pod, serde_json::Error> {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+        "spec": {"nodeName": node, "containers": [{"name": "web", "image": "nginx:latest"}]},
+    }))
+}

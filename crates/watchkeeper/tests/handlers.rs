@@ -207,3 +207,65 @@ async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() 
         assert_eq!(world.log.take_sorted(), ["= a@1", "b 2->15"]);
     }
 }
+
+// client-go: TestSharedInformerHandlerAbuse
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repeat_anything() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &["a@1", "b@2", "c@3"])).on_watch(reply);
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        let workers: Vec<_> = (0..16)
+            .map(|_| {
+                let informer = informer.clone();
+                tokio::spawn(async move {
+                    let mut rounds = 0;
+                    loop {
+                        // What it knows of each object: changes must come without gaps.
+                        let mut known = std::collections::BTreeMap::new();
+                        let follow = move |change: Change<'_, ConfigMap>| match change {
+                            Change::Added { object, .. } => {
+                                assert!(known.insert(object.key(), object.version().clone()).is_none());
+                            }
+                            Change::Updated { old, new } => {
+                                let before = known.insert(new.key(), new.version().clone());
+                                assert_eq!(before.as_ref(), Some(old.version()));
+                            }
+                            Change::Deleted(deleted) => assert!(known.remove(&deleted.key()).is_some()),
+                        };
+                        let Ok(registration) = informer.add_handler(on_change(follow)) else { return rounds };
+                        tokio::select! {
+                            () = registration.wait_until_synced() => {}
+                            () = registration.ended() => {}
+                        }
+                        informer.remove_handler(&registration);
+                        registration.ended().await;
+                        assert_eq!(registration.stats().panics, 0);
+                        rounds += 1;
+                    }
+                })
+            })
+            .collect();
+        let mut version = 10;
+        for round in 0..2_000 {
+            version += 1;
+            let kind = ["MODIFIED", "DELETED", "ADDED"][round % 3];
+            feed.send(event(kind, &format!("a@{version}")));
+            if round % 50 == 0 {
+                informer.indexer().wait_until_fresh(&version.into()).await;
+            }
+        }
+        informer.indexer().wait_until_fresh(&version.into()).await;
+        stop.cancel();
+        task.await.unwrap();
+        let mut rounds = 0;
+        for worker in workers {
+            rounds += worker.await.unwrap();
+        }
+        assert!(rounds >= 16, "{rounds}");
+    }
+}

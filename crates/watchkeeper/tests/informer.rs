@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
 use watchkeeper::reflector::{InformerMetrics, ListReason, Phase};
 use watchkeeper::source::{Asked, Reply, ScriptedSource};
+use watchkeeper::store::Index;
 use watchkeeper::wire::{ApiError, Class, EventType};
-use watchkeeper::{Env, ObjectName, SharedInformer};
+use watchkeeper::{Env, Object, ObjectName, SharedInformer};
 
 #[tokio::test(start_paused = true)]
 async fn a_list_then_a_watch_fill_the_store_and_tell_the_handler() {
@@ -386,5 +387,31 @@ async fn a_slow_handler_does_not_hold_another_up() {
         drop(release);
         stop.cancel();
         task.await.unwrap();
+    }
+}
+
+// client-go: TestIndexer
+#[tokio::test(start_paused = true)]
+async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_comes() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let parity = Index::new("parity", |object: &Object<ConfigMap>| {
+            let version: u64 = object.version().to_string().parse().unwrap();
+            vec![["even", "odd"][version as usize % 2].to_owned()]
+        });
+        world.informer.indexer().add_indexes([parity]).unwrap();
+        let names = |index: &str, value: &str| -> Vec<String> {
+            let snapshot = world.informer.indexer().snapshot();
+            let mut names: Vec<_> =
+                snapshot.by_index(index, value).map(|object| object.name().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!((names("parity", "odd"), names("parity", "even")), (vec!["a".into()], vec!["b".into()]));
+        assert_eq!(names("namespace", "ns"), ["a", "b"]);
+        feed.send(event("MODIFIED", "a@12") + &event("ADDED", "c@13") + &event("DELETED", "b@14"));
+        world.settle().await;
+        assert_eq!((names("parity", "odd"), names("parity", "even")), (vec!["c".into()], vec!["a".into()]));
+        assert_eq!(names("namespace", "ns"), ["a", "c"]);
     }
 }

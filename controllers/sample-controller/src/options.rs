@@ -16,16 +16,8 @@ pub struct Options {
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub workers: usize,
     /// The queue between watch and cache: changes in their order, or gathered by object
-    #[arg(long, default_value = "ordered", value_name = "ordered|delta", value_parser = queue_kind)]
+    #[arg(long, default_value_t, value_name = "ordered|delta")]
     pub queue: QueueKind,
-}
-
-fn queue_kind(text: &str) -> Result<QueueKind, String> {
-    match text {
-        "ordered" => Ok(QueueKind::Ordered),
-        "delta" => Ok(QueueKind::Delta),
-        _ => Err("expected `ordered` or `delta`".to_owned()),
-    }
 }
 
 impl Default for Options {

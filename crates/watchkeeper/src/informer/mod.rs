@@ -31,5 +31,5 @@ pub use intake::{DeltaQueue, ProcessError};
 pub use listener::Registration;
 pub use lister::{Lister, LookupError, NamespaceLister};
 pub use processor::HandlerOptions;
-pub use shared::{InformerBuilder, InformerStopped, QueueKind, SharedInformer};
+pub use shared::{InformerBuilder, InformerStopped, QueueKind, SharedInformer, UnknownQueue};
 pub use unshared::{Informer, UnsharedBuilder};

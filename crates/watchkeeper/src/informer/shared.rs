@@ -2,6 +2,7 @@
 
 use std::any::type_name;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,32 @@ pub enum QueueKind {
     Ordered,
     /// Changes gathered by key: [`DeltaFifo`].
     Delta,
+}
+
+impl fmt::Display for QueueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ordered => "ordered",
+            Self::Delta => "delta",
+        })
+    }
+}
+
+/// A text that names no queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no queue is called {0:?}: expected `ordered` or `delta`")]
+pub struct UnknownQueue(String);
+
+impl FromStr for QueueKind {
+    type Err = UnknownQueue;
+
+    fn from_str(text: &str) -> Result<Self, UnknownQueue> {
+        match text {
+            "ordered" => Ok(Self::Ordered),
+            "delta" => Ok(Self::Delta),
+            _ => Err(UnknownQueue(text.to_owned())),
+        }
+    }
 }
 
 impl QueueKind {

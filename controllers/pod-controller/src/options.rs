@@ -1,0 +1,62 @@
+//! How is the controller run as a program?
+
+use k8s_openapi::api::core::v1::Pod;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::QueueKind;
+use watchkeeper::object::IdentityError;
+use watchkeeper::source::{ApiSource, Scope, Selection};
+use watchkeeper::{Clients, Object, ObjectName};
+
+use crate::controller::{Controller, NotSynced};
+use crate::output::Output;
+
+/// Settings of the controller, for `#[command(flatten)]`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The namespace whose Pods are watched
+    #[arg(short, long, default_value = "default", value_name = "NAME")]
+    pub namespace: String,
+    /// Only Pods with these labels, such as app=web,tier!=cache
+    #[arg(short = 'l', long, default_value = "", hide_default_value = true, value_name = "LABELS")]
+    pub selector: String,
+    /// Only Pods with these fields, such as spec.nodeName=node-1
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FIELDS")]
+    pub field_selector: String,
+    /// How many keys are worked on at once
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub workers: usize,
+    /// The queue between watch and cache: changes in their order, or gathered by object
+    #[arg(long, default_value_t, value_name = "ordered|delta")]
+    pub queue: QueueKind,
+    /// Let the sync of this key fail, to see five retries and the drop
+    #[arg(long, hide = true, value_name = "NAMESPACE/NAME")]
+    pub fail: Option<ObjectName>,
+}
+
+/// Why the controller did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The cache did not fill.
+    #[error(transparent)]
+    NotSynced(#[from] NotSynced),
+    /// The Pod that is put in by hand is none.
+    #[error(transparent)]
+    Pod(#[from] IdentityError),
+}
+
+/// Runs the controller until `stop`, and returns when all its tasks have ended. Dropping the future ends them too.
+pub async fn run(
+    clients: &Clients,
+    options: &Options,
+    output: Output,
+    stop: &CancellationToken,
+) -> Result<(), RunError> {
+    let scope = Scope::Namespace(options.namespace.clone());
+    let selection = Selection { labels: options.selector.clone(), fields: options.field_selector.clone() };
+    let source = ApiSource::new::<Pod>(clients.watch().clone(), &(), &scope).select(selection);
+    let controller = Controller::new(source, options, output, clients.env());
+    // As if an earlier run had left it behind: if the cluster has no such Pod, the first list tells that it is gone.
+    let my_pod = serde_json::json!({"metadata": {"name": "mypod", "namespace": options.namespace}});
+    controller.indexer().add(Object::from_json(my_pod.to_string().as_bytes())?);
+    Ok(controller.run(options.workers, stop).await?)
+}

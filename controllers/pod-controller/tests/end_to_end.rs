@@ -1,0 +1,189 @@
+//! Does the pod-controller say what happens to Pods? In process on the paused clock, and over a loopback socket in real time; on both queues.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::Parser;
+use k8s_openapi::api::core::v1::Pod;
+use kube_client::Config;
+use kube_client::config::Kubeconfig;
+use parking_lot::Mutex;
+use pod_controller::{Options, Output};
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::report::What;
+use watchkeeper::{Clients, Env, ObjectName};
+use watchkeeper_apiserver::{ApiServer, ListenOptions};
+
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn options(flags: &[&str]) -> Options {
+    Args::parse_from(["pod-controller"].iter().chain(flags)).options
+}
+
+/// What was printed, and a signal with each line.
+#[derive(Clone, Default)]
+struct Printed(Arc<(Mutex<String>, Notify)>);
+
+impl Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.0.lock().push_str(std::str::from_utf8(bytes).unwrap());
+        self.0.1.notify_one();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Printed {
+    fn lines(&self) -> Vec<String> {
+        self.0.0.lock().lines().map(str::to_owned).collect()
+    }
+
+    async fn until(&self, line: &str) {
+        while !self.lines().iter().any(|printed| printed == line) {
+            self.0.1.notified().await;
+        }
+    }
+}
+
+struct World {
+    env: Env,
+    clients: Clients,
+    printed: Printed,
+    stop: CancellationToken,
+    running: JoinHandle<Result<(), pod_controller::RunError>>,
+}
+
+impl World {
+    fn start(env: Env, clients: Clients, options: Options) -> Self {
+        let (printed, stop) = (Printed::default(), CancellationToken::new());
+        let (theirs, output, token) = (clients.clone(), Output::to(printed.clone()), stop.clone());
+        let running =
+            tokio::spawn(async move { pod_controller::run(&theirs, &options, output, &token).await });
+        Self { env, clients, printed, stop, running }
+    }
+
+    fn in_process(options: Options) -> Self {
+        let env = Env::simulated(1);
+        let clients = Clients::from_client(ApiServer::builder(&env).build().client(), &env);
+        Self::start(env, clients, options)
+    }
+
+    async fn create(&self, name: &str, app: &str) {
+        let metadata = json!({"name": name, "namespace": "default", "labels": {"app": app}});
+        let spec = json!({"containers": [{"name": "c", "image": "nginx"}]});
+        let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        self.clients.requests().of::<Pod>().create(&pod).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.clients.requests().of::<Pod>().delete(&ObjectName::namespaced("default", name)).await.unwrap();
+    }
+
+    async fn stop(self) -> Vec<String> {
+        self.stop.cancel();
+        self.running.await.unwrap().unwrap();
+        self.printed.lines()
+    }
+}
+
+async fn the_story_of_a_pod(world: World) {
+    // The Pod of an earlier run that the cluster does not have.
+    world.printed.until("delete pod:mypod").await;
+    world.printed.until("Pod default/mypod does not exist anymore").await;
+    world.create("a", "web").await;
+    world.printed.until("add pod:a").await;
+    world.printed.until("Sync/Add/Update for Pod a").await;
+    let patch = kube_client::api::Patch::Merge(json!({"metadata": {"labels": {"app": "db"}}}));
+    let key = ObjectName::namespaced("default", "a");
+    world.clients.requests().of::<Pod>().patch(&key, &patch).await.unwrap();
+    world.printed.until("update pod:a").await;
+    world.delete("a").await;
+    world.printed.until("delete pod:a").await;
+    world.printed.until("Pod default/a does not exist anymore").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_comes_changes_and_goes_on_both_queues() {
+    for queue in ["ordered", "delta"] {
+        the_story_of_a_pod(World::in_process(options(&["--queue", queue]))).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_comes_changes_and_goes_over_a_socket() {
+    for queue in ["ordered", "delta"] {
+        let env = Env::system();
+        let server = ApiServer::builder(&env).build();
+        let listening = server.listen(ListenOptions::default()).await.unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        let clients = Clients::from_config(config, &env).unwrap();
+        the_story_of_a_pod(World::start(env, clients, options(&["--queue", queue]))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_key_is_retried_five_times_and_then_dropped_with_a_report() {
+    for queue in ["ordered", "delta"] {
+        let world = World::in_process(options(&["--queue", queue, "--fail", "default/bad"]));
+        let (reports, dropped): (Arc<Mutex<Vec<String>>>, Arc<Notify>) = Default::default();
+        let (log, done) = (reports.clone(), dropped.clone());
+        world.env.reporter.add_hook(move |report| {
+            if let What::Error(_) = report.what {
+                log.lock().push(report.what.to_string());
+                if report.what.to_string().starts_with("dropped") {
+                    done.notify_one();
+                }
+            }
+        });
+        world.create("bad", "web").await;
+        dropped.notified().await;
+        assert_eq!(
+            *reports.lock(),
+            [
+                "told to fail by --fail",
+                "told to fail by --fail",
+                "told to fail by --fail",
+                "told to fail by --fail",
+                "told to fail by --fail",
+                "dropped out of the queue after 5 retries: told to fail by --fail",
+            ]
+        );
+        // The others go on, and so does the key with its next change.
+        world.create("good", "web").await;
+        world.printed.until("Sync/Add/Update for Pod good").await;
+        world.delete("bad").await;
+        world.printed.until("delete pod:bad").await;
+        let lines = world.stop().await;
+        assert!(!lines.iter().any(|line| line.contains("for Pod bad")), "{lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_selected_pods_of_the_namespace_are_seen() {
+    let world = World::in_process(options(&["--selector", "app=web"]));
+    world.printed.until("Pod default/mypod does not exist anymore").await;
+    world.create("db", "db").await;
+    world.create("web", "web").await;
+    world.printed.until("Sync/Add/Update for Pod web").await;
+    let lines = world.stop().await;
+    assert!(!lines.iter().any(|line| line.contains("db")), "{lines:?}");
+
+    let world = World::in_process(options(&["--namespace", "other"]));
+    world.printed.until("Pod other/mypod does not exist anymore").await;
+    world.create("here", "web").await;
+    world.env.clock.sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(world.stop().await, ["delete pod:mypod", "Pod other/mypod does not exist anymore"]);
+}

@@ -2,7 +2,8 @@
 //!
 //! It stores untyped JSON objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, and
 //! CustomResourceDefinitions. It runs in process, on a paused clock if need be, or on a loopback socket for kubectl and other clients.
-//! It is not a cluster: nothing is durable, no controller runs in it, and whoever has the token may do everything.
+//! It is not a cluster: nothing is durable, no controller but the garbage collector ([`collect_garbage`]) comes with it, and whoever has the
+//! token may do everything.
 //!
 //! Not served so far: protobuf bodies, Tables, server-side apply (and with it `managedFields`), schemas in OpenAPI, and rules in CEL. What
 //! is not served is refused or left to the client's second choice; it is never half done.
@@ -40,6 +41,7 @@ use tower::Service;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
+mod collector;
 mod convert;
 mod core;
 mod crd;
@@ -64,6 +66,7 @@ mod validation;
 mod verbs;
 mod watch;
 
+pub use collector::collect_garbage;
 pub use credentials::{Credentials, CredentialsError};
 pub use reply::ReplyBody;
 pub use serve::{ListenOptions, Listening, ServeError};

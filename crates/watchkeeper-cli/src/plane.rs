@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::Env;
-use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening, ServeError};
+use watchkeeper::{Clients, Env};
+use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening, ServeError, collect_garbage};
 
 use crate::args::ServeArgs;
 use crate::front;
@@ -18,6 +19,9 @@ pub(crate) struct Plane {
     kubeconfig: PathBuf,
     /// What the kubeconfig says, as long as it is ours.
     contents: String,
+    /// The garbage collector, and what stops it.
+    collector: JoinHandle<()>,
+    stop: CancellationToken,
 }
 
 /// The first line of every kubeconfig of ours: any other file is somebody's own.
@@ -55,8 +59,11 @@ impl Plane {
         let listening = server.listen(options).await?;
         let contents = format!("{MARK}\n{}", listening.kubeconfig());
         write_private(&kubeconfig, &contents).map_err(|source| PlaneError::Kubeconfig { file, source })?;
+        let (clients, stop) = (Clients::from_client(server.client(), env), CancellationToken::new());
+        let token = stop.clone();
+        let collector = tokio::spawn(async move { collect_garbage(&clients, &token).await });
         front::ready(&listening.url(), &kubeconfig);
-        Ok(Self { server, listening, kubeconfig, contents })
+        Ok(Self { server, listening, kubeconfig, contents, collector, stop })
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -65,6 +72,10 @@ impl Plane {
 
     /// Ends every connection; the kubeconfig leads nowhere then, and goes.
     pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if let Err(error) = self.collector.await {
+            tracing::error!(%error, "the garbage collector failed");
+        }
         self.listening.stop().await;
         // Another control plane may have taken the name meanwhile.
         if std::fs::read_to_string(&self.kubeconfig).is_ok_and(|contents| contents == self.contents) {

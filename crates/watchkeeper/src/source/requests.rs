@@ -184,7 +184,12 @@ impl<K: Kind> Resources<'_, K> {
 
     /// Deletes an object, or marks it for deletion if finalizers hold it.
     pub async fn delete(&self, key: &ObjectName) -> Result<(), ApiError> {
-        let request = self.at(key).delete(key.name(), &DeleteParams::default());
+        self.delete_with(key, &DeleteParams::default()).await
+    }
+
+    /// As [`Resources::delete`], with a policy for what it owns, a grace period, or only in a given state.
+    pub async fn delete_with(&self, key: &ObjectName, params: &DeleteParams) -> Result<(), ApiError> {
+        let request = self.at(key).delete(key.name(), params);
         self.requests.send(request.map_err(unsendable)?).await.map(drop)
     }
 

@@ -1,0 +1,223 @@
+//! Which kinds are there, and who owns whom? An informer of metadata per kind, with indexes by uid and by owner.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_client::core::metadata::PartialObjectMeta;
+use kube_client::core::{ApiResource, DynamicObject};
+use kube_client::discovery::{Discovery, Scope as KindScope, verbs};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, on_change};
+use watchkeeper::source::{ApiSource, Scope};
+use watchkeeper::store::Index;
+use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
+
+/// All that is cached of an object.
+pub(super) type Meta = PartialObjectMeta<DynamicObject>;
+
+const OWNER: &str = "owner";
+
+/// One kind, and the cache of its objects.
+pub(super) struct Kind {
+    pub(super) resource: ApiResource,
+    is_namespaced: bool,
+    informer: SharedInformer<Meta>,
+    stop: CancellationToken,
+}
+
+impl Kind {
+    /// The object of that key, if it has that uid.
+    pub(super) fn cached(&self, key: &ObjectName, uid: &str) -> Option<Arc<Meta>> {
+        let object = self.informer.indexer().get(key).filter(|object| object.uid() == uid)?;
+        object.get().ok()
+    }
+
+    /// The key under which an owner of this kind is found; none where an object without a namespace names one that has to have one.
+    pub(super) fn key_of_owner(&self, item: &Item, owner: &OwnerReference) -> Option<ObjectName> {
+        match (self.is_namespaced, item.key.namespace()) {
+            (true, namespace) => Some(ObjectName::namespaced(namespace?, &owner.name)),
+            (false, _) => Some(ObjectName::cluster(&owner.name)),
+        }
+    }
+}
+
+/// One object, as long as it lives.
+#[derive(Clone)]
+pub(super) struct Item {
+    pub(super) kind: Arc<Kind>,
+    pub(super) key: ObjectName,
+    pub(super) uid: Arc<str>,
+}
+
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        // Uids are unique among all kinds.
+        self.uid == other.uid && self.key == other.key
+    }
+}
+
+impl Eq for Item {}
+
+impl Hash for Item {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.uid.hash(state);
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.resource.plural, self.key)
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// All kinds that can be collected.
+pub(super) struct Kinds {
+    clients: Clients,
+    queue: RateLimitingQueue<Item>,
+    /// A kind may have come or gone.
+    changed: Arc<Notify>,
+    /// By group and kind; of several versions the recommended one.
+    known: Arc<Mutex<Known>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+type Known = BTreeMap<(String, String), Arc<Kind>>;
+
+impl Kinds {
+    pub(super) fn new(clients: &Clients, queue: &RateLimitingQueue<Item>, changed: &Arc<Notify>) -> Self {
+        Self {
+            clients: clients.clone(),
+            queue: queue.clone(),
+            changed: changed.clone(),
+            known: Arc::default(),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Starts informers for kinds that are new, and stops those of kinds that are gone.
+    pub(super) async fn discover(&self, env: &Env) -> Result<(), kube_client::Error> {
+        let discovery = Discovery::new(self.clients.watch().clone()).run_aggregated().await?;
+        let mut found = BTreeMap::new();
+        for group in discovery.groups() {
+            for (resource, capabilities) in group.recommended_resources() {
+                let can = |verb| capabilities.supports_operation(verb);
+                // Events own nothing and are owned by nobody, and there are many.
+                if resource.kind != "Event" && can(verbs::LIST) && can(verbs::WATCH) && can(verbs::DELETE) {
+                    let is_namespaced = capabilities.scope == KindScope::Namespaced;
+                    found.insert((resource.group.clone(), resource.kind.clone()), (resource, is_namespaced));
+                }
+            }
+        }
+        let mut known = self.known.lock();
+        known.retain(|name, kind| {
+            let stays = found.get(name).is_some_and(|(resource, _)| *resource == kind.resource);
+            if !stays {
+                kind.stop.cancel();
+            }
+            stays
+        });
+        for (name, (resource, is_namespaced)) in found {
+            known.entry(name).or_insert_with(|| self.start(resource, is_namespaced, env));
+        }
+        Ok(())
+    }
+
+    fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Kind> {
+        let source = ApiSource::new::<Meta>(self.clients.watch().clone(), &resource, &Scope::Cluster);
+        let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
+            object.owner_references().into_iter().map(|owner| owner.uid).collect()
+        });
+        let informer =
+            SharedInformer::<Meta>::builder_of(resource.clone(), env).indexes([by_owner]).build(source);
+        let kind = Arc::new(Kind { resource, is_namespaced, informer, stop: CancellationToken::new() });
+        let (known, queue, changed) = (Arc::downgrade(&self.known), self.queue.clone(), self.changed.clone());
+        let of = Arc::downgrade(&kind);
+        let handler = on_change(move |change: Change<'_, Meta>| {
+            let (Some(kind), Some(known), Some(object)) =
+                (of.upgrade(), known.upgrade(), change.last_known())
+            else {
+                return;
+            };
+            if kind.resource.kind == "CustomResourceDefinition" {
+                changed.notify_one();
+            }
+            let item = Item { kind, key: object.key(), uid: object.uid().into() };
+            if let Change::Deleted(_) = change {
+                // Those that it owned may have no owner left, and those that own it may have waited for it.
+                dependents(&known.lock(), &item).into_iter().for_each(|(dependent, _)| queue.add(dependent));
+                owners(&known.lock(), &item, object).into_iter().for_each(|owner| queue.add(owner));
+            } else if object.is_deleting() || !object.owner_references().is_empty() {
+                queue.add(item);
+            }
+        });
+        if kind.informer.add_handler(handler).is_ok() {
+            let running = kind.clone();
+            self.tasks.lock().spawn(async move { running.informer.run(running.stop.clone()).await });
+        }
+        kind
+    }
+
+    /// The object as the cache has it.
+    pub(super) fn cached(&self, item: &Item) -> Option<Arc<Meta>> {
+        item.kind.cached(&item.key, &item.uid)
+    }
+
+    pub(super) fn of_owner(&self, owner: &OwnerReference) -> Option<Arc<Kind>> {
+        of_owner(&self.known.lock(), owner)
+    }
+
+    /// All that an object owns.
+    pub(super) fn dependents(&self, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
+        dependents(&self.known.lock(), owner)
+    }
+
+    /// Stops all informers, and waits for their end.
+    pub(super) async fn stop(&self) {
+        self.known.lock().values().for_each(|kind| kind.stop.cancel());
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+fn of_owner(known: &Known, owner: &OwnerReference) -> Option<Arc<Kind>> {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    known.get(&(group.to_owned(), owner.kind.clone())).cloned()
+}
+
+fn dependents(known: &Known, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
+    let mut found = Vec::new();
+    for kind in known.values() {
+        for object in kind.informer.indexer().snapshot().by_index(OWNER, &owner.uid) {
+            // What is in a namespace owns nothing in another.
+            let is_near = owner.key.namespace().is_none() || owner.key.namespace() == object.namespace();
+            if let (true, Ok(meta)) = (is_near, object.get()) {
+                found.push((Item { kind: kind.clone(), key: object.key(), uid: object.uid().into() }, meta));
+            }
+        }
+    }
+    found
+}
+
+/// Those that own an object and are in the cache.
+fn owners(known: &Known, item: &Item, object: &Object<Meta>) -> Vec<Item> {
+    let references = object.owner_references().into_iter();
+    let owners = references.filter_map(|reference| {
+        let kind = of_owner(known, &reference)?;
+        let key = kind.key_of_owner(item, &reference)?;
+        kind.cached(&key, &reference.uid)?;
+        Some(Item { kind, key, uid: reference.uid.into() })
+    });
+    owners.collect()
+}

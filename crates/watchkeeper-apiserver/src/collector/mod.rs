@@ -1,0 +1,224 @@
+//! Who removes what nobody owns any more? A controller like any other, over the metadata of all kinds, those made at run time included.
+//!
+//! `kinds.rs` keeps an informer for each kind that the server has, `decide.rs` says what is to be done with an object, and this file does it.
+
+mod decide;
+mod kinds;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_client::core::params::{DeleteParams, Patch, Preconditions, PropagationPolicy};
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::process::run_workers;
+use watchkeeper::wire::{ApiError, Class};
+use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+use watchkeeper::{Clients, Env};
+
+use decide::{Action, Dependent, OwnerState, decide};
+use kinds::{Item, Kinds, Meta};
+
+/// Kinds come and go; those that no CustomResourceDefinition tells of are looked for this often.
+const DISCOVERY: Duration = Duration::from_secs(30);
+const WORKERS: usize = 2;
+
+/// Deletes objects whose owners are all gone, and carries out foreground and orphaning deletions, until `stop`. Returns when all its tasks have
+/// ended; dropping the future ends them too.
+///
+/// An owner is known by its uid: one that was made anew under the same name is another.
+pub async fn collect_garbage(clients: &Clients, stop: &CancellationToken) {
+    let env = clients.env().fork("garbage collector");
+    let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
+    let changed = Arc::new(Notify::new());
+    let collector =
+        Arc::new(Collector { clients: clients.clone(), kinds: Kinds::new(clients, &queue, &changed), queue });
+    let discover = async {
+        loop {
+            if let Err(error) = collector.kinds.discover(&env).await {
+                env.reporter.error("garbage collector", "discovery", &error);
+            }
+            let again = env.clock.timeout(DISCOVERY, changed.notified());
+            if stop.run_until_cancelled(again).await.is_none() {
+                break;
+            }
+        }
+        collector.queue.shut_down();
+        collector.kinds.stop().await;
+    };
+    let work = run_workers(WORKERS, stop, &env, || {
+        let collector = collector.clone();
+        let env = env.clone();
+        async move { while collector.process_next_item(&env).await {} }
+    });
+    tokio::join!(discover, work);
+}
+
+struct Collector {
+    clients: Clients,
+    kinds: Kinds,
+    queue: RateLimitingQueue<Item>,
+}
+
+/// Why an object could not be dealt with, for now.
+#[derive(Debug, thiserror::Error)]
+enum CollectError {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("the kind {0} of an owner is not served")]
+    UnknownOwnerKind(String),
+}
+
+impl Collector {
+    async fn process_next_item(&self, env: &Env) -> bool {
+        let Some(item) = self.queue.get().await else { return false };
+        match self.process(item.key()).await {
+            Ok(()) => item.forget(),
+            // Somebody else was quicker; what changed comes with the next event, or the next try.
+            Err(CollectError::Api(error)) if matches!(error.class(), Class::Conflict) => drop(item),
+            // Its kind may be made later. There is nothing to be said about it each time.
+            Err(CollectError::UnknownOwnerKind(kind)) => {
+                tracing::debug!(object = %item.key(), kind, "the kind of an owner is not served");
+                item.retry_after(DISCOVERY);
+            }
+            Err(error) => {
+                env.reporter.error("garbage collector", &item.key().to_string(), &error);
+                drop(item);
+            }
+        }
+        true
+    }
+
+    /// Decides by the caches first; only where there is something to do is the server asked for the newest state.
+    async fn process(&self, item: &Item) -> Result<(), CollectError> {
+        let Some(cached) = self.kinds.cached(item) else { return Ok(()) };
+        if let Action::Nothing = self.action(item, &cached).await? {
+            return Ok(());
+        }
+        let objects = self.clients.requests().of_kind::<Meta>(item.kind.resource.clone());
+        let newest = match objects.get(&item.key).await {
+            Err(error) if error.class() == Class::NotFound => return Ok(()),
+            found => found?,
+        };
+        if newest.metadata.uid.as_deref() != Some(&*item.uid) {
+            return Ok(());
+        }
+        let action = self.action(item, &newest).await?;
+        match self.carry_out(item, &newest, action).await {
+            Err(CollectError::Api(error)) if error.class() == Class::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn action(&self, item: &Item, object: &Meta) -> Result<Action, CollectError> {
+        let mut owners = Vec::new();
+        for owner in object.metadata.owner_references.iter().flatten() {
+            owners.push((owner.uid.clone(), self.owner_state(item, owner).await?));
+        }
+        let dependents = self.kinds.dependents(item).into_iter();
+        let dependents: Vec<_> =
+            dependents.map(|(_, dependent)| Dependent::of(&dependent, &item.uid)).collect();
+        Ok(decide(&object.metadata, &owners, &dependents))
+    }
+
+    /// Whether an owner is there, by the cache, or where that does not know it, by the server.
+    async fn owner_state(
+        &self,
+        item: &Item,
+        owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+    ) -> Result<OwnerState, CollectError> {
+        let Some(kind) = self.kinds.of_owner(owner) else {
+            return Err(CollectError::UnknownOwnerKind(format!("{} {}", owner.api_version, owner.kind)));
+        };
+        let Some(key) = kind.key_of_owner(item, owner) else {
+            // What has no namespace cannot be owned by what has one. Nobody can tell which is meant: it stays.
+            return Ok(OwnerState::Solid);
+        };
+        if let Some(cached) = kind.cached(&key, &owner.uid) {
+            return Ok(OwnerState::of(&cached.metadata));
+        }
+        match self.clients.requests().of_kind::<Meta>(kind.resource.clone()).get(&key).await {
+            Ok(found) if found.metadata.uid.as_deref() == Some(&owner.uid) => {
+                Ok(OwnerState::of(&found.metadata))
+            }
+            Ok(_) => Ok(OwnerState::Absent),
+            Err(error) if error.class() == Class::NotFound => Ok(OwnerState::Absent),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn carry_out(&self, item: &Item, object: &Meta, action: Action) -> Result<(), CollectError> {
+        let objects = self.clients.requests().of_kind::<Meta>(item.kind.resource.clone());
+        let metadata = &object.metadata;
+        match action {
+            Action::Nothing => {}
+            Action::Delete(policy) => {
+                tracing::debug!(object = %item, ?policy, "deleting what nobody owns");
+                let preconditions = Preconditions {
+                    uid: metadata.uid.clone(),
+                    resource_version: metadata.resource_version.clone(),
+                };
+                let params = DeleteParams {
+                    propagation_policy: Some(policy),
+                    preconditions: Some(preconditions),
+                    ..DeleteParams::default()
+                };
+                objects.delete_with(&item.key, &params).await?;
+            }
+            Action::DropOwners(gone) => {
+                let mut owners = metadata.owner_references.clone().unwrap_or_default();
+                owners.retain(|owner| !gone.contains(&owner.uid));
+                self.patch(item, metadata.resource_version.as_deref(), json!({"ownerReferences": owners}))
+                    .await?;
+            }
+            Action::DeleteDependents => {
+                self.kinds.dependents(item).into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
+            }
+            Action::Orphan => {
+                for (dependent, meta) in self.kinds.dependents(item) {
+                    let mut owners = meta.metadata.owner_references.clone().unwrap_or_default();
+                    owners.retain(|owner| owner.uid != *item.uid);
+                    let version = meta.metadata.resource_version.as_deref();
+                    match self.patch(&dependent, version, json!({"ownerReferences": owners})).await {
+                        Err(CollectError::Api(error)) if error.class() == Class::NotFound => {}
+                        outcome => outcome?,
+                    }
+                }
+                self.remove_finalizer(item, object, decide::ORPHAN).await?;
+            }
+            Action::Unblock => self.remove_finalizer(item, object, decide::FOREGROUND).await?,
+        }
+        Ok(())
+    }
+
+    async fn remove_finalizer(&self, item: &Item, object: &Meta, name: &str) -> Result<(), CollectError> {
+        let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != name);
+        self.patch(item, object.metadata.resource_version.as_deref(), json!({"finalizers": finalizers})).await
+    }
+
+    /// Changes metadata, of that version and of that object only.
+    async fn patch(
+        &self,
+        item: &Item,
+        version: Option<&str>,
+        mut metadata: serde_json::Value,
+    ) -> Result<(), CollectError> {
+        metadata["uid"] = (*item.uid).into();
+        metadata["resourceVersion"] = version.into();
+        let objects = self.clients.requests().of_kind::<Meta>(item.kind.resource.clone());
+        objects.patch(&item.key, &Patch::Merge(json!({ "metadata": metadata }))).await?;
+        Ok(())
+    }
+}
+
+/// As the server would choose, were it asked without a policy.
+fn policy_of(finalizers: &[String]) -> PropagationPolicy {
+    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
+    match () {
+        () if has(decide::ORPHAN) => PropagationPolicy::Orphan,
+        () if has(decide::FOREGROUND) => PropagationPolicy::Foreground,
+        () => PropagationPolicy::Background,
+    }
+}

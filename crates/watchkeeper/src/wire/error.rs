@@ -308,7 +308,9 @@ mod tests {
             (500, "InternalError", Class::Other),
         ] {
             let body = status(code, reason);
-            assert_eq!(ApiError::from_event(&body).class(), class, "event {code} {reason}");
+            let event = ApiError::from_event(&body);
+            assert_eq!(event.class(), class, "event {code} {reason}");
+            assert_eq!(event.is_version_unusable(), class == Class::Expired);
             let http = StatusCode::from_u16(code).unwrap();
             assert_eq!(ApiError::from_response(http, None, &body).class(), class, "answer {code} {reason}");
         }
@@ -427,7 +429,8 @@ mod tests {
             r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}}"#,
             r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"message":"Too large resource version"}]}}"#,
         ] {
-            assert_eq!(ApiError::from_event(body.as_bytes()).class(), Class::VersionTooLarge);
+            let error = ApiError::from_event(body.as_bytes());
+            assert!(error.class() == Class::VersionTooLarge && error.is_version_unusable());
         }
     }
 

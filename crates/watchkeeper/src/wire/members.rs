@@ -243,6 +243,11 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_string_may_hold_what_ends_a_number() {
+        assert_eq!(list(r#"{"a":"1, 2}","b":2}"#), Ok(()));
+    }
+
+    #[test]
     fn metadata_over_the_cap_ends_the_list() {
         assert_eq!(list(r#"{"metadata":{"continue":"cc"}"#), Ok(()));
         assert_eq!(list(r#"{"metadata":{"continue":"cccccc"}"#), too_large(21));

@@ -218,11 +218,7 @@ impl<K> Object<K> {
 
     /// The owner references; empty where there are none, or none that can be read.
     pub fn owner_references(&self) -> Vec<OwnerReference> {
-        let span = &self.identity().owners;
-        if span.is_empty() {
-            return Vec::new();
-        }
-        serde_json::from_slice(span.of(self.all())).unwrap_or_default()
+        serde_json::from_slice(self.identity().owners.of(self.all())).unwrap_or_default()
     }
 
     /// The owner that controls this object.

@@ -21,10 +21,6 @@ impl Span {
     pub(crate) fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start as usize..(self.start + self.length) as usize).unwrap_or_default()
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
-    }
 }
 
 /// What is read of an object on its way in; spans point into the bytes as they will be kept.
@@ -257,12 +253,13 @@ mod tests {
     fn the_identity_is_read_and_managed_fields_are_cut() {
         let text = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields":[{"a":"}"}],"name":"n","namespace":"ns",
             "uid":"u","resourceVersion":"7","generation":3,"labels":{"a":"b"},"deletionTimestamp":"t",
-            "ownerReferences":[{"uid":"o"}]},"spec":{}}"#;
+            "annotations":{"c":"d"},"ownerReferences":[{"uid":"o"}]},"spec":{}}"#;
         let (identity, types, kept) = read_str(text).unwrap();
         assert_eq!(identity.name.of(&kept), b"n");
         assert_eq!(identity.namespace.of(&kept), b"ns");
         assert_eq!(identity.uid.of(&kept), b"u");
         assert_eq!(identity.labels.of(&kept), br#"{"a":"b"}"#);
+        assert_eq!(identity.annotations.of(&kept), br#"{"c":"d"}"#);
         assert_eq!(identity.owners.of(&kept), br#"[{"uid":"o"}]"#);
         assert_eq!((identity.version, identity.generation, identity.deleting), ("7".into(), 3, true));
         assert_eq!((types.kind.as_deref(), types.api_version.as_deref()), (Some("Pod"), Some("v1")));
@@ -286,6 +283,14 @@ mod tests {
             assert_eq!(serde_json::from_slice::<Value>(&kept).unwrap(), expected, "{text}");
             assert_eq!(identity.name.of(&kept), b"n");
         }
+    }
+
+    #[test]
+    fn managed_fields_are_kept_where_that_is_asked_for() {
+        let text = br#"{"metadata":{"managedFields":[{}],"name":"n"}}"#;
+        let mut kept = Vec::new();
+        let (identity, _) = read(text, true, &mut kept).unwrap();
+        assert_eq!((&kept[..], identity.name.of(&kept)), (&text[..], &b"n"[..]));
     }
 
     #[test]

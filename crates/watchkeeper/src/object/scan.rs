@@ -325,6 +325,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn escapes_and_nesting_are_followed_from_any_place_in_a_block_into_the_next_piece() {
+        let nested = "[".repeat(BLOCK + 10) + &"]".repeat(BLOCK + 10);
+        let mut texts = vec![nested, format!("[{}{{}}]", "[],".repeat(BLOCK))];
+        for length in 0..BLOCK + 2 {
+            for escapes in [r#"\""#, r"\\", r#"\\\""#, r#"\"\""#] {
+                texts.push(format!(r#"{{"{}{escapes}}}"}}"#, "x".repeat(length)));
+            }
+        }
+        for text in texts {
+            for cut in 0..text.len() {
+                assert_eq!(
+                    end_in_pieces(format!("{text}]").as_bytes(), &[cut]),
+                    Some(text.len()),
+                    "{text} {cut}"
+                );
+            }
+        }
+    }
+
     fn json() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),

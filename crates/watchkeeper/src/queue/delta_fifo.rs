@@ -127,20 +127,20 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
             };
             self.append(key, delta);
         }
+        // What is listed is pending by now; what else is pending, or known, is gone.
         let mut gone: Vec<(ObjectName, Option<Object<K>>)> = Vec::new();
         for key in self.line.iter().filter(|key| !listed.contains(*key)) {
             let newest = self.deltas.get(key).and_then(|deltas| deltas.last());
             gone.push((key.clone(), newest.and_then(Delta::object).cloned()));
         }
         if let Some((key, last_known)) = &self.in_flight
-            && !listed.contains(key)
             && !self.deltas.contains_key(key)
         {
             gone.push((key.clone(), last_known.clone()));
         }
         known.each_known(&mut |object| {
             let key = object.key();
-            if !listed.contains(&key) && !self.is_pending(&key) {
+            if !self.is_pending(&key) {
                 gone.push((key, Some(object.clone())));
             }
         });
@@ -194,9 +194,8 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
     }
 
     fn processed(&mut self) {
-        if self.in_flight.take().is_some() && std::mem::take(&mut self.initial_in_flight) {
-            self.initial = self.initial.saturating_sub(1);
-        }
+        self.in_flight = None;
+        self.initial -= usize::from(std::mem::take(&mut self.initial_in_flight));
     }
 
     fn add_if_not_present(&mut self, popped: Popped<K>) {

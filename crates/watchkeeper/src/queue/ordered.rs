@@ -85,12 +85,9 @@ impl<K: Send + Sync> Queue<K> for OrderedFifo<K> {
 
     fn pop(&mut self) -> Option<Popped<K>> {
         self.processed();
-        // A batch holds initial entries only, or none.
-        let most = if self.initial > 0 { self.initial } else { BATCH };
-        let take = match self.line.front()? {
-            head if is_alone(head) => 1,
-            _ => self.line.iter().take(most.min(BATCH)).take_while(|entry| !is_alone(entry)).count(),
-        };
+        self.line.front()?;
+        // A batch is initial as a whole or not at all: the first state ends with a list, and lists stand alone.
+        let take = self.line.iter().take(BATCH).take_while(|entry| !is_alone(entry)).count().max(1);
         let in_initial_list = !self.has_synced();
         let mut deltas = Vec::with_capacity(take);
         for entry in self.line.drain(..take) {

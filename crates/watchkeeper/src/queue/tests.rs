@@ -65,12 +65,70 @@ fn drain(queue: &mut dyn Queue<()>) -> Vec<Vec<String>> {
     while let Some(popped) = queue.pop() {
         pops.push(popped.deltas.iter().map(show).collect());
         queue.processed();
+        assert!(pops.len() < 100, "it never runs empty: {pops:?}");
     }
+    assert_eq!((queue.len(), queue.bytes(), queue.is_empty()), (0, 0, true));
     pops
+}
+
+#[test]
+fn only_the_same_state_of_an_object_is_kept() {
+    let known = Known::of([obj("a", 1)]);
+    assert!(known.kept(&obj("a", 1)).is_some());
+    assert!(known.kept(&obj("a", 2)).is_none());
+    assert!(known.kept(&obj("b", 1)).is_none());
+    assert!(NoKnown.kept(&obj("a", 1)).is_none());
+}
+
+#[test]
+fn a_delta_weighs_as_much_as_itself_and_the_objects_it_carries() {
+    let (own, [a, b]) = (size_of::<Delta<()>>(), [obj("a", 1), obj("longer", 1)]);
+    let sizes = [a.size(), b.size()];
+    assert_eq!(Delta::<()>::Bookmark(1.into()).bytes(), own);
+    assert_eq!(Delta::Deleted(Deleted::Final(a.clone())).bytes(), own + sizes[0]);
+    let all = Delta::ReplacedAll { items: vec![a, b], version: 1.into() };
+    assert_eq!(all.bytes(), own + sizes[0] + sizes[1]);
+}
+
+#[test]
+fn a_tombstone_is_told_from_a_delete_that_was_seen() {
+    let seen = Deleted::Final(obj("a", 2));
+    let missed = Deleted::tombstone(&obj("a", 1));
+    let nothing = Deleted::<()>::Unknown { key: ObjectName::cluster("a"), last_known: None };
+    let last_known = |deleted: &Deleted<()>| deleted.last_known().map(|object| object.version().clone());
+    assert_eq!([&seen, &missed, &nothing].map(Deleted::is_tombstone), [false, true, true]);
+    assert_eq!([&seen, &missed, &nothing].map(last_known), [Some(2.into()), Some(1.into()), None]);
+    assert!([seen, missed, nothing].iter().all(|deleted| deleted.key() == ObjectName::cluster("a")));
+}
+
+#[test]
+fn a_queue_is_empty_until_something_waits() {
+    for queue in [&mut OrderedFifo::new() as &mut dyn Queue<()>, &mut delta_fifo()] {
+        assert!(queue.is_empty() && !queue.is_closed());
+        queue.push(Delta::Added(obj("a", 1)), &NoKnown);
+        assert!(!queue.is_empty());
+        queue.pop();
+        assert!(queue.is_empty());
+    }
 }
 
 mod ordered {
     use super::*;
+
+    #[test]
+    fn what_is_put_in_front_of_the_first_list_belongs_to_the_first_state() {
+        let mut queue = OrderedFifo::new();
+        queue.replace(vec![], 5.into(), &NoKnown);
+        let deltas = vec![Delta::Added(obj("a", 1)), Delta::Added(obj("b", 2))];
+        queue.add_if_not_present(Popped { deltas, in_initial_list: false, version: None });
+        for expected in [vec!["added a@1", "added b@2"], vec!["all 0 at 5"]] {
+            let popped = queue.pop().unwrap();
+            assert_eq!(popped.deltas.iter().map(show).collect::<Vec<_>>(), expected);
+            assert!(popped.in_initial_list && !queue.has_synced());
+            queue.processed();
+        }
+        assert!(queue.has_synced());
+    }
 
     // client-go: TestRealFIFO_detectLineJumpers, TestRealFIFO_addUpdate
     #[test]
@@ -250,6 +308,33 @@ mod gathering {
     }
 
     #[test]
+    fn a_version_is_told_once() {
+        let known = Known::of([obj("a", 1)]);
+        let mut queue = delta_fifo();
+        queue.replace(vec![obj("a", 1)], 5.into(), &known);
+        assert_eq!(queue.pop().unwrap().version, Some(5.into()));
+        queue.processed();
+        queue.resync(&known);
+        assert_eq!(queue.pop().unwrap().version, None);
+    }
+
+    #[test]
+    fn the_first_state_is_whole_though_a_resync_was_under_way_when_it_came() {
+        let known = Known::of([obj("a", 1)]);
+        let mut queue = delta_fifo();
+        queue.resync(&known);
+        queue.pop();
+        queue.replace(vec![obj("b", 2)], 2.into(), &known);
+        for _ in ["b", "a is gone"] {
+            queue.processed();
+            assert!(!queue.has_synced());
+            queue.pop();
+        }
+        queue.processed();
+        assert!(queue.has_synced());
+    }
+
+    #[test]
     fn the_store_has_a_version_only_when_the_queue_has_run_empty() {
         let (mut queue, known) = (delta_fifo(), Known::default());
         queue.replace(vec![obj("a", 1), obj("b", 2)], 5.into(), &known);
@@ -343,10 +428,12 @@ fn play(queue: &mut dyn Queue<()>, steps: &[Step]) -> BTreeMap<ObjectName, u64> 
         }
     }
     land(queue, &mut store, &mut flying);
-    while let Some(popped) = queue.pop() {
+    for _ in 0..100 {
+        let Some(popped) = queue.pop() else { break };
         consume(&mut store, popped);
         queue.processed();
     }
+    assert!(queue.pop().is_none(), "it never runs empty");
     assert!(queue.has_synced() && queue.is_empty());
     let expected: BTreeMap<_, _> =
         server.into_iter().map(|(name, v)| (ObjectName::cluster(&name), v)).collect();

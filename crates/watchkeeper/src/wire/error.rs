@@ -128,7 +128,7 @@ impl ApiError {
             }
             cause = link.source();
         }
-        Self { class, source: Some(error), ..Self::new(class, "cannot reach the API server") }
+        Self { source: Some(error), ..Self::new(class, "cannot reach the API server") }
     }
 
     /// A successful answer whose body could not be read as what was asked for.
@@ -282,6 +282,7 @@ impl Error for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Malformed;
 
     fn status(code: u16, reason: &str) -> Vec<u8> {
         serde_json::to_vec_pretty(&serde_json::json!({
@@ -307,7 +308,9 @@ mod tests {
             (500, "InternalError", Class::Other),
         ] {
             let body = status(code, reason);
-            assert_eq!(ApiError::from_event(&body).class(), class, "event {code} {reason}");
+            let event = ApiError::from_event(&body);
+            assert_eq!(event.class(), class, "event {code} {reason}");
+            assert_eq!(event.is_version_unusable(), class == Class::Expired);
             let http = StatusCode::from_u16(code).unwrap();
             assert_eq!(ApiError::from_response(http, None, &body).class(), class, "answer {code} {reason}");
         }
@@ -358,13 +361,76 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_or_a_code_alone_is_enough() {
+        for (reason, codes, class) in [
+            ("Expired", &[410][..], Class::Expired),
+            ("Gone", &[410], Class::Expired),
+            ("TooManyRequests", &[429], Class::TooManyRequests),
+            ("Forbidden", &[403], Class::Forbidden),
+            ("Unauthorized", &[401], Class::Unauthorized),
+            ("NotFound", &[404], Class::NotFound),
+            ("Conflict", &[409], Class::Conflict),
+            ("Invalid", &[422], Class::Invalid),
+            ("BadRequest", &[400], Class::Invalid),
+            ("Timeout", &[504, 408], Class::Timeout),
+            ("ServerTimeout", &[], Class::Timeout),
+        ] {
+            let reason = format!(r#"{{"kind":"Status","reason":"{reason}"}}"#);
+            assert_eq!(ApiError::from_event(reason.as_bytes()).class(), class, "{reason}");
+            for code in codes {
+                let code = format!(r#"{{"kind":"Status","code":{code}}}"#);
+                assert_eq!(ApiError::from_event(code.as_bytes()).class(), class, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_tells_what_the_server_told() {
+        let body = br#"{"kind":"Status","reason":"NotFound","code":404,"message":"no pod a"}"#;
+        let error = ApiError::from_event(body);
+        assert_eq!((error.code(), error.reason(), error.message()), (Some(404), "NotFound", "no pod a"));
+        assert_eq!(error.retry_after(), None);
+        assert!(error.is_not_found() && !ApiError::from_event(&status(403, "Forbidden")).is_not_found());
+        for (text, error) in [
+            ("no pod a (404 NotFound)", error),
+            ("m (NotFound)", ApiError::from_event(br#"{"kind":"Status","reason":"NotFound","message":"m"}"#)),
+            (
+                "HTTP 502 Bad Gateway without a readable Status (502)",
+                ApiError::from_response(StatusCode::BAD_GATEWAY, None, b"<html>"),
+            ),
+            ("m", ApiError::new(Class::Other, "m")),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_status_may_begin_with_white_space_and_be_of_no_other_kind() {
+        assert_eq!(ApiError::from_event(b"\r\n {\"kind\":\"Status\",\"code\":410}").class(), Class::Expired);
+        assert_eq!(ApiError::from_event(br#"{"kind":"Pod","code":410}"#).class(), Class::Undecodable);
+        assert_eq!(ApiError::from_event(br#"["Status","m","Gone",410]"#).class(), Class::Undecodable);
+    }
+
+    #[test]
+    fn a_delay_in_the_status_outranks_the_header_unless_it_is_none() {
+        let delay = |seconds: u64| {
+            let body =
+                format!(r#"{{"kind":"Status","code":429,"details":{{"retryAfterSeconds":{seconds}}}}}"#);
+            ApiError::from_response(StatusCode::TOO_MANY_REQUESTS, Some(7), body.as_bytes()).retry_after()
+        };
+        assert_eq!(delay(1), Some(Duration::from_secs(1)));
+        assert_eq!(delay(0), Some(Duration::from_secs(7)));
+    }
+
+    #[test]
     fn a_version_from_the_future_is_recognised_in_all_its_forms() {
         for body in [
             r#"{"kind":"Status","reason":"Timeout","code":504,"message":"Too large resource version: 9, current: 5"}"#,
             r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}}"#,
             r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"message":"Too large resource version"}]}}"#,
         ] {
-            assert_eq!(ApiError::from_event(body.as_bytes()).class(), Class::VersionTooLarge);
+            let error = ApiError::from_event(body.as_bytes());
+            assert!(error.class() == Class::VersionTooLarge && error.is_version_unusable());
         }
     }
 
@@ -377,8 +443,37 @@ mod tests {
             (io::ErrorKind::ConnectionRefused, Class::ConnectionRefused),
             (io::ErrorKind::ConnectionReset, Class::ConnectionLost),
             (io::ErrorKind::TimedOut, Class::Timeout),
+            (io::ErrorKind::PermissionDenied, Class::Other),
         ] {
-            assert_eq!(ApiError::from_transport(Outer(kind.into())).class(), class);
+            let error = ApiError::from_transport(Outer(kind.into()));
+            assert_eq!((error.class(), error.code()), (class, None));
+            assert_eq!(error.source().unwrap().to_string(), "outer");
+        }
+    }
+
+    #[test]
+    fn transport_failures_without_a_type_are_told_by_their_text() {
+        for (text, class) in [
+            ("operation timed out", Class::Timeout),
+            ("deadline has elapsed", Class::Timeout),
+            ("connection closed before message completed", Class::ConnectionLost),
+            ("no such host", Class::Other),
+        ] {
+            assert_eq!(ApiError::from_transport(text).class(), class, "{text}");
+        }
+        let known = ApiError::new(Class::Unauthorized, "no token");
+        assert_eq!(ApiError::from_transport(known).class(), Class::Unauthorized);
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_a_lost_connection_and_one_that_makes_no_sense_undecodable() {
+        let broken = Malformed { what: "expected an object", at: 0 };
+        for (error, class, text) in [
+            (SplitError::Truncated, Class::ConnectionLost, SplitError::Truncated.to_string()),
+            (broken.into(), Class::Undecodable, broken.to_string()),
+        ] {
+            let error = ApiError::from(error);
+            assert_eq!((error.class(), error.source().unwrap().to_string()), (class, text));
         }
     }
 

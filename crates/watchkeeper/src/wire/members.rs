@@ -220,3 +220,45 @@ impl Members {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ListSplitter;
+
+    /// What becomes of a list with a cap of 20 bytes.
+    fn list(text: &str) -> Result<(), SplitError> {
+        ListSplitter::with_cap(20).feed(text.as_bytes(), |_| {})
+    }
+
+    fn too_large(size: usize) -> Result<(), SplitError> {
+        Err(TooLarge { size, cap: 20, name: None }.into())
+    }
+
+    #[test]
+    fn a_key_or_plain_value_that_goes_on_is_waited_for_up_to_the_cap() {
+        assert_eq!(list(r#" {"key":"aaaaaaaaaaaaa"#), Ok(()));
+        assert_eq!(list(r#" {"key":"aaaaaaaaaaaaaa"#), too_large(21));
+        assert_eq!(list(r#" {"kkkkkkkkkkkkkkkkkkkkkkk"#), too_large(24));
+    }
+
+    #[test]
+    fn a_plain_string_may_hold_what_ends_a_number() {
+        assert_eq!(list(r#"{"a":"1, 2}","b":2}"#), Ok(()));
+    }
+
+    #[test]
+    fn metadata_over_the_cap_ends_the_list() {
+        assert_eq!(list(r#"{"metadata":{"continue":"cc"}"#), Ok(()));
+        assert_eq!(list(r#"{"metadata":{"continue":"cccccc"}"#), too_large(21));
+        assert_eq!(list(r#"{"other":{"continue":"cccccc"}"#), Ok(()));
+    }
+
+    #[test]
+    fn what_stands_for_the_items_is_an_array_or_null() {
+        let expected = |at| Err(Malformed { what: "expected an array of items", at }.into());
+        assert_eq!(list(r#"{"items": {}}"#), expected(9));
+        assert_eq!(list(r#"{"items":"none"}"#), expected(8));
+        assert_eq!(list(r#"{"items": null}"#), Ok(()));
+    }
+}

@@ -92,3 +92,44 @@ impl Pending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value that `take` finds whole in its only chunk.
+    fn whole<'a>(pending: &'a mut Pending, chunk: &'a [u8], cap: usize) -> Option<&'a [u8]> {
+        match pending.take(chunk, cap) {
+            Taken::Whole(value, _) => Some(value),
+            Taken::TooLarge(..) | Taken::More => None,
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_whole_in_its_chunk_is_not_copied() {
+        let chunk = b"{\"a\":1},";
+        let value = &chunk[..7];
+        assert_eq!(
+            whole(&mut Pending::default(), chunk, 100).map(<[u8]>::as_ptr_range),
+            Some(value.as_ptr_range())
+        );
+    }
+
+    #[test]
+    fn a_value_may_be_as_large_as_the_cap() {
+        assert!(whole(&mut Pending::default(), b"[1,2]", 5).is_some());
+        assert!(whole(&mut Pending::default(), b"[1,2]", 4).is_none());
+    }
+
+    #[test]
+    fn a_buffer_serves_the_next_value_as_well_unless_it_is_huge() {
+        for (size, is_kept) in [(1000, true), (2 << 20, false)] {
+            let mut pending = Pending::default();
+            pending.take(b"[", OBJECT_CAP);
+            pending.take(&vec![b'1'; size], OBJECT_CAP);
+            assert!(pending.carry.capacity() > size);
+            pending.reset();
+            assert_eq!(pending.carry.capacity() > size, is_kept, "{size}");
+        }
+    }
+}

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, QueueKind, on_change};
 use watchkeeper::source::Resources;
 use watchkeeper::{Clients, Env, Kind, ObjectName, SharedInformer, SharedInformerFactory};
-use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening};
+use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening, collect_garbage};
 use watchkeeper_sim::{Net, Trace};
 
 /// How the controller reaches the server.
@@ -39,6 +39,7 @@ pub(crate) struct World {
     link: Link,
     stop: CancellationToken,
     controller: JoinHandle<()>,
+    collector: JoinHandle<()>,
 }
 
 /// The controller's connection, which a test can break.
@@ -58,6 +59,10 @@ impl World {
         admin.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
 
         let controller_env = Env::new(env.clock.clone(), env.generator.fork("controller"));
+        // A report is something to look at, too.
+        let changed = Arc::new(Notify::new());
+        let reported = changed.clone();
+        controller_env.reporter.add_hook(move |_| reported.notify_waiters());
         let (link, clients) = match transport {
             Transport::InProcess => {
                 let net = Net::new(&server, &env.clock, env.generator.fork("net"), &Trace::new(&env.clock));
@@ -82,13 +87,14 @@ impl World {
             tokio::spawn(async move { sample_controller::run(&clients, &options, &token).await.unwrap() });
 
         let factory = SharedInformerFactory::builder(&admin).build();
-        let changed = Arc::new(Notify::new());
         observe::<Foo>(&factory, &changed);
         observe::<Deployment>(&factory, &changed);
         observe::<Event>(&factory, &changed);
         factory.start(&stop);
         factory.wait_for_sync(&stop).await.unwrap();
-        Self { server, controller_env, admin, factory, changed, link, stop, controller }
+        let (theirs, token) = (admin.clone(), stop.clone());
+        let collector = tokio::spawn(async move { collect_garbage(&theirs, &token).await });
+        Self { server, controller_env, admin, factory, changed, link, stop, controller, collector }
     }
 
     /// Waits until what the observer sees is as `wanted`.
@@ -111,6 +117,7 @@ impl World {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.controller.await.unwrap();
+        self.collector.await.unwrap();
         self.factory.shut_down().await;
         if let Link::Loopback { listening: Some(listening), .. } = self.link {
             listening.stop().await;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
     group = "samplecontroller.k8s.io",
     version = "v1alpha1",
     kind = "Foo",
+    doc = "A wish for a Deployment of a name and a number of replicas.",
     namespaced,
     status = "FooStatus",
     derive = "PartialEq",

@@ -1,9 +1,16 @@
-//! What does a Foo look like? The example that the documentation uses.
+//! What does a Foo look like, and how is its kind made known? Manifests, the same as the values of this crate.
 
 use crate::api::{Foo, FooSpec};
 
 /// The example as a manifest.
 pub const EXAMPLE: &str = include_str!("../artifacts/example-foo.yaml");
+
+/// The definition of Foos as a manifest.
+pub const CRD_STATUS_SUBRESOURCE: &str = include_str!("../artifacts/crd-status-subresource.yaml");
+
+/// The definition without the status subresource, as a manifest: a Foo's status is then a field like any other, and the controller, which writes
+/// it through the subresource, is answered that there is none.
+pub const CRD: &str = include_str!("../artifacts/crd.yaml");
 
 /// The example Foo, in the namespace `default`.
 pub fn example() -> Foo {
@@ -15,7 +22,20 @@ pub fn example() -> Foo {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
     use super::*;
+
+    #[test]
+    fn the_manifests_of_the_crd_are_made_from_the_type() {
+        let whole = crate::api::crd();
+        let mut plain = whole.clone();
+        plain.spec.versions[0].subresources = None;
+        for (manifest, crd) in [(CRD_STATUS_SUBRESOURCE, whole), (CRD, plain)] {
+            let found: CustomResourceDefinition = serde_saphyr::from_str(manifest).unwrap();
+            assert_eq!(found, crd, "{}", serde_saphyr::to_string(&crd).unwrap());
+        }
+    }
 
     #[test]
     fn the_manifest_and_the_value_are_the_same_foo() {

@@ -11,7 +11,7 @@ mod options;
 
 pub use controller::{Controller, SyncError};
 pub use deployment::new_deployment;
-pub use example::{EXAMPLE, example};
+pub use example::{CRD, CRD_STATUS_SUBRESOURCE, EXAMPLE, example};
 pub use options::{Options, RunError, run};
 
 /// The name under which the controller writes and records events.

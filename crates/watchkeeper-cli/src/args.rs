@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use watchkeeper::process::ClientArgs;
 
 /// A Kubernetes control plane in the box, with the sample controller on it
@@ -22,8 +23,33 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Start the control plane alone
     Serve(ServeArgs),
+    /// Play the story of a Foo step by step, and say which step was not seen, if any
+    Demo(DemoArgs),
     /// Run the sample controller alone, on the cluster of a kubeconfig or the one around it
     SampleController(ControllerArgs),
+    /// Print the CustomResourceDefinition of Foos, for `kubectl apply -f -`
+    Crd(CrdArgs),
+    /// Print the completions of this command for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DemoArgs {
+    #[command(flatten)]
+    pub(crate) options: sample_controller::Options,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CrdArgs {
+    /// The variant without the status subresource
+    #[arg(long)]
+    pub(crate) without_status: bool,
+    /// Print an example Foo behind it
+    #[arg(long)]
+    pub(crate) example: bool,
 }
 
 #[derive(Debug, clap::Args)]

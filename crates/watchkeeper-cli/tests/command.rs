@@ -227,3 +227,30 @@ fn a_second_signal_exits_at_once() {
     let (status, errors) = server.exit();
     assert_eq!(status.code(), Some(1), "{errors}");
 }
+
+#[test]
+fn the_demo_sees_every_step_of_the_story_on_both_queues() {
+    for queue in ["ordered", "delta"] {
+        let mut program = Program::start(&["demo", "--queue", queue]);
+        program.until(&["all seen"]);
+        assert_eq!(program.seen.iter().filter(|line| line.contains('✓')).count(), 9, "{:#?}", program.seen);
+        let (status, errors) = program.exit();
+        assert!(status.success() && errors.is_empty(), "{errors}");
+    }
+}
+
+#[test]
+fn manifests_and_completions_are_printed_for_other_programs() {
+    let print = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_watchkeeper")).args(arguments).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let crd = print(&["crd", "--example"]);
+    assert!(crd.contains("name: foos.samplecontroller.k8s.io") && crd.contains("subresources:"));
+    assert!(crd.contains("\n---\napiVersion: samplecontroller.k8s.io/v1alpha1\nkind: Foo"));
+    assert!(!print(&["crd", "--without-status"]).contains("subresources:"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(print(&["completions", shell]).contains("sample-controller"), "{shell}");
+    }
+}

@@ -112,7 +112,7 @@ mod tests {
 
     fn object(deleting: bool, finalizers: &[&str]) -> ObjectMeta {
         ObjectMeta {
-            deletion_timestamp: deleting.then(|| Time(jiff::Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: deleting.then_some(Time(jiff::Timestamp::UNIX_EPOCH)),
             finalizers: Some(finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect()),
             ..ObjectMeta::default()
         }

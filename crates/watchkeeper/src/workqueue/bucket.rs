@@ -54,15 +54,8 @@ impl TokenBucket {
 }
 
 impl<T> RateLimiter<T> for TokenBucket {
-    fn when(&mut self, _item: &T, now: Instant) -> Duration {
+    fn when(&mut self, _item: &T, _failures: u32, now: Instant) -> Duration {
         self.reserve(now)
-    }
-
-    fn forget(&mut self, _item: &T) {}
-
-    /// Always 0: a bucket does not know keys.
-    fn retries(&self, _item: &T) -> u32 {
-        0
     }
 }
 
@@ -126,13 +119,5 @@ mod tests {
         assert_eq!(waits(0.0, 1), [Duration::ZERO, FOREVER]);
         assert_eq!(waits(-1.0, 1), [Duration::ZERO, FOREVER]);
         assert_eq!(waits(1e-300, 1), [Duration::ZERO, FOREVER]);
-    }
-
-    #[test]
-    fn a_bucket_counts_no_retries() {
-        let mut bucket = TokenBucket::new(10.0, 1);
-        RateLimiter::<u8>::when(&mut bucket, &1, start());
-        RateLimiter::<u8>::forget(&mut bucket, &1);
-        assert_eq!(RateLimiter::<u8>::retries(&bucket, &1), 0);
     }
 }

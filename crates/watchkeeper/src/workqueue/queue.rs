@@ -75,7 +75,6 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     /// The slot in which something is to be noted about `key`, out of the reach of eviction; none once the queue shuts down.
     ///
     /// What is noted must keep the slot: see [`rest`](Self::rest).
-    #[inline]
     pub(super) fn claim(&mut self, key: T) -> Option<Number> {
         if self.shutting_down {
             return None;
@@ -89,7 +88,6 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 
     /// Marks a claimed slot as in need of a run.
-    #[inline]
     pub(super) fn add(&mut self, number: Number, priority: Priority, now: Tick) -> Added {
         let slot = &mut self.slots[number];
         match (slot.place, slot.added) {
@@ -119,7 +117,6 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 
     /// Hands out the key that is next; tells how many nanoseconds ago it was added. Goes on during a shutdown, until nothing waits.
-    #[inline]
     pub(super) fn get(&mut self, now: Tick) -> Option<(Taken<T>, u64)> {
         let number = self.ready.pop(&mut self.slots)?;
         self.working.push(&mut self.slots, number);
@@ -134,7 +131,6 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     /// Takes a key back from its worker; returns for how many nanoseconds the worker had it. One that was added meanwhile takes its place in the
     /// order now, also during a shutdown.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one done")]
-    #[inline]
     pub(super) fn done(&mut self, ticket: Ticket, now: Tick) -> u64 {
         let Ticket(number) = ticket;
         self.working.remove(&mut self.slots, number);
@@ -150,7 +146,6 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 
     /// Lets go of a slot, unless something is to be done with it. If how its last runs ended is known, it is kept for a while.
-    #[inline]
     pub(super) fn rest(&mut self, number: Number) {
         let slot = &mut self.slots[number];
         if slot.place != Place::Nowhere || slot.due.is_some() {

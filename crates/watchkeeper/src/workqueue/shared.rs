@@ -181,7 +181,6 @@ impl<T: Key> State<T> {
         }
     }
 
-    #[inline]
     pub(super) fn add(&mut self, key: T, priority: Priority, now: Tick) {
         if let Some(number) = self.queue.claim(key) {
             self.add_slot(number, priority, now);
@@ -224,7 +223,6 @@ impl<T: Key> State<T> {
         self.add_slot_after(number, delay, priority, now);
     }
 
-    #[inline]
     pub(super) fn get(&mut self, now: Tick) -> Option<Taken<T>> {
         let (taken, waited) = self.queue.get(now)?;
         self.figures.queue_duration.record(waited);
@@ -232,7 +230,6 @@ impl<T: Key> State<T> {
     }
 
     /// Takes a key back from its worker. Another run keeps the priority of this one.
-    #[inline]
     pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
         let slot = &mut self.queue.slots[number];

@@ -96,6 +96,31 @@ fn equal_times_are_released_in_the_order_in_which_they_were_given() {
 }
 
 #[test]
+fn times_that_were_replaced_are_cleared_away() {
+    let (mut queue, start) = queue();
+    // Ever earlier: each time takes the place of the one before.
+    for step in 0..10_000 {
+        for key in ["a", "b"] {
+            queue.delay_key(key, start.after((20_000 - step) * MS));
+        }
+        assert!(queue.waiting.len() <= 2 * 2 + SLACK, "{} entries for two keys", queue.waiting.len());
+    }
+    assert_eq!((queue.delayed(), queue.next_due()), (2, Some(start.after(10_001 * MS))));
+    assert_eq!(released(&mut queue, start.after(10_001 * MS)), ["a", "b"]);
+    assert_eq!((queue.delayed(), queue.next_due()), (0, None));
+}
+
+#[test]
+fn the_next_due_time_is_never_one_that_was_replaced() {
+    let (mut queue, start) = queue();
+    queue.delay_key("a", start.after(5 * MS));
+    queue.delay_key("a", start.after(2 * MS));
+    queue.delay_key("b", start.after(9 * MS));
+    assert_eq!(released(&mut queue, start.after(2 * MS)), ["a"]);
+    assert_eq!(queue.next_due(), Some(start.after(9 * MS)));
+}
+
+#[test]
 fn the_higher_priority_of_two_delayed_adds_counts_and_is_used_up() {
     let (mut queue, start) = queue();
     let number = queue.claim("foo").unwrap();

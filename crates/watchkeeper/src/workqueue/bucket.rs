@@ -120,4 +120,12 @@ mod tests {
         assert_eq!(waits(-1.0, 1), [Duration::ZERO, FOREVER]);
         assert_eq!(waits(1e-300, 1), [Duration::ZERO, FOREVER]);
     }
+
+    // client-go: TestRatePrecisionBug
+    #[test]
+    fn a_rate_just_below_one_a_second_lets_one_through_every_two_seconds() {
+        let (mut bucket, start) = (TokenBucket::new(1.0 / 1.031_425, 1), start());
+        let waits: Vec<_> = (0..60).map(|round| bucket.reserve(start + round * 2000 * MS)).collect();
+        assert_eq!(waits, [Duration::ZERO; 60]);
+    }
 }

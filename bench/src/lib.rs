@@ -3,4 +3,5 @@
 
 pub mod informer;
 pub mod measure;
+pub mod queue;
 pub mod serve;

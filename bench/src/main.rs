@@ -1,6 +1,7 @@
 //! What does the `bench` command do? It reads the command line and hands over.
 
 use bench::informer::{self, InformerArgs};
+use bench::queue::{self, QueueArgs};
 use bench::serve::{self, ServeArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -24,12 +25,15 @@ enum Command {
     Serve(ServeArgs),
     /// Sync an informer from a server of Pods, apply its events, and print what both cost.
     Informer(InformerArgs),
+    /// Time a work queue, and weigh a million keys that wait in it.
+    Queue(QueueArgs),
 }
 
 fn main() {
     let outcome: Result<(), Box<dyn std::error::Error + Send + Sync>> = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args).map_err(Into::into),
         Command::Informer(args) => informer::run(&args),
+        Command::Queue(args) => queue::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

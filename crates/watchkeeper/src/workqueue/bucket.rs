@@ -54,15 +54,8 @@ impl TokenBucket {
 }
 
 impl<T> RateLimiter<T> for TokenBucket {
-    fn when(&mut self, _item: &T, now: Instant) -> Duration {
+    fn when(&mut self, _item: &T, _failures: u32, now: Instant) -> Duration {
         self.reserve(now)
-    }
-
-    fn forget(&mut self, _item: &T) {}
-
-    /// Always 0: a bucket does not know keys.
-    fn retries(&self, _item: &T) -> u32 {
-        0
     }
 }
 
@@ -128,11 +121,11 @@ mod tests {
         assert_eq!(waits(1e-300, 1), [Duration::ZERO, FOREVER]);
     }
 
+    // client-go: TestRatePrecisionBug
     #[test]
-    fn a_bucket_counts_no_retries() {
-        let mut bucket = TokenBucket::new(10.0, 1);
-        RateLimiter::<u8>::when(&mut bucket, &1, start());
-        RateLimiter::<u8>::forget(&mut bucket, &1);
-        assert_eq!(RateLimiter::<u8>::retries(&bucket, &1), 0);
+    fn a_rate_just_below_one_a_second_lets_one_through_every_two_seconds() {
+        let (mut bucket, start) = (TokenBucket::new(1.0 / 1.031_425, 1), start());
+        let waits: Vec<_> = (0..60).map(|round| bucket.reserve(start + round * 2000 * MS)).collect();
+        assert_eq!(waits, [Duration::ZERO; 60]);
     }
 }

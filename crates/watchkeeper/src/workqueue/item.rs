@@ -5,8 +5,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-use super::queue::Ticket;
-use super::rate_limiting::{RateLimitingQueue, Verdict};
+use super::known::message;
+use super::priority::Priority;
+use super::queue::{Taken, Ticket};
+use super::rate_limiting::RateLimitingQueue;
+use super::shared::Outcome;
 
 /// What can be a key of a work queue: anything small that can be hashed, compared, cloned cheaply and printed.
 pub trait Key: Hash + Eq + Clone + Send + fmt::Debug + 'static {}
@@ -39,13 +42,16 @@ impl<T: Hash + Eq + Clone + Send + fmt::Debug + 'static> Key for T {}
 pub struct WorkItem<T: Key> {
     queue: RateLimitingQueue<T>,
     key: T,
+    attempts: u32,
+    priority: Priority,
     /// Taken when the worker decides.
     ticket: Option<Ticket>,
 }
 
 impl<T: Key> WorkItem<T> {
-    pub(super) fn new(queue: RateLimitingQueue<T>, ticket: Ticket, key: T) -> Self {
-        Self { queue, key, ticket: Some(ticket) }
+    pub(super) fn new(queue: RateLimitingQueue<T>, taken: Taken<T>) -> Self {
+        let Taken { ticket, key, priority, failures } = taken;
+        Self { queue, key, attempts: failures, priority, ticket: Some(ticket) }
     }
 
     /// The key to work on.
@@ -53,48 +59,61 @@ impl<T: Key> WorkItem<T> {
         &self.key
     }
 
-    /// How often the key was retried since it last succeeded or was given up.
+    /// How often the key was retried since it last succeeded or was given up, when it was handed out.
     pub fn attempts(&self) -> u32 {
-        self.queue.retries(&self.key)
+        self.attempts
+    }
+
+    /// With which priority the key was handed out. A retry keeps it.
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// The work is done: the key's failures are forgotten.
     pub fn forget(mut self) {
-        self.settle(Verdict::Forget);
+        self.settle(Outcome::Success(None));
     }
 
     /// The work failed: reports `error` and adds the key again, rate limited.
+    ///
+    /// The failure counts once per backoff: a key that is added before its backoff is over, and fails again, does not wait longer for it.
     pub fn retry(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
-        self.report(&*error.into());
-        self.settle(Verdict::RateLimited);
+        let message = self.report(&*error.into());
+        self.settle(Outcome::Failure(message));
     }
 
     /// The work is done for now: the key's failures are forgotten, and it is added again after `delay`.
     pub fn retry_after(mut self, delay: Duration) {
-        self.settle(Verdict::After(delay));
+        self.settle(Outcome::Success(Some(delay)));
     }
 
     /// The work failed for good: reports `error`, forgets the key's failures and does not try again until the key is next added.
     pub fn give_up(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
-        self.report(&GivenUp { attempts: self.attempts(), source: error.into() });
-        self.settle(Verdict::Forget);
+        let message = self.report(&GivenUp { attempts: self.attempts, source: error.into() });
+        self.settle(Outcome::GivenUp(message));
     }
 
-    fn report(&self, error: &(dyn Error + 'static)) {
+    /// Reports `error`; returns its message, to be kept.
+    fn report(&self, error: &(dyn Error + 'static)) -> Box<str> {
         let subject = format!("{} {:?}", self.queue.name(), self.key);
         self.queue.0.reporter.error("workqueue", &subject, error);
+        message(error)
     }
 
-    fn settle(&mut self, verdict: Verdict) {
+    fn settle(&mut self, outcome: Outcome) {
         if let Some(ticket) = self.ticket.take() {
-            self.queue.0.settle(ticket, &self.key, verdict);
+            self.queue.0.with(|state, now| state.settle(ticket, self.priority, outcome, now));
         }
     }
 }
 
 impl<T: Key> Drop for WorkItem<T> {
     fn drop(&mut self) {
-        self.settle(Verdict::RateLimited);
+        if self.ticket.is_some() {
+            let panicking = std::thread::panicking();
+            let how = if panicking { "the worker panicked" } else { "dropped before anything was decided" };
+            self.settle(Outcome::Failure(how.into()));
+        }
     }
 }
 

@@ -1,39 +1,121 @@
-//! What can be measured about a work queue? What happens to its keys, told to whoever was injected, and who is still at work.
+//! What can be measured about a work queue? What client-go measures, counted as it happens and read by whoever asks.
 
 use std::time::Duration;
 
-/// Is told what happens in one queue, to feed the metrics that carry client-go's names.
+use super::priority::Priority;
+
+/// A work queue as seen by whoever exports its metrics: see [`RateLimitingQueue::metrics`](super::RateLimitingQueue::metrics).
 ///
-/// Every hook does nothing unless implemented; a queue without metrics calls none and reads no clock for them. Hooks are called on the task
-/// that uses the queue, outside its lock: they must not block, and of two calls from two tasks either may be first, so a gauge fed
-/// by [`added`](Self::added) and [`taken`](Self::taken) can be off by the number of calls in flight.
-pub trait QueueMetrics: Send + Sync + 'static {
-    /// A key needs a run that it did not need before: `workqueue_adds_total` and `workqueue_depth` go up.
-    ///
-    /// Called for a key that is worked on too, when it is first added again; not for an add that collapses into another.
-    fn added(&self) {}
+/// A queue always counts, at the cost of a few additions under a lock that it holds anyway, and runs no task that would push: the age of work
+/// in progress is up to date whenever it is read, also when all workers hang. One exporter serves any number of queues of any
+/// key type.
+pub trait QueueMetrics: Send + Sync {
+    /// The name given to the queue, for the label `name`.
+    fn name(&self) -> &str;
 
-    /// A worker got a key `waited` after its add (`workqueue_queue_duration_seconds`): `workqueue_depth` goes down.
-    fn taken(&self, waited: Duration) {
-        let _ = waited;
-    }
-
-    /// A worker was done with a key, `worked` after it got it (`workqueue_work_duration_seconds`).
-    fn done(&self, worked: Duration) {
-        let _ = worked;
-    }
-
-    /// A key was added with a delay or rate limited, even if the delay was zero: `workqueue_retries_total` goes up.
-    fn retried(&self) {}
+    /// All figures, of one moment.
+    fn figures(&self) -> QueueFigures;
 }
 
-/// Work in progress, at one moment: see [`RateLimitingQueue::running`](super::RateLimitingQueue::running).
+/// The figures of one queue at one moment. Each field names the metric of client-go that it feeds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// `workqueue_depth`: runs that are needed and have not begun, by priority in the order of [`Priority::ALL`].
+    ///
+    /// Counts a key that was added again while it is worked on, as client-go does.
+    pub depth: [usize; Priority::ALL.len()],
+    /// `workqueue_adds_total`: adds that led to a run of their own.
+    pub adds: u64,
+    /// `workqueue_retries_total`: adds with a delay or rate limited, even if the delay was zero.
+    pub retries: u64,
+    /// `workqueue_queue_duration_seconds`: from the add to the worker.
+    pub queue_duration: Histogram,
+    /// `workqueue_work_duration_seconds`: how long workers took.
+    pub work_duration: Histogram,
+    /// `workqueue_unfinished_work_seconds` and `workqueue_longest_running_processor_seconds`.
+    pub running: Running,
+    /// How many keys are delayed; client-go does not tell.
+    pub delayed: usize,
+}
+
+/// Work in progress, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     /// How many keys are with a worker.
     pub count: usize,
-    /// The sum of their ages, `workqueue_unfinished_work_seconds`: if it grows steadily, workers are stuck.
+    /// The sum of their ages: if it grows steadily, workers are stuck, and its slope is how many.
     pub unfinished: Duration,
-    /// The age of the oldest, `workqueue_longest_running_processor_seconds`.
+    /// The age of the oldest.
     pub longest: Duration,
+}
+
+/// How often durations of which size were seen, in client-go's ten buckets from 10 ns to 10 s, and one beyond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    counts: [u64; 11],
+    /// In nanoseconds: 64 bits hold 584 years.
+    sum: u64,
+}
+
+impl Histogram {
+    pub(super) fn record(&mut self, nanos: u64) {
+        // The bounds are powers of ten in nanoseconds, from 10^1 to 10^10, and belong to the bucket below them.
+        let digits = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
+        self.counts[digits.min(10)] += 1;
+        self.sum = self.sum.saturating_add(nanos);
+    }
+
+    /// The upper bound of each bucket in seconds, and how many durations were in it and in none before; the last is infinite.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        const BOUNDS: [f64; 11] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, f64::INFINITY];
+        BOUNDS.into_iter().zip(self.counts)
+    }
+
+    /// How many durations were seen.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All of them together.
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_falls_into_the_bucket_whose_bound_it_does_not_exceed() {
+        for (nanos, bound) in [
+            (0, 1e-8),
+            (1, 1e-8),
+            (10, 1e-8),
+            (11, 1e-7),
+            (100, 1e-7),
+            (999_999_999, 1.0),
+            (1_000_000_000, 1.0),
+            (10_000_000_000, 10.0),
+            (10_000_000_001, f64::INFINITY),
+            (u64::MAX, f64::INFINITY),
+        ] {
+            let mut histogram = Histogram::default();
+            histogram.record(nanos);
+            let found = histogram.buckets().find(|(_, count)| *count == 1);
+            assert_eq!(found, Some((bound, 1)), "{nanos} ns");
+            assert_eq!((histogram.count(), histogram.sum()), (1, Duration::from_nanos(nanos)));
+        }
+    }
+
+    #[test]
+    fn durations_add_up() {
+        let mut histogram = Histogram::default();
+        for nanos in [3_000, 5_000, 70_000] {
+            histogram.record(nanos);
+        }
+        let filled: Vec<_> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(1e-5, 2), (1e-4, 1)]);
+        assert_eq!((histogram.count(), histogram.sum()), (3, Duration::from_micros(78)));
+    }
 }

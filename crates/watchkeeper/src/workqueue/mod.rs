@@ -1,19 +1,30 @@
 //! Which keys need work, when, and who does it?
 //!
 //! Producers add keys, workers take them, and [`RateLimitingQueue`] stands between: it collapses repeated adds, never gives a key to two
-//! workers at once, and holds back keys that failed. It is made of three layers, each with one idea: `queue` (order and ownership),
-//! `delaying` (due times), and `rate_limiting` (per-key backoff by a [`limiter`], and the waiting).
+//! workers at once, and holds back keys that failed. It is made of layers, each with one idea: `slots` (what is known of a key),
+//! `ready` (whose turn it is), `queue` (who has it), `delaying` (due times), `shared` (the lock, backoff by a [`limiter`], and who is
+//! woken), and `rate_limiting` (what users see of it).
 
 mod bucket;
 mod delaying;
+mod enqueue;
 mod item;
+mod known;
 pub mod limiter;
 mod metrics;
+mod priority;
 mod queue;
 mod rate_limiting;
+mod ready;
+mod shared;
+mod slots;
+mod tick;
 mod waiting;
 
+pub use enqueue::{Enqueue, enqueue};
 pub use item::{Key, WorkItem};
+pub use known::{KeyRecord, LastError};
 pub use limiter::RateLimiter;
-pub use metrics::{QueueMetrics, Running};
+pub use metrics::{Histogram, QueueFigures, QueueMetrics, Running};
+pub use priority::Priority;
 pub use rate_limiting::RateLimitingQueue;

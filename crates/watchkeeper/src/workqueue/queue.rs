@@ -1,70 +1,56 @@
-//! Which key is worked on next, and by whom? First in, first out, each key once, never by two workers at the same time.
+//! Which key is worked on next, and by whom? Each key once, by one worker at a time, the first in line of its priority first.
 
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
 use super::metrics::Running;
-use crate::clock::Instant;
+use super::priority::Priority;
+use super::ready::Ready;
+use super::slots::{List, Number, Place, Slots};
+use super::tick::Tick;
 
 /// The pure queue: no lock, no clock, no waiting.
 ///
-/// A key is hashed once per round of add, get and done: after the add, its slot is known by number. `now` only feeds the durations that
-/// come back; a caller who does not read them may pass any time.
+/// A key is hashed once per round of add, get and done: after the add, its slot is known by number.
 pub(super) struct Queue<T> {
-    /// Slots of the keys that wait for a worker, in the order in which they are handed out. Exactly the slots that are `Waiting`, each once.
-    ready: VecDeque<usize>,
-    /// Finds the slot of a key: one entry per occupied slot.
-    index: HashTable<usize>,
-    /// One occupied slot per key that waits or is worked on. A key that is neither has none, so the queue keeps nothing alive.
-    slots: Vec<Option<Slot<T>>>,
-    /// The numbers of the empty slots.
-    free: Vec<usize>,
-    /// How many slots are `Processing` or `Dirty`: as many as there are tickets outside.
-    processing: usize,
+    /// One for each key that waits, is worked on or is delayed, and for the last idle ones.
+    pub(super) slots: Slots<T>,
+    ready: Ready,
+    /// The slots that are with a worker, in the order in which they were handed out: as many as there are tickets outside.
+    working: List,
+    /// The slots that are kept for what is known of them, the one longest idle first.
+    idle: List,
+    /// How many idle slots are kept.
+    kept: usize,
     /// Never taken back once set.
     shutting_down: bool,
-    hasher: FixedState,
-}
-
-struct Slot<T> {
-    key: T,
-    hash: u64,
-    state: State,
-}
-
-#[derive(Clone, Copy)]
-enum State {
-    /// In `ready`.
-    Waiting { added: Instant },
-    /// With a worker.
-    Processing { started: Instant },
-    /// With a worker, and to be queued again when that worker is done.
-    Dirty { started: Instant, added: Instant },
 }
 
 /// The right to call [`Queue::done`], once: only `get` makes one, so nobody can finish what was never handed out.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Ticket(usize);
+pub(super) struct Ticket(Number);
+
+impl Ticket {
+    pub(super) fn number(&self) -> Number {
+        self.0
+    }
+}
 
 /// A key handed out to a worker.
 #[derive(Debug)]
 pub(super) struct Taken<T> {
     pub(super) ticket: Ticket,
     pub(super) key: T,
-    /// Since the add that led to this run.
-    pub(super) waited: Duration,
+    pub(super) priority: Priority,
+    pub(super) failures: u32,
 }
 
 /// What became of an add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// The queue is shutting down.
-    Refused,
     /// The key was due for a run anyway.
     Collapsed,
     /// A worker has the key: it is queued again when that worker is done.
@@ -73,112 +59,109 @@ pub(super) enum Added {
     Queued,
 }
 
-impl Added {
-    /// Whether the add led to a run of its own.
-    pub(super) fn counts(self) -> bool {
-        matches!(self, Self::Deferred | Self::Queued)
-    }
-}
-
-/// What became of a done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Finished {
-    pub(super) worked: Duration,
-    /// The key was added meanwhile and waits for a worker again.
-    pub(super) queued_again: bool,
-}
-
-impl Finished {
-    /// For a key that no worker has.
-    const NOTHING: Self = Self { worked: Duration::ZERO, queued_again: false };
-}
-
 impl<T: Hash + Eq + Clone> Queue<T> {
-    pub(super) fn new(hasher: FixedState) -> Self {
+    /// An empty queue that keeps what it knows of the last `kept` idle keys.
+    pub(super) fn new(kept: usize, hasher: FixedState) -> Self {
         Self {
-            ready: VecDeque::new(),
-            index: HashTable::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            processing: 0,
+            slots: Slots::new(hasher),
+            ready: Ready::new(),
+            working: List::EMPTY,
+            idle: List::EMPTY,
+            kept,
             shutting_down: false,
-            hasher,
         }
     }
 
-    pub(super) fn add(&mut self, key: T, now: Instant) -> Added {
+    /// The slot in which something is to be noted about `key`, out of the reach of eviction; none once the queue shuts down.
+    ///
+    /// What is noted must keep the slot: see [`rest`](Self::rest).
+    pub(super) fn claim(&mut self, key: T) -> Option<Number> {
         if self.shutting_down {
-            return Added::Refused;
+            return None;
         }
-        let hash = self.hasher.hash_one(&key);
-        let slots = &mut self.slots;
-        let known = self
-            .index
-            .find(hash, |&number| slots[number].as_ref().is_some_and(|slot| slot.key == key))
-            .copied();
-        if let Some(slot) = known.and_then(|number| slots[number].as_mut()) {
-            return match slot.state {
-                State::Waiting { .. } | State::Dirty { .. } => Added::Collapsed,
-                State::Processing { started } => {
-                    slot.state = State::Dirty { started, added: now };
-                    Added::Deferred
-                }
-            };
+        let number = self.slots.find_or_insert(key);
+        if self.slots[number].place == Place::Idle {
+            self.idle.remove(&mut self.slots, number);
+            self.slots[number].place = Place::Nowhere;
         }
-        let slot = Some(Slot { key, hash, state: State::Waiting { added: now } });
-        let number = match self.free.pop() {
-            Some(number) => {
-                slots[number] = slot;
-                number
-            }
-            None => {
-                slots.push(slot);
-                slots.len() - 1
-            }
-        };
-        self.index.insert_unique(hash, number, |&number| slots[number].as_ref().map_or(0, |slot| slot.hash));
-        self.ready.push_back(number);
-        Added::Queued
+        Some(number)
     }
 
-    /// Hands out the key that waits longest. Goes on during a shutdown, until nothing waits.
-    pub(super) fn get(&mut self, now: Instant) -> Option<Taken<T>> {
-        let number = self.ready.pop_front()?;
-        let slot = self.slots[number].as_mut()?;
-        let waited = match slot.state {
-            State::Waiting { added } => now.saturating_duration_since(added),
-            State::Processing { .. } | State::Dirty { .. } => return None,
-        };
-        slot.state = State::Processing { started: now };
-        self.processing += 1;
-        Some(Taken { ticket: Ticket(number), key: slot.key.clone(), waited })
+    /// Marks a claimed slot as in need of a run.
+    pub(super) fn add(&mut self, number: Number, priority: Priority, now: Tick) -> Added {
+        let slot = &mut self.slots[number];
+        match (slot.place, slot.added) {
+            (Place::Ready, _) => {
+                self.ready.raise(&mut self.slots, number, priority);
+                Added::Collapsed
+            }
+            (_, Some(_)) => {
+                slot.priority = slot.priority.max(priority);
+                Added::Collapsed
+            }
+            (Place::Working, None) => {
+                (slot.added, slot.priority) = (Some(now), priority);
+                Added::Deferred
+            }
+            (Place::Nowhere | Place::Idle, None) => {
+                (slot.added, slot.priority) = (Some(now), priority);
+                self.make_ready(number);
+                Added::Queued
+            }
+        }
     }
 
-    /// Takes a key back from its worker. One that was added meanwhile takes its place in the order now, also during a shutdown.
+    fn make_ready(&mut self, number: Number) {
+        self.slots[number].place = Place::Ready;
+        self.ready.push(&mut self.slots, number);
+    }
+
+    /// Hands out the key that is next; tells how many nanoseconds ago it was added. Goes on during a shutdown, until nothing waits.
+    pub(super) fn get(&mut self, now: Tick) -> Option<(Taken<T>, u64)> {
+        let number = self.ready.pop(&mut self.slots)?;
+        self.working.push(&mut self.slots, number);
+        let slot = &mut self.slots[number];
+        slot.place = Place::Working;
+        slot.started = Some(now);
+        let waited = slot.added.take().map_or(0, |added| now.since(added));
+        let (priority, failures) = (slot.priority, slot.failures);
+        Some((Taken { ticket: Ticket(number), key: slot.key.clone()?, priority, failures }, waited))
+    }
+
+    /// Takes a key back from its worker; returns for how many nanoseconds the worker had it. One that was added meanwhile takes its place in the
+    /// order now, also during a shutdown.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one done")]
-    pub(super) fn done(&mut self, ticket: Ticket, now: Instant) -> Finished {
+    pub(super) fn done(&mut self, ticket: Ticket, now: Tick) -> u64 {
         let Ticket(number) = ticket;
-        let Some(slot) = self.slots[number].as_mut() else {
-            return Finished::NOTHING;
-        };
-        let (started, queued_again) = match slot.state {
-            State::Processing { started } => {
-                if let Ok(entry) = self.index.find_entry(slot.hash, |&other| other == number) {
-                    entry.remove();
-                }
-                self.slots[number] = None;
-                self.free.push(number);
-                (started, false)
-            }
-            State::Dirty { started, added } => {
-                slot.state = State::Waiting { added };
-                self.ready.push_back(number);
-                (started, true)
-            }
-            State::Waiting { .. } => return Finished::NOTHING,
-        };
-        self.processing -= 1;
-        Finished { worked: now.saturating_duration_since(started), queued_again }
+        self.working.remove(&mut self.slots, number);
+        let slot = &mut self.slots[number];
+        slot.place = Place::Nowhere;
+        let worked = slot.started.take().map_or(0, |started| now.since(started));
+        if slot.added.is_some() {
+            self.make_ready(number);
+        } else {
+            self.rest(number);
+        }
+        worked
+    }
+
+    /// Lets go of a slot, unless something is to be done with it. If how its last runs ended is known, it is kept for a while.
+    pub(super) fn rest(&mut self, number: Number) {
+        let slot = &mut self.slots[number];
+        if slot.place != Place::Nowhere || slot.due.is_some() {
+            return;
+        }
+        if slot.last_success.is_none() && slot.last_error.is_none() {
+            return self.slots.remove(number);
+        }
+        slot.place = Place::Idle;
+        self.idle.push(&mut self.slots, number);
+        if self.idle.len() > self.kept
+            && let Some(oldest) = self.idle.first()
+        {
+            self.idle.remove(&mut self.slots, oldest);
+            self.slots.remove(oldest);
+        }
     }
 
     /// Refuses every add from now on.
@@ -196,18 +179,23 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 
     /// How many keys are with a worker.
-    pub(super) fn processing(&self) -> usize {
-        self.processing
+    pub(super) fn working(&self) -> usize {
+        self.working.len()
+    }
+
+    /// How many runs are needed that have not begun, by priority. More than [`len`](Self::len): counts those of keys with a worker.
+    pub(super) fn depth(&self) -> [usize; Priority::ALL.len()] {
+        let mut depth = Priority::ALL.map(|priority| self.ready.depth(priority));
+        for slot in self.working.iter(&self.slots).filter(|slot| slot.added.is_some()) {
+            depth[slot.priority as usize] += 1;
+        }
+        depth
     }
 
     /// How long the keys now with a worker have been there.
-    pub(super) fn running(&self, now: Instant) -> Running {
-        let ages = self.slots.iter().flatten().filter_map(|slot| match slot.state {
-            State::Waiting { .. } => None,
-            State::Processing { started } | State::Dirty { started, .. } => {
-                Some(now.saturating_duration_since(started))
-            }
-        });
+    pub(super) fn running(&self, now: Tick) -> Running {
+        let started = self.working.iter(&self.slots).filter_map(|slot| slot.started);
+        let ages = started.map(|started| Duration::from_nanos(now.since(started)));
         ages.fold(Running::default(), |sum, age| Running {
             count: sum.count + 1,
             unfinished: sum.unfinished + age,

@@ -1,38 +1,99 @@
-//! Who keeps the time while all workers wait? One of them, and another as soon as that one leaves.
+//! Who is woken, and who keeps the time while all workers wait? As many as there is work for, and one of them.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
 
 use super::item::Key;
-use super::rate_limiting::{Found, Shared};
-use crate::clock::Instant;
+use super::shared::{Found, Lock, Shared, State};
+use super::tick::Tick;
 
-/// One waiting `get`.
-///
-/// At most one timer is set per queue, by the `get` that found the earliest due time unattended. When it takes a key or is cancelled, it
-/// notifies another `get`, which then finds the due time unattended. So no due key is missed while anyone waits.
-pub(super) struct Waiting<'a, T: Key> {
-    shared: &'a Shared<T>,
-    /// The time for which this `get` must set its timer; it is then the one that keeps the time.
-    armed: Option<Instant>,
+/// Tasks that wait for something, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Waiters {
+    /// Every place but those woken or left. Few: there are as many as workers.
+    line: VecDeque<(Place, Waker)>,
+    /// Counts the places given.
+    given: Place,
 }
 
-impl<'a, T: Key> Waiting<'a, T> {
-    pub(super) fn new(shared: &'a Shared<T>) -> Self {
-        Self { shared, armed: None }
+/// A place in the line of the waiters.
+pub(super) type Place = u64;
+
+impl Waiters {
+    pub(super) fn join(&mut self, waker: &Waker) -> Place {
+        self.given += 1;
+        self.line.push_back((self.given, waker.clone()));
+        self.given
     }
 
-    pub(super) fn look(&mut self) -> Found<T> {
-        self.shared.look(&mut self.armed)
+    /// Whether `place` is still in the line; its task is then woken by `waker` from now on.
+    pub(super) fn stay(&mut self, place: Place, waker: &Waker) -> bool {
+        let entry = self.line.iter_mut().find(|entry| entry.0 == place);
+        entry.map(|entry| entry.1.clone_from(waker)).is_some()
     }
 
-    pub(super) fn timer(&self) -> Option<Instant> {
-        self.armed
+    /// Gives up `place`; whether it was still in the line.
+    pub(super) fn leave(&mut self, place: Place) -> bool {
+        let position = self.line.iter().position(|entry| entry.0 == place);
+        position.and_then(|at| self.line.remove(at)).is_some()
+    }
+
+    /// Takes the first out of the line, to be woken.
+    pub(super) fn next(&mut self) -> Option<Waker> {
+        self.line.pop_front().map(|(_, waker)| waker)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.line.is_empty()
     }
 }
 
-impl<T: Key> Drop for Waiting<'_, T> {
+/// One waiting `get`. When it is dropped, whatever it was woken for or kept the time of goes to another.
+pub(super) struct Waiting<'a, T: Key, M: Lock<State<T>>> {
+    shared: &'a Shared<T, M>,
+    /// Its place in the line, if it found nothing at its last look.
+    place: Option<Place>,
+    /// The time for which it must set its timer: it is then the one that keeps the time.
+    ///
+    /// At most one timer is set per queue, by the `get` that found the earliest due time unattended.
+    pub(super) armed: Option<Tick>,
+}
+
+impl<'a, T: Key, M: Lock<State<T>>> Waiting<'a, T, M> {
+    pub(super) fn new(shared: &'a Shared<T, M>) -> Self {
+        Self { shared, place: None, armed: None }
+    }
+
+    /// Takes what is there; joins the line in the same step if there is nothing.
+    pub(super) fn look(&mut self, waker: &Waker, now: Tick) -> Found<T> {
+        let (place, armed) = (self.place.take(), self.armed.take());
+        self.shared.with(now, |state| {
+            state.leave(place, armed);
+            if let Some(taken) = state.get(now) {
+                return Found::Key(taken);
+            }
+            if state.queue.is_shutting_down() {
+                return Found::ShutDown;
+            }
+            self.place = Some(state.gets.join(waker));
+            self.armed = state.arm();
+            Found::Nothing
+        })
+    }
+
+    /// Ready when it was taken out of the line.
+    pub(super) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
+        let stays = self
+            .place
+            .is_some_and(|place| self.shared.state.with(|state| state.gets.stay(place, context.waker())));
+        if stays { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl<T: Key, M: Lock<State<T>>> Drop for Waiting<'_, T, M> {
     fn drop(&mut self) {
-        // A look that found a key has taken the timer back already.
-        if let Some(due) = self.armed {
-            self.shared.abandon(due);
+        if self.place.is_some() {
+            self.shared.change(|state| state.leave(self.place, self.armed));
         }
     }
 }

@@ -3,6 +3,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::workqueue::Running;
 use crate::workqueue::limiter::{self, ItemExponential};
 
 mod crowd;
@@ -312,90 +313,72 @@ async fn everyone_who_waits_for_a_drain_is_released() {
     }
 }
 
-#[derive(Clone, Default)]
-struct Counts {
-    adds: u32,
-    depth: i32,
-    retries: u32,
-    waits: Vec<Duration>,
-    runs: Vec<Duration>,
-}
-
-#[derive(Clone, Default)]
-struct Recorded(Arc<Mutex<Counts>>);
-
-impl Recorded {
-    fn now(&self) -> Counts {
-        self.0.lock().clone()
-    }
-}
-
-impl QueueMetrics for Recorded {
-    fn added(&self) {
-        let mut counts = self.0.lock();
-        counts.adds += 1;
-        counts.depth += 1;
-    }
-    fn taken(&self, waited: Duration) {
-        let mut counts = self.0.lock();
-        counts.depth -= 1;
-        counts.waits.push(waited);
-    }
-    fn done(&self, worked: Duration) {
-        self.0.lock().runs.push(worked);
-    }
-    fn retried(&self) {
-        self.0.lock().retries += 1;
-    }
-}
-
 // client-go: TestMetrics
 #[tokio::test(start_paused = true)]
 async fn metrics_follow_a_key_through_its_runs() {
-    let (env, metrics) = (Env::simulated(1), Recorded::default());
-    let queue = RateLimitingQueue::with_metrics("test", limiter::default_controller(), &env, metrics.clone());
-    let adds_and_depth = || (metrics.now().adds, metrics.now().depth);
+    let (queue, env) = queue();
+    let metrics = queue.metrics().upgrade().unwrap();
+    let adds_and_depth = || (metrics.figures().adds, metrics.figures().depth);
     queue.add("foo");
-    assert_eq!(adds_and_depth(), (1, 1));
+    assert_eq!(adds_and_depth(), (1, [0, 1, 0]));
     env.clock.sleep(50 * MS).await;
     let first = ready(&queue).unwrap();
-    assert_eq!((adds_and_depth(), metrics.now().waits.as_slice()), ((1, 0), &[50 * MS][..]));
+    assert_eq!((adds_and_depth(), metrics.figures().queue_duration.sum()), ((1, [0, 0, 0]), 50 * MS));
     for _ in 0..5 {
         queue.add("foo");
     }
     // Depth counts what needs a run, not only what waits.
-    assert_eq!((adds_and_depth(), queue.len()), ((2, 1), 0));
+    assert_eq!((adds_and_depth(), queue.len()), ((2, [0, 1, 0]), 0));
     env.clock.sleep(25 * MS).await;
     first.forget();
-    assert_eq!(metrics.now().runs, [25 * MS]);
+    assert_eq!(
+        (metrics.figures().work_duration.count(), metrics.figures().work_duration.sum()),
+        (1, 25 * MS)
+    );
     let second = ready(&queue).unwrap();
-    assert_eq!((adds_and_depth(), metrics.now().waits[1]), ((2, 0), 25 * MS));
+    assert_eq!((adds_and_depth(), metrics.figures().queue_duration.sum()), ((2, [0, 0, 0]), 75 * MS));
     env.clock.sleep(MS).await;
-    assert_eq!(queue.running(), Some(Running { count: 1, unfinished: MS, longest: MS }));
+    assert_eq!(metrics.figures().running, Running { count: 1, unfinished: MS, longest: MS });
     second.forget();
-    assert_eq!(queue.running(), Some(Running::default()));
+    assert_eq!(
+        (metrics.figures().running, metrics.figures().queue_duration.count()),
+        (Running::default(), 2)
+    );
+    assert_eq!(metrics.name(), "test");
 }
 
 #[tokio::test(start_paused = true)]
 async fn retries_are_counted_even_without_a_delay_but_not_after_a_shutdown() {
-    let (env, metrics) = (Env::simulated(1), Recorded::default());
-    let queue =
-        RateLimitingQueue::with_metrics("test", ItemExponential::new(MS, SECOND), &env, metrics.clone());
+    let (queue, env) = queue();
+    let metrics = queue.metrics().upgrade().unwrap();
+    let figures = || {
+        let figures = metrics.figures();
+        (figures.retries, figures.adds, figures.delayed)
+    };
     queue.add_after("foo", Duration::ZERO);
-    assert_eq!((metrics.now().retries, metrics.now().adds), (1, 1));
+    assert_eq!(figures(), (1, 1, 0));
     queue.add_rate_limited("bar");
-    assert_eq!((metrics.now().retries, metrics.now().adds), (2, 1));
+    assert_eq!(figures(), (2, 1, 1));
     env.clock.sleep(MS).await;
-    assert_eq!((queue.len(), metrics.now().adds), (2, 2));
+    assert_eq!((queue.len(), figures()), (2, (2, 2, 0)));
+    let (failed, again) = (ready(&queue).unwrap(), ready(&queue).unwrap());
+    failed.retry("no luck");
+    again.retry_after(SECOND);
+    assert_eq!(figures(), (4, 2, 2));
+    queue.add("baz");
+    let last = ready(&queue).unwrap();
     queue.shut_down();
     queue.add_after("baz", Duration::ZERO);
     queue.add_rate_limited("baz");
-    assert_eq!((metrics.now().retries, metrics.now().adds), (2, 2));
+    last.retry("too late");
+    assert_eq!(figures(), (4, 3, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_without_metrics_keeps_no_times() {
+async fn an_exporter_does_not_keep_a_queue_alive() {
     let (queue, _env) = queue();
-    assert_eq!(queue.running(), None);
+    let metrics = queue.metrics();
     assert_eq!(format!("{queue:?}"), "RateLimitingQueue { name: \"test\", .. }");
+    drop(queue);
+    assert!(metrics.upgrade().is_none());
 }

@@ -163,11 +163,10 @@ async fn no_wake_up_is_lost_between_few_keys_and_many_cancelled_gets() {
         }
         let gone = async {
             loop {
-                let (idle, delayed) = {
-                    let state = queue.0.state.lock();
-                    (state.queue.len() + state.queue.processing() == 0, state.queue.next_due().is_some())
-                };
-                if idle && !delayed {
+                let idle = queue
+                    .0
+                    .with(|state, _| state.queue.len() + state.queue.working() + state.queue.delayed() == 0);
+                if idle {
                     return;
                 }
                 tokio::task::yield_now().await;

@@ -158,22 +158,20 @@ async fn a_key_added_again_before_a_drain_is_handed_out_once_more() {
 // client-go: TestRateLimitingQueue
 #[tokio::test(start_paused = true)]
 async fn rate_limited_adds_back_off_per_key_until_forgotten() {
-    let (queue, _env) = queue();
-    let due = || {
-        let state = queue.0.state.lock();
-        state.queue.next_due().map(|due| due - queue.0.clock.now())
-    };
+    let (queue, env) = queue();
+    let due = |key| queue.explain(&key)?.delayed_until.map(|due| due - env.clock.now());
     queue.add_rate_limited("one");
-    assert_eq!(due(), Some(MS));
-    queue.0.clock.sleep(MS).await;
+    assert_eq!(due("one"), Some(MS));
+    env.clock.sleep(MS).await;
     queue.add_rate_limited("one");
-    assert_eq!((due(), queue.retries(&"one")), (Some(2 * MS), 2));
+    assert_eq!((due("one"), queue.retries(&"one")), (Some(2 * MS), 2));
     queue.add_rate_limited("two");
-    assert_eq!((due(), queue.retries(&"two")), (Some(MS), 1));
-    queue.0.clock.sleep(2 * MS).await;
+    assert_eq!((due("two"), queue.retries(&"two")), (Some(MS), 1));
+    env.clock.sleep(2 * MS).await;
     assert_eq!(queue.len(), 2);
     queue.forget(&"one");
+    queue.forget(&"unknown");
     assert_eq!((queue.retries(&"one"), queue.retries(&"two")), (0, 1));
     queue.add_rate_limited("one");
-    assert_eq!(due(), Some(MS));
+    assert_eq!(due("one"), Some(MS));
 }

@@ -1,0 +1,35 @@
+//! Does `bench queue` time and weigh what it says? In a process of its own, as the peak of memory is a whole process's.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn lines(arguments: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench")).arg("queue").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_phase_prints_a_line() {
+    let lines = lines(&["--rounds", "4000", "--keys", "10", "--pending", "2000"]);
+    let phases: Vec<_> = lines.iter().map(|line| line["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases, ["alone", "crowd", "delayed", "limited"]);
+    let number = |at: usize, name: &str| lines[at][name].as_f64().unwrap();
+    assert_eq!((number(0, "rounds"), number(0, "keys")), (4000.0, 10.0));
+    assert!(
+        number(0, "ns_per_round") >= number(0, "best_ns_per_round") && number(0, "best_ns_per_round") > 0.0
+    );
+    assert!(number(1, "adds") == 4000.0 && (10.0..=4000.0).contains(&number(1, "runs")));
+    assert!((2..4).all(|at| number(at, "keys") == 2000.0 && number(at, "rss_mb") <= number(at, "peak_mb")));
+}
+
+#[test]
+fn one_phase_can_be_chosen() {
+    let lines = lines(&["--phase", "limited", "--pending", "100000"]);
+    assert_eq!(lines.len(), 1);
+    // At least the slots: 88 bytes each.
+    assert!(lines[0]["held_mb"].as_f64().unwrap() >= 8.8);
+}

@@ -1,0 +1,67 @@
+//! Which of the keys that are ready is handed out next? The first of the highest priority, or of one that was passed over often enough.
+
+use super::priority::Priority;
+use super::slots::{List, Number, Slots};
+
+/// How many keys may overtake a priority before it has its turn.
+const PATIENCE: u32 = 10;
+
+/// The slots that wait for a worker, each once, under the priority that is in the slot.
+pub(super) struct Ready {
+    /// Indexed by priority.
+    classes: [Class; Priority::ALL.len()],
+}
+
+struct Class {
+    list: List,
+    /// How many keys of higher priorities were handed out since this one last had its turn or was empty.
+    passed_over: u32,
+}
+
+impl Ready {
+    pub(super) fn new() -> Self {
+        Self { classes: [const { Class { list: List::EMPTY, passed_over: 0 } }; Priority::ALL.len()] }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.classes.iter().map(|class| class.list.len()).sum()
+    }
+
+    /// How many wait with this priority.
+    pub(super) fn depth(&self, priority: Priority) -> usize {
+        self.classes[priority as usize].list.len()
+    }
+
+    pub(super) fn push<T>(&mut self, slots: &mut Slots<T>, number: Number) {
+        let priority = slots[number].priority;
+        self.classes[priority as usize].list.push(slots, number);
+    }
+
+    /// Moves a slot that waits to the end of a higher priority; a lower one changes nothing.
+    pub(super) fn raise<T>(&mut self, slots: &mut Slots<T>, number: Number, priority: Priority) {
+        let old = slots[number].priority;
+        if priority > old {
+            self.classes[old as usize].list.remove(slots, number);
+            slots[number].priority = priority;
+            self.push(slots, number);
+        }
+    }
+
+    pub(super) fn pop<T>(&mut self, slots: &mut Slots<T>) -> Option<Number> {
+        let is_next = |class: &Class| !class.list.is_empty();
+        let has_aged = |class: &Class| is_next(class) && class.passed_over >= PATIENCE;
+        let aged = self.classes.iter().rposition(has_aged);
+        let turn = aged.or_else(|| self.classes.iter().rposition(is_next))?;
+        let (lower, rest) = self.classes.split_at_mut(turn);
+        for class in lower {
+            class.passed_over = if class.list.is_empty() { 0 } else { class.passed_over + 1 };
+        }
+        rest[0].passed_over = 0;
+        let number = rest[0].list.first()?;
+        rest[0].list.remove(slots, number);
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests;

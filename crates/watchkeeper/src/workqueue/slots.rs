@@ -1,0 +1,230 @@
+//! Where is it kept what a queue knows of its keys? In numbered slots, one for each key, found by hash and linked into lists.
+
+use std::hash::{BuildHasher, Hash};
+use std::ops::{Index, IndexMut};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::known::LastError;
+use super::priority::Priority;
+use super::tick::Tick;
+
+/// The number of a slot, good until the slot is removed.
+pub(super) type Number = u32;
+
+/// No slot: the end of a list.
+const NONE: Number = Number::MAX;
+
+/// Everything that is known of one key. A million of them may wait: every byte counts.
+pub(super) struct Slot<T> {
+    /// `None` only while the slot is free.
+    pub(super) key: Option<T>,
+    /// Its neighbours in the one list that it is in: that of its place, or that of the free slots.
+    previous: Number,
+    next: Number,
+    pub(super) place: Place,
+
+    /// Since when a run is needed that has not begun: while it waits, or is worked on and was added again.
+    pub(super) added: Option<Tick>,
+    /// Of the run that waits or, if none does, of the one in progress.
+    pub(super) priority: Priority,
+    /// Since when a worker has it.
+    pub(super) started: Option<Tick>,
+
+    /// When it is to be added, and with which priority.
+    pub(super) due: Option<Tick>,
+    pub(super) due_priority: Priority,
+    /// Distinguishes equal due times, in the order in which they were given.
+    pub(super) due_order: u32,
+
+    /// How often it failed since it was last forgotten.
+    pub(super) failures: u32,
+    /// Whether it became due by a failure, and is not due yet.
+    pub(super) backing_off: bool,
+    pub(super) last_success: Option<Tick>,
+    pub(super) last_error: Option<Box<LastError<Tick>>>,
+}
+
+/// Which list a slot is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In none: it is delayed only.
+    Nowhere,
+    /// It waits for a worker.
+    Ready,
+    /// With a worker.
+    Working,
+    /// Nothing is to be done; it is kept for what is known of it.
+    Idle,
+}
+
+/// The slots of a queue, and the way from a key to its slot.
+pub(super) struct Slots<T> {
+    slots: Vec<Slot<T>>,
+    /// One entry per slot in use.
+    index: HashTable<Number>,
+    /// The first free slot; the others follow by their `next`.
+    free: Number,
+    hasher: FixedState,
+}
+
+impl<T: Hash + Eq> Slots<T> {
+    pub(super) fn new(hasher: FixedState) -> Self {
+        Self { slots: Vec::new(), index: HashTable::new(), free: NONE, hasher }
+    }
+
+    pub(super) fn find(&self, key: &T) -> Option<Number> {
+        self.find_hashed(self.hasher.hash_one(key), key)
+    }
+
+    fn find_hashed(&self, hash: u64, key: &T) -> Option<Number> {
+        self.index.find(hash, |&number| self[number].key.as_ref() == Some(key)).copied()
+    }
+
+    /// The slot of `key`; a new one is nowhere.
+    pub(super) fn find_or_insert(&mut self, key: T) -> Number {
+        let hash = self.hasher.hash_one(&key);
+        if let Some(number) = self.find_hashed(hash, &key) {
+            return number;
+        }
+        let slot = Slot::new(key);
+        let number = if self.free == NONE {
+            self.slots.push(slot);
+            (self.slots.len() - 1) as Number
+        } else {
+            let number = self.free;
+            self.free = self[number].next;
+            self[number] = slot;
+            number
+        };
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let rehash = |&number: &Number| {
+            let key = slots[number as usize].key.as_ref();
+            key.map_or(0, |key| hasher.hash_one(key))
+        };
+        self.index.insert_unique(hash, number, rehash);
+        number
+    }
+
+    /// Frees a slot that is in no list.
+    pub(super) fn remove(&mut self, number: Number) {
+        if let Some(key) = &self[number].key {
+            let hash = self.hasher.hash_one(key);
+            if let Ok(entry) = self.index.find_entry(hash, |&other| other == number) {
+                entry.remove();
+            }
+            let free = self.free;
+            let slot = &mut self[number];
+            (slot.key, slot.last_error, slot.next) = (None, None, free);
+            self.free = number;
+        }
+    }
+
+    /// How many keys have a slot.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The slots from `start` on, at most `count` of them; free ones have no key.
+    pub(super) fn range(&self, start: usize, count: usize) -> &[Slot<T>] {
+        let end = self.slots.len().min(start.saturating_add(count));
+        self.slots.get(start..end).unwrap_or_default()
+    }
+}
+
+impl<T> Slot<T> {
+    fn new(key: T) -> Self {
+        Self {
+            key: Some(key),
+            previous: NONE,
+            next: NONE,
+            place: Place::Nowhere,
+            added: None,
+            priority: Priority::default(),
+            started: None,
+            due: None,
+            due_priority: Priority::default(),
+            due_order: 0,
+            failures: 0,
+            backing_off: false,
+            last_success: None,
+            last_error: None,
+        }
+    }
+}
+
+impl<T> Index<Number> for Slots<T> {
+    type Output = Slot<T>;
+
+    fn index(&self, number: Number) -> &Slot<T> {
+        &self.slots[number as usize]
+    }
+}
+
+impl<T> IndexMut<Number> for Slots<T> {
+    fn index_mut(&mut self, number: Number) -> &mut Slot<T> {
+        &mut self.slots[number as usize]
+    }
+}
+
+/// Slots in a row: any can leave it at once. A slot is in one list at most.
+pub(super) struct List {
+    first: Number,
+    last: Number,
+    len: usize,
+}
+
+impl List {
+    pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn first(&self) -> Option<Number> {
+        (self.first != NONE).then_some(self.first)
+    }
+
+    pub(super) fn push<T>(&mut self, slots: &mut Slots<T>, number: Number) {
+        let slot = &mut slots[number];
+        (slot.previous, slot.next) = (self.last, NONE);
+        match self.last {
+            NONE => self.first = number,
+            last => slots[last].next = number,
+        }
+        self.last = number;
+        self.len += 1;
+    }
+
+    /// Takes out a slot that is in this list.
+    pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, number: Number) {
+        let (previous, next) = (slots[number].previous, slots[number].next);
+        match previous {
+            NONE => self.first = next,
+            previous => slots[previous].next = next,
+        }
+        match next {
+            NONE => self.last = previous,
+            next => slots[next].previous = previous,
+        }
+        self.len -= 1;
+    }
+
+    pub(super) fn iter<'a, T>(&self, slots: &'a Slots<T>) -> impl Iterator<Item = &'a Slot<T>> {
+        let mut next = self.first;
+        std::iter::from_fn(move || {
+            let slot = (next != NONE).then(|| &slots[next])?;
+            next = slot.next;
+            Some(slot)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! What does a controller see of its work queue? Urgent keys first, none starved; and of each key where it is and what became of it.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::Handler;
+use watchkeeper::process::run_workers;
+use watchkeeper::queue::Deleted;
+use watchkeeper::workqueue::limiter::{self, ItemExponential};
+use watchkeeper::workqueue::{
+    Key, KeyRecord, LastError, Priority, QueueFigures, RateLimitingQueue, WorkItem, enqueue,
+};
+use watchkeeper::{Env, Object, ObjectName};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A queue on the paused clock, with a backoff of 1 s doubling up to 8 s.
+fn queue() -> (RateLimitingQueue<&'static str>, Env) {
+    let env = Env::simulated(1);
+    (RateLimitingQueue::new("test", ItemExponential::new(SECOND, 8 * SECOND), &env), env)
+}
+
+/// The key that is ready now, if any.
+fn ready<T: Key>(queue: &RateLimitingQueue<T>) -> Option<WorkItem<T>> {
+    match pin!(queue.get()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(item) => item,
+        Poll::Pending => None,
+    }
+}
+
+/// All keys that are ready now, each done with at once.
+fn all_ready<T: Key>(queue: &RateLimitingQueue<T>) -> Vec<T> {
+    let mut keys = Vec::new();
+    while let Some(item) = ready(queue) {
+        keys.push(item.key().clone());
+        item.forget();
+    }
+    keys
+}
+
+fn figures<T: Key>(queue: &RateLimitingQueue<T>) -> QueueFigures {
+    queue.metrics().upgrade().unwrap().figures()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_can_be_explained_at_every_step_of_its_way() {
+    let (queue, env) = queue();
+    let start = env.clock.now();
+    let at = |seconds| Some(start + seconds * SECOND);
+    assert_eq!(queue.explain(&"foo"), None);
+
+    queue.add_with("foo", Priority::High);
+    let waiting = KeyRecord {
+        key: "foo",
+        waiting_since: at(0),
+        delayed_until: None,
+        worked_on_since: None,
+        priority: Priority::High,
+        retries: 0,
+        last_error: None,
+        last_success: None,
+    };
+    assert_eq!(queue.explain(&"foo"), Some(waiting.clone()));
+
+    env.clock.sleep(SECOND).await;
+    let item = ready(&queue).unwrap();
+    let working = KeyRecord { waiting_since: None, worked_on_since: at(1), ..waiting };
+    assert_eq!(queue.explain(&"foo"), Some(working.clone()));
+    env.clock.sleep(SECOND).await;
+    queue.add("foo");
+    let added_again = KeyRecord { waiting_since: at(2), priority: Priority::Normal, ..working };
+    assert_eq!(queue.explain(&"foo"), Some(added_again.clone()));
+
+    env.clock.sleep(SECOND).await;
+    item.retry("no luck");
+    let error =
+        |seconds, message: &str| Some(LastError { at: start + seconds * SECOND, message: message.into() });
+    let failed = KeyRecord {
+        worked_on_since: None,
+        delayed_until: at(4),
+        retries: 1,
+        last_error: error(3, "no luck"),
+        ..added_again
+    };
+    assert_eq!(queue.explain(&"foo"), Some(failed.clone()));
+
+    ready(&queue).unwrap().forget();
+    let succeeded = KeyRecord { waiting_since: None, retries: 0, last_success: at(3), ..failed };
+    assert_eq!(queue.explain(&"foo"), Some(succeeded.clone()));
+    env.clock.sleep(2 * SECOND).await;
+    ready(&queue).unwrap().give_up("hopeless");
+    let given_up = "dropped out of the queue after 0 retries: hopeless";
+    let idle = KeyRecord {
+        delayed_until: None,
+        priority: Priority::High,
+        last_error: error(5, given_up),
+        ..succeeded
+    };
+    assert_eq!(queue.explain(&"foo"), Some(idle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_keys_can_be_gone_through() {
+    let env = Env::simulated(1);
+    let queue = RateLimitingQueue::remembering(5, "test", limiter::default_item_based(), &env);
+    (0..1000).for_each(|key| queue.add(key));
+    for _ in 0..100 {
+        ready(&queue).unwrap().forget();
+    }
+    let keys: Vec<u32> = queue.records().map(|record| record.key).collect();
+    assert_eq!(keys.len(), 905, "900 wait, and of 100 idle ones 5 are remembered");
+    let known: BTreeMap<_, _> = queue.records().map(|record| (record.key, record)).collect();
+    assert_eq!(known.len(), 905);
+    assert!((95..1000).all(|key| known[&key].waiting_since.is_some() == (key >= 100)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_long_error_the_beginning_is_kept() {
+    let (queue, _env) = queue();
+    queue.add("foo");
+    ready(&queue).unwrap().retry(format!("x{}", "ü".repeat(400)));
+    let message = queue.explain(&"foo").unwrap().last_error.unwrap().message;
+    assert_eq!((message.len(), message.chars().count()), (511, 256));
+}
+
+// kubernetes/kubernetes#132805
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_backoff_is_over_does_not_prolong_it() {
+    let (queue, env) = queue();
+    let start = env.clock.now();
+    let due = || queue.explain(&"foo").unwrap().delayed_until.map(|due| due - start);
+    queue.add("foo");
+    ready(&queue).unwrap().retry("first");
+    assert_eq!((due(), queue.retries(&"foo")), (Some(SECOND), 1));
+    for _ in 0..5 {
+        env.clock.sleep(100 * MS).await;
+        // Someone saw a change: it is tried at once, and fails again.
+        queue.add("foo");
+        ready(&queue).unwrap().retry("too early");
+    }
+    assert_eq!((due(), queue.retries(&"foo"), figures(&queue).retries), (Some(SECOND), 1, 6));
+    env.clock.sleep(SECOND).await;
+    ready(&queue).unwrap().retry("in time");
+    assert_eq!((due(), queue.retries(&"foo")), (Some(1500 * MS + 2 * SECOND), 2));
+    // A delay that is no backoff is none that could be waited for.
+    queue.forget(&"foo");
+    env.clock.sleep(2 * SECOND).await;
+    ready(&queue).unwrap().retry_after(100 * SECOND);
+    queue.add("foo");
+    ready(&queue).unwrap().retry("again");
+    assert_eq!((due(), queue.retries(&"foo")), (Some(3500 * MS + SECOND), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn urgent_keys_overtake_the_first_list() {
+    let (queue, _env) = queue();
+    ["a", "b", "c"].into_iter().for_each(|key| queue.add_with(key, Priority::Low));
+    queue.add("d");
+    queue.add_with("e", Priority::High);
+    queue.add("b");
+    queue.add_with("d", Priority::Low);
+    assert_eq!(figures(&queue).depth, [2, 2, 1]);
+    assert_eq!(all_ready(&queue), ["e", "d", "b", "a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_low_key_is_not_starved_by_normal_ones_that_never_end() {
+    let env = Env::simulated(1);
+    let queue = RateLimitingQueue::new("test", limiter::default_controller(), &env);
+    (0..20).for_each(|key| queue.add_with(key, Priority::Low));
+    // As many normal keys come as are worked on.
+    queue.add(1000);
+    let mut low = Vec::new();
+    for round in 1..=220 {
+        let item = ready(&queue).unwrap();
+        queue.add(1000 + round);
+        if *item.key() < 1000 {
+            low.push((round, *item.key()));
+        }
+        item.forget();
+    }
+    assert_eq!(low, (0..20).map(|key| (11 * (key + 1), key)).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_keeps_the_priority_of_the_run() {
+    let (queue, env) = queue();
+    for key in ["fails", "waits", "panics"] {
+        queue.add_with(key, Priority::Low);
+    }
+    ready(&queue).unwrap().retry("no luck");
+    ready(&queue).unwrap().retry_after(SECOND);
+    drop(ready(&queue));
+    env.clock.sleep(SECOND).await;
+    assert_eq!(figures(&queue).depth, [3, 0, 0]);
+    queue.add("normal");
+    let item = ready(&queue).unwrap();
+    assert_eq!((*item.key(), item.priority()), ("normal", Priority::Normal));
+    item.forget();
+    assert_eq!(ready(&queue).unwrap().priority(), Priority::Low);
+}
+
+fn config_map(version: u32) -> Object<ConfigMap> {
+    let json = format!(r#"{{"metadata":{{"namespace":"ns","name":"a","resourceVersion":"{version}"}}}}"#);
+    Object::from_json(json.as_bytes()).unwrap()
+}
+
+#[test]
+fn what_a_first_list_or_a_resync_tells_is_not_urgent() {
+    let queue = RateLimitingQueue::new("test", limiter::default_controller(), &Env::simulated(1));
+    let mut handler = enqueue(queue.clone());
+    let priority = |tell: &mut dyn FnMut()| {
+        tell();
+        let item = ready(&queue).unwrap();
+        assert_eq!(*item.key(), ObjectName::namespaced("ns", "a"));
+        let priority = item.priority();
+        item.forget();
+        priority
+    };
+    let (old, new) = (config_map(1), config_map(2));
+    assert_eq!(priority(&mut || handler.add(&old, true)), Priority::Low);
+    assert_eq!(priority(&mut || handler.add(&old, false)), Priority::Normal);
+    assert_eq!(priority(&mut || handler.update(&old, &new)), Priority::Normal);
+    assert_eq!(priority(&mut || handler.update(&new, &new)), Priority::Low);
+    assert_eq!(priority(&mut || handler.delete(&Deleted::Final(new.clone()))), Priority::Normal);
+    assert_eq!(Priority::ALL.map(Priority::as_str), ["low", "normal", "high"]);
+}
+
+/// A key of its own for each way in which a reconcile can go wrong, among many that go well.
+async fn reconcile(key: &'static str, stop: CancellationToken) -> Result<(), std::io::Error> {
+    match key {
+        // Past the panic hook, which would print.
+        "panics" => std::panic::resume_unwind(Box::new("boom")),
+        "hangs" => {
+            stop.cancelled().await;
+            Ok(())
+        }
+        "fails" => Err(std::io::Error::other("no luck")),
+        _ => Ok(()),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_that_panics_one_that_hangs_and_one_that_fails_harm_no_other() {
+    const GOOD: [&str; 5] = ["a", "b", "c", "d", "e"];
+    let (queue, env) = queue();
+    let (stop, runs, start) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)), env.clock.now());
+    let workers = run_workers(3, &stop, &env, || {
+        let (queue, stop, runs) = (queue.clone(), stop.clone(), runs.clone());
+        async move {
+            while let Some(item) = queue.get().await {
+                match reconcile(item.key(), stop.clone()).await {
+                    Ok(()) => {
+                        runs.fetch_add(usize::from(GOOD.contains(item.key())), SeqCst);
+                        item.forget();
+                    }
+                    Err(error) => item.retry(error),
+                }
+            }
+        }
+    });
+    let observer = async {
+        ["panics", "hangs", "fails"].into_iter().for_each(|key| queue.add(key));
+        for _ in 0..20 {
+            GOOD.into_iter().for_each(|key| queue.add(key));
+            env.clock.sleep(SECOND).await;
+        }
+        env.clock.sleep(SECOND / 2).await;
+        assert_eq!(runs.load(SeqCst), 100, "every round of the good keys was worked on");
+        assert_eq!(queue.explain(&"a").unwrap().last_success, Some(start + 19 * SECOND));
+
+        let panics = queue.explain(&"panics").unwrap();
+        // Tried after 0, 1, 3, 7 and 15 seconds.
+        assert_eq!((panics.retries, panics.last_success), (5, None));
+        assert_eq!(panics.last_error.unwrap().message.as_ref(), "the worker panicked");
+        assert_eq!(panics.delayed_until, Some(start + 23 * SECOND));
+        assert_eq!((env.reporter.panics(), env.reporter.errors()), (5, 5));
+
+        let fails = queue.explain(&"fails").unwrap();
+        assert_eq!((fails.retries, fails.last_error.unwrap().message.as_ref()), (5, "no luck"));
+
+        let hangs = queue.explain(&"hangs").unwrap();
+        assert_eq!((hangs.worked_on_since, hangs.retries), (Some(start), 0));
+        let running = figures(&queue).running;
+        let age = 20 * SECOND + SECOND / 2;
+        assert_eq!((running.count, running.unfinished, running.longest), (1, age, age));
+
+        let figures = figures(&queue);
+        assert_eq!((figures.depth, figures.delayed, figures.retries), ([0; 3], 2, 10));
+        // 100 good runs, one that hangs, 5 each that panic and fail.
+        assert_eq!((figures.adds, figures.work_duration.count()), (111, 110));
+        stop.cancel();
+        queue.shut_down();
+    };
+    tokio::join!(workers, observer);
+    assert_eq!(queue.explain(&"hangs").unwrap().last_success, Some(env.clock.now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_worker_leaves_a_word_of_it() {
+    let (queue, env) = queue();
+    queue.add("foo");
+    let work = async {
+        let _item = queue.get().await;
+        std::future::pending::<()>().await;
+    };
+    assert!(env.clock.timeout(SECOND, work).await.is_err());
+    let record = queue.explain(&"foo").unwrap();
+    assert_eq!(record.last_error.unwrap().message.as_ref(), "dropped before anything was decided");
+    assert_eq!(record.delayed_until, Some(env.clock.now() + SECOND));
+}

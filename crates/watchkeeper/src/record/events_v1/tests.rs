@@ -127,8 +127,9 @@ fn a_series_that_goes_on_is_written_every_half_hour() {
             assert_eq!(world.tick(minute), [""; 0]);
         }
     }
+    world.record(30, &event(98, "Single", "a"));
     assert_eq!(world.tick(30), ["patch pod.1 31"]);
-    assert_eq!(world.ledger.series.len(), 1);
+    assert_eq!(world.ledger.series.len(), 2);
     assert_eq!(world.ledger.due(), Some(world.start + 36 * MINUTE));
     // And again, whether something was added or not.
     world.record(59, &event(99, "Why", "a"));
@@ -142,6 +143,8 @@ fn a_state_that_could_not_be_written_is_written_later() {
         // Nobody says that these were written.
         world.ledger.observe(&event(number, "Why", "a"), world.start);
     }
+    // A single event has no later state: only its next occurrence could have told of it.
+    world.ledger.observe(&event(3, "Single", "a"), world.start);
     assert_eq!(world.tick(7), ["patch pod.1 2"]);
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Hub {
     pub(super) env: Env,
     capacity: usize,
     sinks: Mutex<Sinks>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     /// The time in the last event's name: each has its own.
     stamp: AtomicU64,
 }
@@ -108,15 +108,11 @@ impl EventBroadcaster {
 
     /// What became of the events so far.
     pub fn counts(&self) -> EventCounts {
-        self.0.counts()
+        self.0.counters.now()
     }
 }
 
 impl Hub {
-    pub(super) fn counts(&self) -> EventCounts {
-        self.counters.now()
-    }
-
     /// A name for an event on `object` that no other event of this broadcaster has.
     pub(super) fn name(&self, object: &str, nanoseconds: i128) -> String {
         let now = u64::try_from(nanoseconds).unwrap_or_default();
@@ -160,7 +156,7 @@ impl fmt::Debug for EventBroadcaster {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventBroadcaster").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("EventBroadcaster").field("counts", &self.counters.now()).finish_non_exhaustive()
     }
 }
 

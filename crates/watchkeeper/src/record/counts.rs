@@ -21,7 +21,7 @@ pub struct EventCounts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     pub(super) recorded: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) filtered: AtomicU64,
@@ -30,7 +30,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn now(&self) -> EventCounts {
+    pub(crate) fn now(&self) -> EventCounts {
         EventCounts {
             recorded: self.recorded.load(Relaxed),
             dropped: self.dropped.load(Relaxed),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::broadcaster::Hub;
-use super::counts::EventCounts;
+use super::counts::{Counters, EventCounts};
 use super::occurrence::{EventType, Occurrence};
 use crate::object::Kind;
 
@@ -88,7 +88,12 @@ impl EventRecorder {
 
     /// What became of the events of this recorder's broadcaster.
     pub fn counts(&self) -> EventCounts {
-        self.hub.counts()
+        self.hub.counters.now()
+    }
+
+    /// The counters behind [`Self::counts`], for whoever must not keep the broadcaster alive.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.hub.counters
     }
 }
 

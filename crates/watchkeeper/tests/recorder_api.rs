@@ -268,6 +268,21 @@ async fn what_cannot_be_written_within_the_grace_period_is_given_up_and_told() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_write_under_way_at_the_stop_has_no_more_time_than_the_others() {
+    let world = World::new(&[Fate::Silence]);
+    let (clock, stop, events) =
+        (world.clients.env().clock.clone(), CancellationToken::new(), world.events.subscribe());
+    world.recorder.event(&node(), EventType::Normal, "Why", "because");
+    let before = clock.now();
+    let stopped = async {
+        clock.sleep(SECOND).await;
+        stop.cancel();
+    };
+    tokio::join!(world.sink().run(events, stop.clone()), stopped);
+    assert_eq!(((clock.now() - before).as_secs(), world.counts()), (6, (0, 1, 0)));
+}
+
 // client-go: TestLotsOfEvents
 #[tokio::test(start_paused = true)]
 async fn a_thousand_events_that_each_fail_four_times_are_all_written() {

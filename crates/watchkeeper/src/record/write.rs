@@ -1,6 +1,5 @@
 //! How do events reach the API server? One after the other, tried again while the server is away.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -91,38 +90,36 @@ struct Unwritten(usize);
 impl<L: Ledger> Writer<L> {
     /// Writes `events` until there are no more; or until `stop`, and then, for the grace period at most, what was recorded before it.
     pub(super) async fn run(mut self, mut events: EventStream, stop: CancellationToken) {
+        let (clock, grace) = (self.env.clock.clone(), self.grace);
+        let patience = async {
+            stop.cancelled().await;
+            clock.sleep(grace).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.work(&mut events, &stop) => return,
+            () = patience => {}
+        }
+        let left = events.waiting() + 1;
+        self.counters.failed.fetch_add(left as u64, Relaxed);
+        self.env.reporter.error("events", "sink", &Unwritten(left));
+    }
+
+    async fn work(&mut self, events: &mut EventStream, stop: &CancellationToken) {
         loop {
             let due = self.ledger.due();
-            let event = tokio::select! {
+            let jobs = tokio::select! {
                 biased;
-                () = stop.cancelled() => break,
-                () = until(due, &self.env) => None,
-                event = events.recv() => match event {
-                    Some(event) => Some(event),
+                () = until(due, &self.env) => self.ledger.tick(self.env.clock.now()),
+                event = events.recv_until(stop) => match event {
+                    Some(event) => self.observe(&event),
                     None => break,
                 },
             };
-            let jobs = match event {
-                Some(event) => self.observe(&event),
-                None => self.ledger.tick(self.env.clock.now()),
-            };
-            self.write_all(jobs, &stop).await;
+            self.write_all(jobs, stop).await;
         }
-        events.close();
-        let (clock, grace) = (self.env.clock.clone(), self.grace);
-        let last = async {
-            while let Some(event) = events.recv().await {
-                let jobs = self.observe(&event);
-                self.write_all(jobs, &stop).await;
-            }
-            let jobs = self.ledger.flush();
-            self.write_all(jobs, &stop).await;
-        };
-        if clock.timeout(grace, last).await.is_err() {
-            let left = events.waiting() + 1;
-            self.counters.failed.fetch_add(left as u64, Relaxed);
-            self.env.reporter.error("events", "sink", &Unwritten(left));
-        }
+        let jobs = self.ledger.flush();
+        self.write_all(jobs, stop).await;
     }
 
     fn observe(&mut self, event: &Occurrence) -> Vec<Job<L::Event>> {
@@ -200,12 +197,6 @@ impl<L: Ledger> Writer<L> {
         } else {
             self.env.reporter.error("events", &name, error);
         }
-    }
-}
-
-impl<L> fmt::Debug for Writer<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").finish_non_exhaustive()
     }
 }
 

@@ -14,9 +14,9 @@ use crate::source::{ClientError, Clients};
 
 /// Flags that say which cluster to talk to, for `#[command(flatten)]`.
 ///
-/// Looked for in this order: `--kubeconfig`, the files that `KUBECONFIG` lists (the first that says something wins), the service account of a pod,
-/// `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own cluster only. Over plain
-/// HTTP no credentials are sent.
+/// Looked for in this order: `--kubeconfig`, the files that `KUBECONFIG` lists (the first that says something wins), the service account of
+/// a pod, `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own
+/// cluster only. Over plain HTTP no credentials are sent.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// The kubeconfig file to use

@@ -21,9 +21,9 @@ const SERIES: NonZeroUsize = NonZeroUsize::new(4096).expect("is not zero");
 
 /// Writes events to the API server.
 ///
-/// One event is written after the other. While the server cannot be reached, or is overwhelmed, an event is tried twelve times in all, some ten seconds
-/// apart; when it refuses an event, that is reported and the next one is written. An Event that has gone from the server meanwhile, as Events do after an
-/// hour, is created anew. Each sink correlates for itself.
+/// One event is written after the other. While the server cannot be reached, or is overwhelmed, an event is tried twelve times in all, some
+/// ten seconds apart; when it refuses an event, that is reported and the next one is written. An Event that has gone from the server
+/// meanwhile, as Events do after an hour, is created anew. Each sink correlates for itself.
 #[derive(Debug)]
 pub struct ApiSink {
     requests: Requests,

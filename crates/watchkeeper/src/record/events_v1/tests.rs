@@ -172,6 +172,7 @@ fn an_event_has_what_the_server_demands() {
     assert_eq!(made.note.as_deref(), Some(&*"ä".repeat(512)));
     let mut short = event(1, "Why", "a");
     short.action = "Do".into();
+    short.related = Some(ObjectReference { name: Some("other".into()), ..ObjectReference::default() });
     let made = serde_json::to_value(new_event(&short)).unwrap();
     let regarding = serde_json::to_value(&short.regarding).unwrap();
     assert_eq!(
@@ -181,7 +182,7 @@ fn an_event_has_what_the_server_demands() {
             "metadata": {"name": "pod.1", "namespace": "ns"},
             "eventTime": "2026-01-01T00:00:01.000000Z",
             "type": "Warning", "reason": "Why", "action": "Do", "note": "a",
-            "regarding": regarding, "reportingController": "me", "reportingInstance": "me-here",
+            "regarding": regarding, "related": {"name": "other"}, "reportingController": "me", "reportingInstance": "me-here",
         })
     );
     short.host = "".into();

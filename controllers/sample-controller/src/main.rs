@@ -1,12 +1,11 @@
 //! The sample-controller as a program of its own, against the cluster of a kubeconfig or the one it runs in.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 use watchkeeper::Env;
-use watchkeeper::process::{ClientArgs, signals};
+use watchkeeper::process::{ClientArgs, LogArgs, signals};
+use watchkeeper::report::What;
 
 /// Keeps a Deployment for each Foo
 #[derive(Parser)]
@@ -16,18 +15,21 @@ struct Args {
     client: ClientArgs,
     #[command(flatten)]
     options: sample_controller::Options,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    if let Err(error) = args.log.install("info") {
+        // Before there is a log: as clap tells of any other flag.
+        clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{error}\n")).exit();
+    }
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = &*error, "error running the controller");
+            tracing::error!("error running the controller: {}", What::Error(&*error));
             ExitCode::FAILURE
         }
     }

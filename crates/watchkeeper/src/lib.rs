@@ -11,7 +11,6 @@
 pub mod clock;
 mod env;
 pub mod informer;
-pub mod metrics;
 pub mod object;
 pub mod process;
 pub mod queue;

@@ -12,10 +12,11 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, on_change};
-use watchkeeper::metrics::InformerCollector;
+use watchkeeper::process::metrics::{InformerCollector, QueueCollector};
 use watchkeeper::reflector::{InformerId, MetricsProvider};
 use watchkeeper::source::{Reply, ScriptedSource};
-use watchkeeper::{Env, SharedInformer};
+use watchkeeper::workqueue::{Priority, limiter};
+use watchkeeper::{Env, RateLimitingQueue, SharedInformer};
 
 fn page(registry: &Registry) -> String {
     let mut page = String::new();
@@ -104,4 +105,43 @@ async fn informers_with_the_same_labels_are_told_apart_so_that_no_page_is_spoilt
     let third = make();
     assert_eq!(objects(page(&registry)).len(), 2, "the name of one that is gone is free again");
     drop((second, third));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_has_the_figures_of_every_queue_each_metric_once() {
+    let (env, mut registry) = (Env::simulated(1), Registry::default());
+    let collector = QueueCollector::register(&mut registry);
+    let queue = |name: &str| {
+        let queue = RateLimitingQueue::<u32>::new(name, limiter::default_controller(), &env);
+        collector.add(&queue);
+        queue
+    };
+    let (foos, bars) = (queue("foos"), queue("bars"));
+    queue("bars").add(9);
+    foos.add(1);
+    foos.add_with(2, Priority::Low);
+    foos.add_after(3, Duration::from_secs(60));
+    let first = foos.get().await.unwrap();
+    env.clock.sleep(Duration::from_secs(4)).await;
+    let told = page(&registry);
+    for line in [
+        r#"workqueue_depth{name="foos",priority="low"} 1.0"#,
+        r#"workqueue_depth{name="foos",priority="normal"} 0.0"#,
+        r#"workqueue_depth{name="bars",priority="normal"} 0.0"#,
+        r#"workqueue_adds_total{name="foos"} 2"#,
+        r#"workqueue_retries_total{name="foos"} 1"#,
+        r#"workqueue_queue_duration_seconds_count{name="foos"} 1"#,
+        r#"workqueue_unfinished_work_seconds{name="foos"} 4.0"#,
+        r#"workqueue_longest_running_processor_seconds{name="foos"} 4.0"#,
+        r#"workqueue_running{name="foos"} 1.0"#,
+        r#"workqueue_delayed{name="foos"} 1.0"#,
+    ] {
+        assert_eq!(told.lines().filter(|found| *found == line).count(), 1, "{line}\n{told}");
+    }
+    first.forget();
+    let told = page(&registry);
+    assert!(told.contains(r#"workqueue_work_duration_seconds_bucket{le="10.0",name="foos"} 1"#), "{told}");
+    assert_eq!(told.lines().filter(|line| line.starts_with("# TYPE workqueue_depth")).count(), 1);
+    drop((foos, bars));
+    assert!(!page(&registry).contains("name="), "a dropped queue is on no page");
 }

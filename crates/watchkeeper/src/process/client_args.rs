@@ -1,17 +1,22 @@
 //! Which cluster is meant? Flags, then the environment, then the cluster around the process, then the user's own file.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
 
 use kube_client::Config;
-use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_client::config::{AuthInfo, InClusterError};
 
+use super::kubeconfig::{Kubeconfigs, server_url};
 use crate::env::Env;
 use crate::source::{ClientError, Clients};
 
 /// Flags that say which cluster to talk to, for `#[command(flatten)]`.
 ///
-/// Looked for in this order: `--kubeconfig`, `KUBECONFIG`, the service account of a pod, `~/.kube/config`.
+/// Looked for in this order: `--kubeconfig`, the files that `KUBECONFIG` lists (the first that says something wins), the service account of
+/// a pod, `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own
+/// cluster only. Over plain HTTP no credentials are sent.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// The kubeconfig file to use
@@ -29,15 +34,31 @@ pub struct ClientArgs {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A kubeconfig file that cannot be used.
-    #[error("cannot use the kubeconfig {file}")]
-    Kubeconfig {
+    /// A kubeconfig file that cannot be read.
+    #[error("cannot read the kubeconfig {file}")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A kubeconfig file that makes no sense.
+    #[error("cannot use the kubeconfig {file}: {field} {problem}")]
+    Field {
         /// Which file, or files.
         file: String,
+        /// Which field in it, such as `contexts[dev].context.cluster`.
+        field: String,
         /// What is wrong with it.
-        #[source]
-        source: kube_client::config::KubeconfigError,
+        problem: String,
     },
+    /// None of the files in `KUBECONFIG` exists.
+    #[error("KUBECONFIG names no file that exists: {0}")]
+    NoFile(String),
+    /// The process is in a pod whose service account cannot be used.
+    #[error("cannot use the service account of the pod")]
+    InCluster(#[source] InClusterError),
     /// `--master` is no URL.
     #[error("--master {0:?} is not a URL such as https://127.0.0.1:6443")]
     Master(String),
@@ -49,63 +70,84 @@ pub enum ConnectError {
     Client(#[from] ClientError),
 }
 
+/// What there is around the process.
+struct Surroundings {
+    kubeconfig: Option<OsString>,
+    home: Option<PathBuf>,
+    in_cluster: fn() -> Result<Config, InClusterError>,
+}
+
 impl ClientArgs {
-    /// The clients of the cluster that is meant; nothing is sent yet.
-    pub async fn connect(&self, environment: &Env) -> Result<Clients, ConnectError> {
-        let mut config = self.config().await?;
-        if let Some(master) = &self.master {
-            config.cluster_url = master.parse().map_err(|_| ConnectError::Master(master.clone()))?;
-        }
-        Ok(Clients::from_config(config, environment)?)
+    /// The clients of the cluster that is meant; nothing is sent yet. Must be called on a tokio runtime.
+    pub async fn connect(&self, env: &Env) -> Result<Clients, ConnectError> {
+        Ok(Clients::from_config(self.config().await?, env)?)
     }
 
-    async fn config(&self) -> Result<Config, ConnectError> {
-        if let Some(file) = &self.kubeconfig {
-            return self.read(file).await;
+    /// The configuration of the cluster that is meant.
+    pub async fn config(&self) -> Result<Config, ConnectError> {
+        let around = Surroundings {
+            kubeconfig: env::var_os("KUBECONFIG"),
+            home: env::home_dir(),
+            in_cluster: Config::incluster,
+        };
+        self.config_in(&around).await
+    }
+
+    async fn config_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
+        let mut config = self.found_in(around).await?;
+        if config.cluster_url.scheme_str() == Some("http") {
+            config.auth_info = AuthInfo::default();
         }
-        if let Some(files) = env::var("KUBECONFIG").ok().filter(|files| !files.is_empty()) {
-            let bad = |source| ConnectError::Kubeconfig { file: files.clone(), source };
-            if let Some(kubeconfig) = Kubeconfig::from_env().map_err(bad)? {
-                return Config::from_custom_kubeconfig(kubeconfig, &self.options()).await.map_err(bad);
-            }
+        Ok(config)
+    }
+
+    async fn found_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
+        let (context, master) = (self.context.as_deref(), self.master.as_deref());
+        let master =
+            master.map(|url| server_url(url, false).ok_or_else(|| ConnectError::Master(url.to_owned())));
+        let master = master.transpose()?;
+        if let Some(files) = self.files(around)? {
+            return Kubeconfigs::read(&files)?.config(context, master.as_ref()).await;
         }
         // A context is one of a file.
-        if self.context.is_none()
-            && let Ok(config) = Config::incluster()
-        {
-            return Ok(config);
-        }
-        let home = env::home_dir().map(|home| home.join(".kube/config")).filter(|file| file.exists());
-        match (home, &self.master) {
-            (Some(file), _) => self.read(&file).await,
-            (None, Some(master)) => {
-                Ok(Config::new(master.parse().map_err(|_| ConnectError::Master(master.clone()))?))
+        if context.is_none() && master.is_none() {
+            match (around.in_cluster)() {
+                // Not in a pod.
+                Err(InClusterError::ReadEnvironmentVariable(_)) => {}
+                found => return found.map_err(ConnectError::InCluster),
             }
+        }
+        let home = around.home.as_ref().map(|home| home.join(".kube/config")).filter(|file| file.exists());
+        match (home, master) {
+            (Some(file), master) => Kubeconfigs::read(&[file])?.config(context, master.as_ref()).await,
+            (None, Some(master)) => Ok(Config::new(master)),
             (None, None) => Err(ConnectError::Nothing),
         }
     }
 
-    async fn read(&self, file: &Path) -> Result<Config, ConnectError> {
-        let bad = |source| ConnectError::Kubeconfig { file: file.display().to_string(), source };
-        let kubeconfig = Kubeconfig::read_from(file).map_err(bad)?;
-        Config::from_custom_kubeconfig(kubeconfig, &self.options()).await.map_err(bad)
-    }
-
-    fn options(&self) -> KubeConfigOptions {
-        KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() }
+    /// The files that the flag or the variable names; of the variable's those that exist.
+    fn files(&self, around: &Surroundings) -> Result<Option<Vec<PathBuf>>, ConnectError> {
+        if let Some(file) = &self.kubeconfig {
+            return Ok(Some(vec![file.clone()]));
+        }
+        let listed = around.kubeconfig.clone().unwrap_or_default();
+        let mut files: Vec<PathBuf> = Vec::new();
+        for file in env::split_paths(&listed).filter(|file| !file.as_os_str().is_empty()) {
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
+        if files.is_empty() {
+            return Ok(None);
+        }
+        files.retain(|file| file.exists());
+        if files.is_empty() {
+            Err(ConnectError::NoFile(listed.display().to_string()))
+        } else {
+            Ok(Some(files))
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::error::Error;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_file_that_cannot_be_used_is_named() {
-        let args = ClientArgs { kubeconfig: Some("/nonexistent/kube.conf".into()), ..ClientArgs::default() };
-        let error = args.connect(&Env::simulated(1)).await.unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/kube.conf") && error.source().is_some(), "{error}");
-    }
-}
+mod tests;

@@ -1,11 +1,19 @@
 //! How does a program with controllers live and end?
 //!
-//! It finds its cluster by [flags](ClientArgs), runs [workers](run_workers) that survive their panics, and stops in order when a
-//! [signal](signals) asks it to.
+//! It finds its cluster by [flags](ClientArgs), [logs](LogArgs) and serves [metrics and health](AdminServer) as others of its kind do, waits for its
+//! [caches](wait_for_sync), runs [workers](Workers) that survive their panics, and stops in order when a [signal](signals) asks it to.
 
+mod admin;
 mod client_args;
+mod kubeconfig;
+mod log_args;
+pub mod metrics;
 pub mod signals;
+mod sync;
 mod workers;
 
+pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Checks, Gate, Pages};
 pub use client_args::{ClientArgs, ConnectError};
-pub use workers::run_workers;
+pub use log_args::{LogArgs, LogError, LogFormat};
+pub use sync::{Synced, wait_for_sync};
+pub use workers::{Workers, run_workers};

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,14 +14,10 @@ use crate::Env;
 
 /// How long a worker that ended stays away before it is started again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long workers may take to finish after the stop.
+const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs `count` workers until `stop` is cancelled and every one of them has returned.
-///
-/// `worker` is called for each start of a worker; what it returns runs as a task of its own. A worker that panics is reported and started
-/// again after a second, and so is one that returns although nothing was stopped. After the stop no worker is started; those that run are
-/// left to finish, so they must have a way to notice, such as a queue that is shut down.
-///
-/// Dropping the future aborts all workers.
+/// Runs `count` workers until `stop` is cancelled and every one of them has returned, as [`Workers`] with its defaults.
 ///
 /// ```
 /// # use watchkeeper::process::run_workers;
@@ -52,9 +49,80 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
 {
+    Workers::new(count).run(stop, env, worker).await;
+}
+
+/// Workers that are kept running until a stop, and then given time to finish.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "workers work when they are run"]
+pub struct Workers {
+    count: usize,
+    grace: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{left} of {count} workers did not finish within {grace:?} after the stop, and were given up")]
+struct Unfinished {
+    left: usize,
+    count: usize,
+    grace: Duration,
+}
+
+impl Workers {
+    /// So many workers.
+    pub fn new(count: usize) -> Self {
+        Self { count, grace: GRACE }
+    }
+
+    /// Gives up workers that have not finished so long after the stop; 30 s by default.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Runs the workers until `stop` is cancelled and every one of them has returned, or the grace period after it is over.
+    ///
+    /// `worker` is called for each start of a worker; what it returns runs as a task of its own. A worker that panics is reported and started
+    /// again after a second, and so is one that returns although nothing was stopped. After the stop no worker is started; those that run are
+    /// left to finish, so they must have a way to notice, such as a queue that is shut down. Those that do not are reported, and aborted where they
+    /// next wait for something.
+    ///
+    /// Dropping the future aborts all workers.
+    pub async fn run<F, Fut>(self, stop: &CancellationToken, env: &Env, worker: F)
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let Self { count, grace } = self;
+        let running = AtomicUsize::new(0);
+        let patience = async {
+            stop.cancelled().await;
+            env.clock.sleep(grace).await;
+        };
+        tokio::select! {
+            biased;
+            () = keep_running(count, stop, env, worker, &running) => {}
+            () = patience => {
+                env.reporter.error("worker", "workers", &Unfinished { left: running.load(Relaxed), count, grace });
+            }
+        }
+    }
+}
+
+async fn keep_running<F, Fut>(
+    count: usize,
+    stop: &CancellationToken,
+    env: &Env,
+    worker: F,
+    running: &AtomicUsize,
+) where
+    F: Fn() -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
     let mut tasks = JoinSet::new();
     let start = |tasks: &mut JoinSet<Event>, number: usize| {
         let subject = subject(number);
+        running.fetch_add(1, Relaxed);
         match env.reporter.guard("worker", &subject, &worker) {
             Some(run) => tasks
                 .spawn(async move { Event::Ended(number, AssertUnwindSafe(run).catch_unwind().await.err()) }),
@@ -67,6 +135,7 @@ where
     while let Some(event) = tasks.join_next().await {
         match event {
             Ok(Event::Ended(number, panic)) => {
+                running.fetch_sub(1, Relaxed);
                 if let Some(payload) = panic {
                     env.reporter.panic("worker", &subject(number), payload.as_ref());
                 }
@@ -97,7 +166,7 @@ fn subject(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::Ordering::SeqCst;
 
     use parking_lot::Mutex;
 
@@ -216,5 +285,37 @@ mod tests {
         assert!(env.clock.timeout(SECOND, workers).await.is_err());
         tokio::task::yield_now().await;
         assert_eq!(Arc::strong_count(&alive), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_that_do_not_finish_in_time_are_given_up_and_reported() {
+        for (workers, seconds) in [(Workers::new(3), 30), (Workers::new(3).grace(2 * SECOND), 2)] {
+            let (env, stop, numbers) = world();
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let into = told.clone();
+            env.reporter.add_hook(move |report| into.lock().push(report.what.to_string()));
+            let alive = Arc::new(());
+            let run = workers.run(&stop, &env, || {
+                let (stop, number, alive) = (stop.clone(), numbers.fetch_add(1, SeqCst), alive.clone());
+                async move {
+                    stop.cancelled().await;
+                    if number > 0 {
+                        std::future::pending::<()>().await;
+                    }
+                    drop(alive);
+                }
+            });
+            let began = env.clock.now();
+            let stop_later = async {
+                env.clock.sleep(SECOND).await;
+                stop.cancel();
+            };
+            tokio::join!(run, stop_later);
+            assert_eq!((env.clock.now() - began).as_secs(), 1 + seconds);
+            assert_eq!(told.lock().len(), 1);
+            assert!(told.lock()[0].starts_with("2 of 3 workers"), "{:?}", told.lock());
+            tokio::task::yield_now().await;
+            assert_eq!(Arc::strong_count(&alive), 1, "they are gone");
+        }
     }
 }

@@ -1,21 +1,61 @@
 //! How do users learn what a controller did? By Events on their objects.
 //!
-//! An [`EventRecorder`] takes events and never waits; an [`EventSink`] writes them to the API server, on a task of its owner's.
+//! An [`EventRecorder`] takes what happened and never waits. Its [`EventBroadcaster`] puts it into the queue of each sink: an [`ApiSink`]
+//! writes Events to the API server, correlated so that a repetition costs one small patch and a flood nothing at all; a [`LogSink`] logs; an
+//! [`EventStream`] is for whatever else. A sink that fails or lags never holds up who records: what it cannot take is dropped and counted.
+//!
+//! Most programs need no more than [`recorder`].
 
+mod api;
+mod broadcaster;
+mod core_v1;
+mod correlator;
+mod counts;
+mod events_v1;
+mod log_sink;
+mod name;
+mod occurrence;
 mod recorder;
 mod sink;
+#[cfg(test)]
+mod testing;
+mod write;
 
-pub use recorder::{EventRecorder, EventType};
-pub use sink::EventSink;
+pub use api::EventApi;
+pub use broadcaster::{EventBroadcaster, EventStream};
+pub use correlator::{Correlated, CorrelatorOptions, EventCorrelator, EventKey, KeyHasher};
+pub(crate) use counts::Counters;
+pub use counts::EventCounts;
+pub use log_sink::LogSink;
+pub use occurrence::{EventType, Occurrence};
+pub use recorder::{Draft, EventRecorder};
+pub use sink::{ApiSink, EventSink};
+
+use tracing::Level;
 
 use crate::source::Clients;
 
-/// Events that wait for the API server at most; more are dropped and counted.
-const PENDING: usize = 1000;
-
-/// A recorder for the component `component`, and the sink that its owner must run.
+/// A recorder for the component `component`, and what its owner must run: a sink that logs each event at level INFO and writes it to the
+/// API server as an Event of core/v1.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::Node;
+/// # use tokio_util::sync::CancellationToken;
+/// # use watchkeeper::record::{self, EventType};
+/// # async fn example(clients: watchkeeper::Clients, stop: CancellationToken, node: Node) {
+/// let (recorder, sink) = record::recorder("my-controller", &clients);
+/// let work = async {
+///     recorder.event(&node, EventType::Normal, "Synced", "the node is as it should be");
+/// };
+/// tokio::join!(work, sink.run(stop));
+/// # }
+/// ```
 pub fn recorder(component: &str, clients: &Clients) -> (EventRecorder, EventSink) {
-    let (sender, receiver) = tokio::sync::mpsc::channel(PENDING);
     let env = clients.env().fork(&format!("events of {component}"));
-    (EventRecorder::new(component, sender, &env), EventSink::new(clients.requests().clone(), receiver, env))
+    let events = EventBroadcaster::new(&env);
+    let sink = EventSink {
+        log: (LogSink::new(Level::INFO), events.subscribe()),
+        api: (ApiSink::new(clients.requests(), &env), events.subscribe()),
+    };
+    (events.recorder(component), sink)
 }

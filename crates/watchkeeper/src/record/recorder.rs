@@ -1,54 +1,33 @@
-//! What is an event made of? An object, a type, a reason and a message.
+//! How is an event recorded? Without waiting, and without an error to handle.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use k8s_openapi::api::core::v1::{Event, EventSource};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::env::Env;
+use super::broadcaster::Hub;
+use super::counts::{Counters, EventCounts};
+use super::occurrence::{EventType, Occurrence};
 use crate::object::Kind;
 
-/// Whether an event is good news.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// Things go their way.
-    Normal,
-    /// Somebody should have a look.
-    Warning,
-}
-
-impl EventType {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// Records events on objects. Never blocks and never fails: what the sink cannot take is dropped and counted. Clones share it.
+/// Records events on objects. Never blocks and never fails: what a sink cannot take is dropped and counted. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     component: Arc<str>,
-    sender: mpsc::Sender<Event>,
-    dropped: Arc<AtomicU64>,
-    /// The time in the last event's name: each has its own.
-    stamp: Arc<Mutex<i128>>,
-    env: Env,
+    host: Arc<str>,
+    hub: Arc<Hub>,
 }
 
 impl EventRecorder {
-    pub(super) fn new(component: &str, sender: mpsc::Sender<Event>, env: &Env) -> Self {
-        Self {
-            component: component.into(),
-            sender,
-            dropped: Arc::default(),
-            stamp: Arc::default(),
-            env: env.clone(),
-        }
+    pub(super) fn new(component: &str, hub: &Arc<Hub>) -> Self {
+        Self { component: component.into(), host: "".into(), hub: hub.clone() }
+    }
+
+    /// Says in each event where the component runs: the name of a node or pod.
+    #[must_use]
+    pub fn host(mut self, host: &str) -> Self {
+        self.host = host.into();
+        self
     }
 
     /// Records an event on an object of a kind known at compile time.
@@ -59,7 +38,7 @@ impl EventRecorder {
         reason: &str,
         message: &str,
     ) {
-        self.event_of(object, &K::DynamicType::default(), event, reason, message);
+        self.about(object).send(event, reason, message);
     }
 
     /// Records an event on an object of a kind known at run time.
@@ -71,51 +50,110 @@ impl EventRecorder {
         reason: &str,
         message: &str,
     ) {
-        let now = self.env.clock.wall();
-        // The kind comes from the type: items of lists carry none.
-        let mut regarding = object.object_ref(kind);
-        regarding.resource_version.clone_from(&object.meta().resource_version);
-        let name = self.name(regarding.name.as_deref().unwrap_or_default(), now.as_nanosecond());
-        let made = Event {
-            metadata: ObjectMeta {
-                name: Some(name),
-                namespace: Some(regarding.namespace.clone().unwrap_or_else(|| "default".to_owned())),
-                ..ObjectMeta::default()
-            },
-            involved_object: regarding,
-            type_: Some(event.as_str().to_owned()),
-            reason: Some(reason.to_owned()),
-            message: Some(message.to_owned()),
-            count: Some(1),
-            first_timestamp: Some(Time(now)),
-            last_timestamp: Some(Time(now)),
-            source: Some(EventSource { component: Some(self.component.to_string()), host: None }),
-            reporting_component: Some(self.component.to_string()),
-            ..Event::default()
-        };
-        if self.sender.try_send(made).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.about_reference(reference(object, kind)).send(event, reason, message);
+    }
+
+    /// An event on `object` that says more than a reason and a message.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{Node, Pod};
+    /// # use watchkeeper::record::{EventRecorder, EventType};
+    /// # fn example(recorder: &EventRecorder, pod: &Pod, node: &Node) {
+    /// recorder
+    ///     .about(pod)
+    ///     .action("Binding")
+    ///     .related(node)
+    ///     .send(EventType::Normal, "Scheduled", "found a node");
+    /// # }
+    /// ```
+    pub fn about<K: Kind<DynamicType: Default>>(&self, object: &K) -> Draft<'_> {
+        self.about_reference(reference(object, &K::DynamicType::default()))
+    }
+
+    /// An event on the object that is referred to, which may be one of a kind known at run time, or a part of an object.
+    pub fn about_reference(&self, regarding: ObjectReference) -> Draft<'_> {
+        Draft {
+            recorder: self,
+            regarding,
+            related: None,
+            action: String::new(),
+            annotations: BTreeMap::new(),
         }
     }
 
-    /// `object` and the time in hexadecimal, or a UUID where that is no name.
-    fn name(&self, object: &str, now: i128) -> String {
-        let stamp = {
-            let mut last = self.stamp.lock();
-            *last = now.max(*last + 1);
-            *last
-        };
-        let name = format!("{object}.{stamp:x}");
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let is_label = |label: &str| {
-            !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-        };
-        let is_subdomain = name.len() <= 253 && name.split('.').all(is_label);
-        if is_subdomain { name } else { self.env.generator.uuid() }
+    /// How many events were dropped because a sink was full, or because all sinks had ended.
+    pub fn dropped(&self) -> u64 {
+        self.counts().dropped
     }
 
-    /// How many events were dropped because the sink was full or gone.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+    /// What became of the events of this recorder's broadcaster.
+    pub fn counts(&self) -> EventCounts {
+        self.hub.counters.now()
     }
+
+    /// The counters behind [`Self::counts`], for whoever must not keep the broadcaster alive.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.hub.counters
+    }
+}
+
+/// An event that is not recorded yet: [`Draft::send`] does that.
+#[derive(Debug)]
+#[must_use = "an event is recorded when it is sent"]
+pub struct Draft<'a> {
+    recorder: &'a EventRecorder,
+    regarding: ObjectReference,
+    related: Option<ObjectReference>,
+    action: String,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Draft<'_> {
+    /// What was done, in one CamelCase word. Where the API demands one and none is given, it is the reason.
+    pub fn action(mut self, action: &str) -> Self {
+        action.clone_into(&mut self.action);
+        self
+    }
+
+    /// Another object that has to do with it.
+    pub fn related<K: Kind<DynamicType: Default>>(self, object: &K) -> Self {
+        self.related_reference(reference(object, &K::DynamicType::default()))
+    }
+
+    /// As [`Self::related`], by reference.
+    pub fn related_reference(mut self, object: ObjectReference) -> Self {
+        self.related = Some(object);
+        self
+    }
+
+    /// An annotation for the Event object.
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Records the event.
+    pub fn send(self, event_type: EventType, reason: &str, message: &str) {
+        let Self { recorder, regarding, related, action, annotations } = self;
+        let at = recorder.hub.env.clock.wall();
+        recorder.hub.send(Occurrence {
+            name: recorder.hub.name(regarding.name.as_deref().unwrap_or_default(), at.as_nanosecond()),
+            at,
+            event_type,
+            reason: reason.to_owned(),
+            action,
+            message: message.to_owned(),
+            regarding,
+            related,
+            annotations,
+            component: recorder.component.clone(),
+            host: recorder.host.clone(),
+        });
+    }
+}
+
+/// What an event says about its object. The kind comes from the type: items of lists carry none.
+fn reference<K: Kind>(object: &K, kind: &K::DynamicType) -> ObjectReference {
+    let resource_version = object.meta().resource_version.clone();
+    ObjectReference { resource_version, ..object.object_ref(kind) }
 }

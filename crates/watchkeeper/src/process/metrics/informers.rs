@@ -20,7 +20,7 @@ use crate::wire::EventType;
 /// use std::sync::Arc;
 /// use prometheus_client::registry::Registry;
 /// use watchkeeper::SharedInformerFactory;
-/// use watchkeeper::metrics::InformerCollector;
+/// use watchkeeper::process::metrics::InformerCollector;
 ///
 /// # fn factory(clients: watchkeeper::Clients) {
 /// let mut registry = Registry::default();

@@ -1,0 +1,199 @@
+//! Is the program well? Each check says so by name.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::StatusCode;
+use parking_lot::RwLock;
+
+/// Checks by name, of a program's health or readiness. Clones share them.
+///
+/// ```
+/// # use watchkeeper::process::Checks;
+/// let ready = Checks::default();
+/// let caches = ready.gate("caches");
+/// ready.add("queue", || Ok(()));
+/// assert_eq!(ready.failing(), ["caches"]);
+/// caches.open();
+/// assert!(ready.failing().is_empty());
+/// ```
+#[derive(Clone, Default)]
+pub struct Checks(Arc<RwLock<BTreeMap<String, Check>>>);
+
+type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+impl Checks {
+    /// Adds a check, or replaces the one of that name. It is called for each request and must not block; one that panics has failed.
+    pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.0.write().insert(name.to_owned(), Arc::new(check));
+    }
+
+    /// Adds a check that fails until its gate is opened.
+    pub fn gate(&self, name: &str) -> Gate {
+        let gate = Gate(Arc::default());
+        let is_open = gate.clone();
+        self.add(name, move || if is_open.is_open() { Ok(()) } else { Err("not yet".to_owned()) });
+        gate
+    }
+
+    /// The names of the checks that fail now.
+    pub fn failing(&self) -> Vec<String> {
+        self.results().into_iter().filter(|(_, result)| result.is_err()).map(|(name, _)| name).collect()
+    }
+
+    /// Every check with its result; where there are none, `ping` is well.
+    fn results(&self) -> Vec<(String, Result<(), String>)> {
+        // Not under the lock: a check may add another.
+        let checks = self.0.read().clone();
+        if checks.is_empty() {
+            return vec![("ping".to_owned(), Ok(()))];
+        }
+        checks.into_iter().map(|(name, check)| (name, run(&check))).collect()
+    }
+
+    /// The answer to a request for all checks of the page `page`, or for the one called `only`.
+    pub(super) fn answer(&self, page: &str, only: Option<&str>, query: &str) -> (StatusCode, String) {
+        match only {
+            Some(name) => self.one(name),
+            None => self.all(page, query),
+        }
+    }
+
+    fn one(&self, name: &str) -> (StatusCode, String) {
+        match self.results().into_iter().find(|(found, _)| found == name) {
+            Some((_, Ok(()))) => (StatusCode::OK, "ok".to_owned()),
+            Some((_, Err(error))) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {error}\n"))
+            }
+            None => (StatusCode::NOT_FOUND, "there is no such check\n".to_owned()),
+        }
+    }
+
+    /// In the form of Kubernetes' own components: a line for each check, and no reasons, as anybody may ask.
+    fn all(&self, page: &str, query: &str) -> (StatusCode, String) {
+        let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+        let is_verbose = parameters.iter().any(|(key, _)| key == "verbose");
+        let mut excluded: Vec<_> =
+            parameters.iter().filter(|(key, _)| key == "exclude").map(|(_, name)| &**name).collect();
+        let (mut lines, mut failed) = (String::new(), Vec::new());
+        for (name, result) in self.results() {
+            let is_excluded = excluded.contains(&&*name);
+            excluded.retain(|excluded| *excluded != name);
+            // Writing to a String does not fail.
+            let _ok = match result {
+                _ if is_excluded => writeln!(lines, "[+]{name} excluded: ok"),
+                Ok(()) => writeln!(lines, "[+]{name} ok"),
+                Err(reason) => {
+                    failed.push(format!("{name}: {reason}"));
+                    writeln!(lines, "[-]{name} failed: reason withheld")
+                }
+            };
+        }
+        if !excluded.is_empty() {
+            let _ok = writeln!(lines, "warn: some checks cannot be excluded: no matches for {excluded:?}");
+        }
+        if failed.is_empty() {
+            let text = if is_verbose { format!("{lines}{page} check passed\n") } else { "ok".to_owned() };
+            return (StatusCode::OK, text);
+        }
+        tracing::info!(page, ?failed, "a check failed");
+        (StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{page} check failed\n"))
+    }
+}
+
+fn run(check: &Check) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| check())).unwrap_or_else(|_| Err("the check panicked".to_owned()))
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.read().keys()).finish()
+    }
+}
+
+/// The handle of a check that fails until something has happened, such as the first sync of the caches. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    /// The check passes from now on.
+    pub fn open(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// The check fails from now on.
+    pub fn close(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks() -> Checks {
+        let checks = Checks::default();
+        checks.add("good", || Ok(()));
+        checks.add("bad", || Err("why".to_owned()));
+        checks
+    }
+
+    fn answer(checks: &Checks, only: Option<&str>, query: &str) -> (u16, String) {
+        let (status, text) = checks.answer("readyz", only, query);
+        (status.as_u16(), text)
+    }
+
+    #[test]
+    fn without_checks_the_program_is_well() {
+        let none = Checks::default();
+        assert_eq!(answer(&none, None, ""), (200, "ok".to_owned()));
+        assert_eq!(answer(&none, None, "verbose"), (200, "[+]ping ok\nreadyz check passed\n".to_owned()));
+        assert_eq!(answer(&none, Some("ping"), ""), (200, "ok".to_owned()));
+    }
+
+    #[test]
+    fn a_check_that_fails_is_named_without_the_reason() {
+        let text = "[-]bad failed: reason withheld\n[+]good ok\nreadyz check failed\n".to_owned();
+        assert_eq!(answer(&checks(), None, ""), (500, text));
+        let excluded = "[+]bad excluded: ok\n[+]good ok\nreadyz check passed\n".to_owned();
+        assert_eq!(answer(&checks(), None, "verbose&exclude=bad"), (200, excluded));
+        assert_eq!(answer(&checks(), None, "exclude=bad"), (200, "ok".to_owned()));
+        let (_, odd) = answer(&checks(), None, "exclude=x%20y&exclude=bad&verbose=1");
+        assert!(odd.contains("warn: some checks cannot be excluded: no matches for [\"x y\"]\n"), "{odd}");
+    }
+
+    #[test]
+    fn one_check_can_be_asked_for_and_tells_its_reason() {
+        assert_eq!(answer(&checks(), Some("good"), ""), (200, "ok".to_owned()));
+        assert_eq!(answer(&checks(), Some("bad"), ""), (500, "internal server error: why\n".to_owned()));
+        assert_eq!(answer(&checks(), Some("x"), "").0, 404);
+    }
+
+    #[test]
+    fn a_check_that_panics_has_failed_and_one_can_be_replaced() {
+        let checks = checks();
+        checks.add("bad", || panic!("oh"));
+        assert_eq!(answer(&checks, Some("bad"), "").1, "internal server error: the check panicked\n");
+        checks.add("bad", || Ok(()));
+        assert_eq!(answer(&checks, None, ""), (200, "ok".to_owned()));
+        assert_eq!(format!("{checks:?}"), r#"{"bad", "good"}"#);
+    }
+
+    #[test]
+    fn a_gate_opens_and_closes() {
+        let checks = Checks::default();
+        let gate = checks.gate("caches");
+        assert_eq!(answer(&checks, Some("caches"), "").1, "internal server error: not yet\n");
+        gate.open();
+        assert_eq!((answer(&checks, None, "").0, checks.failing().len()), (200, 0));
+        gate.close();
+        assert_eq!(checks.failing(), ["caches"]);
+    }
+}

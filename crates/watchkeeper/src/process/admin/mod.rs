@@ -1,0 +1,70 @@
+//! How does one look into a running program? Through a page of its own: `/metrics`, `/healthz`, `/readyz`.
+
+mod checks;
+mod server;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+pub use checks::{Checks, Gate};
+pub use server::{AdminError, AdminServer, Pages};
+
+use crate::env::Env;
+
+/// Flags that say where the admin pages are served, for `#[command(flatten)]`.
+///
+/// By default on the loopback interface: they are for those who are let into the machine or pod. To let probes and scrapers in, give
+/// `0.0.0.0:8080` and a network policy.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AdminArgs {
+    /// Where /metrics, /healthz and /readyz are served; `off` serves none
+    #[arg(long, value_name = "ADDR:PORT", default_value_t)]
+    pub admin_address: AdminAddress,
+}
+
+impl AdminArgs {
+    /// Listens there; [`AdminServer::run`] serves `pages`.
+    pub async fn bind(&self, pages: Pages, env: &Env) -> Result<AdminServer, AdminError> {
+        AdminServer::bind(self.admin_address, pages, env).await
+    }
+}
+
+/// Where the admin pages are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminAddress {
+    /// Nowhere.
+    Off,
+    /// There; port 0 takes a free one.
+    At(SocketAddr),
+}
+
+impl Default for AdminAddress {
+    fn default() -> Self {
+        Self::At(SocketAddr::from(([127, 0, 0, 1], 8080)))
+    }
+}
+
+impl FromStr for AdminAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            // As controller-runtime has it.
+            "off" | "0" | "" => Ok(Self::Off),
+            _ => text
+                .parse()
+                .map(Self::At)
+                .map_err(|_| "expected an address such as 127.0.0.1:8080, or off".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}

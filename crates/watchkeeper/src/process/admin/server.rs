@@ -1,0 +1,187 @@
+//! Who serves the admin pages? A small HTTP server, whose connections end with it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::AdminAddress;
+use super::checks::Checks;
+use crate::env::Env;
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long connections may take to finish after the stop.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const INDEX: &str = "/metrics\n/healthz  /healthz/NAME  ?verbose  ?exclude=NAME\n/readyz   /readyz/NAME   ?verbose  ?exclude=NAME\n";
+
+/// What the admin pages show.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// `/metrics`, in the text form of OpenMetrics.
+    pub metrics: Registry,
+    /// `/healthz`: a program that fails these should be restarted.
+    pub live: Checks,
+    /// `/readyz`: a program that fails these should be waited for.
+    pub ready: Checks,
+}
+
+/// Why the admin pages are not served.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve the admin pages at {address}: choose another --admin-address, or off")]
+pub struct AdminError {
+    /// Where they should have been.
+    pub address: SocketAddr,
+    /// Why not.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Serves the admin pages.
+pub struct AdminServer {
+    listener: Option<TcpListener>,
+    pages: Arc<Pages>,
+    env: Env,
+}
+
+impl AdminServer {
+    /// Listens at `address`; clients wait until [`AdminServer::run`].
+    pub async fn bind(address: AdminAddress, pages: Pages, env: &Env) -> Result<Self, AdminError> {
+        let listener = match address {
+            AdminAddress::Off => None,
+            AdminAddress::At(address) => {
+                Some(TcpListener::bind(address).await.map_err(|source| AdminError { address, source })?)
+            }
+        };
+        Ok(Self { listener, pages: Arc::new(pages), env: env.clone() })
+    }
+
+    /// Where it listens, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref()?.local_addr().ok()
+    }
+
+    /// Serves until `stop`, and returns when every connection has ended. Dropping the future cuts them.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { listener, pages, env } = self;
+        let Some(listener) = listener else { return stop.cancelled().await };
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(_ended) = connections.join_next() => {}
+                accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
+                    Ok((stream, _)) => drop(connections.spawn(serve(stream, pages.clone(), env.clone(), stop.clone()))),
+                    Err(error) => {
+                        // Most often too many open files: a pause lets some go.
+                        env.reporter.error("admin", "accept", &error);
+                        env.clock.sleep(Duration::from_millis(100)).await;
+                    }
+                },
+            }
+        }
+        drop(listener);
+        let finished = async { while connections.join_next().await.is_some() {} };
+        if env.clock.timeout(LAST_PATIENCE, finished).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+}
+
+impl fmt::Debug for AdminServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminServer").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: CancellationToken) {
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let answer = answer(&pages, &env, request.method(), request.uri().path(), request.uri().query());
+        std::future::ready(Ok::<_, Infallible>(answer))
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let served = tokio::select! {
+        biased;
+        served = connection.as_mut() => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection to the admin pages ended");
+    }
+}
+
+fn answer(
+    pages: &Pages,
+    env: &Env,
+    method: &Method,
+    path: &str,
+    query: Option<&str>,
+) -> Response<Full<Bytes>> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+        refused.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    let query = query.unwrap_or_default();
+    let (page, name) = match path[1..].split_once('/') {
+        Some((page, name)) => (page, Some(name).filter(|name| !name.is_empty())),
+        None => (path.trim_start_matches('/'), None),
+    };
+    match (page, name) {
+        ("", None) => text(StatusCode::OK, INDEX.to_owned()),
+        ("metrics", None) => metrics(pages, env),
+        ("healthz", name) => checked(pages.live.answer(page, name, query)),
+        ("readyz", name) => checked(pages.ready.answer(page, name, query)),
+        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{INDEX}")),
+    }
+}
+
+fn metrics(pages: &Pages, env: &Env) -> Response<Full<Bytes>> {
+    let mut body = String::new();
+    // A collector is somebody's own code.
+    match env.reporter.guard("admin", "metrics", || encode(&mut body, &pages.metrics)) {
+        Some(Ok(())) => respond(StatusCode::OK, OPEN_METRICS, body),
+        _ => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be collected\n".to_owned()),
+    }
+}
+
+fn checked((status, body): (StatusCode, String)) -> Response<Full<Bytes>> {
+    text(status, body)
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    respond(status, TEXT, body)
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,273 @@
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+/// A folder of kubeconfig files, and what is around the process.
+struct World {
+    folder: tempfile::TempDir,
+    around: Surroundings,
+    args: ClientArgs,
+}
+
+fn no_pod() -> Result<Config, InClusterError> {
+    Err(InClusterError::ReadEnvironmentVariable(env::VarError::NotPresent))
+}
+
+fn pod() -> Result<Config, InClusterError> {
+    Ok(Config::new("https://pod".parse().unwrap()))
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let around = Surroundings { kubeconfig: None, home: None, in_cluster: no_pod };
+        Self { folder, around, args: ClientArgs::default() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn config(&self) -> Config {
+        self.args.config_in(&self.around).await.unwrap()
+    }
+
+    async fn server(&self) -> String {
+        self.config().await.cluster_url.to_string()
+    }
+
+    /// What is wrong, with the folder left out.
+    async fn error(&self) -> String {
+        let error = self.args.config_in(&self.around).await.map(drop).unwrap_err();
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}").replace(&self.folder.path().display().to_string(), "")
+    }
+
+    /// What is wrong with a file of that text.
+    async fn error_of(&mut self, text: &str) -> String {
+        self.args.kubeconfig = Some(self.write("file", text));
+        self.error().await
+    }
+}
+
+/// A file with one context, of the cluster at `server`.
+fn simple(server: &str) -> String {
+    format!(
+        "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u, namespace: ns}}}}]\n\
+         clusters: [{{name: k, cluster: {{server: '{server}', tls-server-name: t}}}}]\n\
+         users: [{{name: u, user: {{token: hunter2}}}}]\n"
+    )
+}
+
+fn list(files: &[&Path]) -> Option<OsString> {
+    Some(env::join_paths(files).unwrap())
+}
+
+#[tokio::test]
+async fn flag_then_variable_then_pod_then_home() {
+    let mut world = World::new();
+    assert_eq!(world.error().await, ConnectError::Nothing.to_string());
+    world.write(".kube/config", &simple("https://home"));
+    world.around.home = Some(world.folder.path().to_owned());
+    assert_eq!(world.server().await, "https://home/");
+    world.around.in_cluster = pod;
+    assert_eq!(world.server().await, "https://pod/");
+    world.args.context = Some("c".into());
+    assert_eq!(world.server().await, "https://home/", "a context is one of a file");
+    world.args.context = None;
+    world.around.kubeconfig = list(&[&world.write("variable", &simple("https://variable"))]);
+    assert_eq!(world.server().await, "https://variable/");
+    world.args.kubeconfig = Some(world.write("flag", &simple("https://flag")));
+    let config = world.config().await;
+    assert_eq!((config.cluster_url.to_string(), &*config.default_namespace), ("https://flag/".into(), "ns"));
+    assert!(config.auth_info.token.is_some());
+}
+
+#[tokio::test]
+async fn a_home_without_a_file_and_an_empty_variable_are_none() {
+    let mut world = World::new();
+    world.around.home = Some(world.folder.path().to_owned());
+    world.around.kubeconfig = Some("".into());
+    assert_eq!(world.error().await, ConnectError::Nothing.to_string());
+}
+
+#[tokio::test]
+async fn of_several_files_the_first_that_says_something_wins() {
+    let mut world = World::new();
+    let first = world.write("first", "contexts: [{name: c, context: {cluster: k, user: u}}]\n");
+    let second = world.write("second", &simple("https://second"));
+    let third =
+        world.write("third", &simple("https://third").replace("current-context: c", "current-context: x"));
+    let empty = world.write("empty", "");
+    let missing = world.path("missing");
+    world.around.kubeconfig = list(&[Path::new(""), &missing, &empty, &first, &second, &second, &third]);
+    let config = world.config().await;
+    assert_eq!(config.cluster_url.to_string(), "https://second/");
+    assert_eq!(config.default_namespace, "default", "an entry is taken whole, or not at all");
+}
+
+#[tokio::test]
+async fn a_variable_that_names_no_file_is_told() {
+    let mut world = World::new();
+    world.around.kubeconfig = list(&[&world.path("a"), &world.path("b")]);
+    assert_eq!(world.error().await, "KUBECONFIG names no file that exists: /a:/b");
+}
+
+#[tokio::test]
+async fn a_pod_without_a_usable_service_account_is_told() {
+    let mut world = World::new();
+    world.around.in_cluster =
+        || Err(InClusterError::ReadDefaultNamespace(io::Error::from(io::ErrorKind::NotFound)));
+    assert!(world.error().await.starts_with("cannot use the service account of the pod: "));
+}
+
+#[tokio::test]
+async fn a_master_is_talked_to_with_the_credentials_of_the_file() {
+    let mut world = World::new();
+    world.args.master = Some("https://master:6443".into());
+    world.around.in_cluster = pod;
+    let config = world.config().await;
+    assert_eq!(
+        (config.cluster_url.to_string(), config.auth_info.token.is_some()),
+        ("https://master:6443/".into(), false)
+    );
+    world.args.kubeconfig = Some(world.write("file", &simple("https://file")));
+    let config = world.config().await;
+    assert_eq!(config.cluster_url.to_string(), "https://master:6443/");
+    assert!(config.auth_info.token.is_some() && config.tls_server_name.is_none());
+    // A file without a server will do.
+    world.write("file", &simple("").replace("server: '', ", ""));
+    assert_eq!(world.server().await, "https://master:6443/");
+    world.args.master = Some("a b".into());
+    assert_eq!(world.error().await, "--master \"a b\" is not a URL such as https://127.0.0.1:6443");
+}
+
+#[tokio::test]
+async fn no_credentials_are_sent_over_plain_http() {
+    let mut world = World::new();
+    world.args.kubeconfig = Some(world.write("file", &simple("http://file")));
+    assert!(world.config().await.auth_info.token.is_none());
+    world.args.master = Some("127.0.0.1:8080".into());
+    let config = world.config().await;
+    assert_eq!(
+        (config.cluster_url.to_string(), config.auth_info.token.is_none()),
+        ("http://127.0.0.1:8080/".into(), true)
+    );
+}
+
+#[tokio::test]
+async fn relative_paths_are_those_of_the_file() {
+    let mut world = World::new();
+    let text = simple("https://k").replace("token: hunter2", "tokenFile: secrets/token");
+    world.write("deep/secrets/token", "t");
+    world.args.kubeconfig = Some(world.write("deep/file", &text));
+    let token = world.config().await.auth_info.token_file.unwrap();
+    assert_eq!(Path::new(&token), world.path("deep/secrets/token"));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_named() {
+    let mut world = World::new();
+    world.args.kubeconfig = Some(world.path("nothing"));
+    let error = world.error().await;
+    assert!(error.starts_with("cannot read the kubeconfig /nothing: No such file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_makes_no_sense_is_named_with_the_field() {
+    let mut world = World::new();
+    let good = simple("https://k");
+    let context = "contexts: [{name: c, context: {cluster: k, user: u, namespace: ns}}]\n";
+    let cases = [
+        ("", "current-context is not set: set it, or give --context"),
+        (
+            "current-context: c",
+            "current-context names the context \"c\", which is not there; there are: none",
+        ),
+        (
+            &*good.replace("current-context: c", "current-context: x"),
+            "current-context names the context \"x\", which is not there; there are: c",
+        ),
+        (&*good.replace(context, "contexts: [{name: c}]\n"), "contexts[c].context is missing"),
+        (
+            &*good.replace("cluster: k, user", "cluster: x, user"),
+            "contexts[c].context.cluster names the cluster \"x\", which is not there",
+        ),
+        (
+            &*good.replace("user: u,", "user: x,"),
+            "contexts[c].context.user names the user \"x\", which is not there",
+        ),
+        (
+            &*good.replace("server: 'https://k', ", ""),
+            "clusters[k].cluster.server is missing: give the URL of the API server",
+        ),
+        (
+            &*simple("ftp://k"),
+            "clusters[k].cluster.server is \"ftp://k\", and not a URL such as https://127.0.0.1:6443",
+        ),
+        (
+            &*good.replace("token: hunter2", "client-certificate: x.pem"),
+            "users[u].user.client-certificate cannot read /x.pem: No such file or directory (os error 2)",
+        ),
+        (
+            &*good.replace("tls-server-name: t", "certificate-authority: x.pem"),
+            "clusters[k].cluster.certificate-authority failed to load certificate authority: failed to read file '\"/x.pem\"': \
+             No such file or directory (os error 2)",
+        ),
+        (
+            &*good.replace("tls-server-name: t", "proxy-url: 'a b'"),
+            "clusters[k].cluster.proxy-url failed to parse proxy url: invalid uri character",
+        ),
+        (
+            "users:\n- name: a\n  user:\n    token: {hunter2: 1}\n",
+            "users.user.token is not as it should be (line 4 column 12): expected string scalar",
+        ),
+        (
+            "contexts:\n- name: c\n  context:\n    user: hunter2\n",
+            "contexts.context.user is not as it should be (line 4 column 5): missing field `cluster`",
+        ),
+    ];
+    for (text, problem) in cases {
+        let error = world.error_of(text).await;
+        assert_eq!(error, format!("cannot use the kubeconfig /file: {problem}"));
+        assert!(!error.contains("hunter2"));
+    }
+    world.args.context = Some("y".into());
+    let error = world.error_of(&good).await;
+    assert_eq!(
+        error,
+        "cannot use the kubeconfig /file: --context names the context \"y\", which is not there; there are: c"
+    );
+}
+
+#[tokio::test]
+async fn a_user_may_have_no_name_and_a_context_of_a_later_file_names_that_file() {
+    let mut world = World::new();
+    world.args.kubeconfig = Some(world.write("file", &simple("https://k").replace("user: u,", "user: '',")));
+    assert!(world.config().await.auth_info.token.is_none());
+    world.args.kubeconfig = None;
+    let first = world.write("first", "current-context: c\n");
+    let second = world.write("second", "contexts: [{name: c, context: {cluster: x}}]\n");
+    world.around.kubeconfig = list(&[&first, &second]);
+    assert!(
+        world.error().await.starts_with("cannot use the kubeconfig /second: contexts[c].context.cluster")
+    );
+    world.args.context = Some("z".into());
+    assert!(world.error().await.starts_with("cannot use the kubeconfig /first, /second: --context"));
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_found_gives_clients() {
+    let mut world = World::new();
+    world.args.kubeconfig = Some(world.write("file", &simple("https://127.0.0.1:1")));
+    assert!(world.args.connect(&Env::simulated(1)).await.is_ok());
+}

@@ -1,0 +1,263 @@
+//! What do kubeconfig files say, and if they make no sense, which of them and where?
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use http::Uri;
+use kube_client::Config;
+use kube_client::config::{
+    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
+    NamedContext,
+};
+
+use super::client_args::ConnectError;
+
+/// Kubeconfig files, the first of which wins: an entry is taken whole from the first file that has one of its name.
+#[derive(Debug)]
+pub(super) struct Kubeconfigs(Vec<(PathBuf, Kubeconfig)>);
+
+/// The entries of one list in all files.
+type Entries<'a, T> = fn(&'a Kubeconfig) -> &'a [T];
+
+impl Kubeconfigs {
+    /// Reads `files`, all of which must be there.
+    pub(super) fn read(files: &[PathBuf]) -> Result<Self, ConnectError> {
+        files.iter().map(|file| Ok((file.clone(), read(file)?))).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The configuration of `context`, or of the current one; with the server `master`, where one is given.
+    pub(super) async fn config(
+        &self,
+        context: Option<&str>,
+        master: Option<&Uri>,
+    ) -> Result<Config, ConnectError> {
+        let (named, context) = self.context(context)?;
+        let at = |field: &str| format!("contexts[{}].context.{field}", context.name);
+        let chosen = context.context.as_ref();
+        let chosen = chosen
+            .ok_or_else(|| field(named, &format!("contexts[{}].context", context.name), "is missing"))?;
+
+        let (cluster_file, cluster) = self
+            .find(|file| &file.clusters, |cluster: &NamedCluster| &cluster.name, &chosen.cluster)
+            .ok_or_else(|| field(named, &at("cluster"), unknown("cluster", &chosen.cluster)))?;
+        let in_cluster = |part: &str| format!("clusters[{}].cluster{part}", cluster.name);
+        let mut cluster_info =
+            cluster.cluster.clone().ok_or_else(|| field(cluster_file, &in_cluster(""), "is missing"))?;
+        let server = server(&cluster_info, master)
+            .map_err(|problem| field(cluster_file, &in_cluster(".server"), problem))?;
+        if master.is_some() {
+            // That name belonged to the other server.
+            cluster_info.tls_server_name = None;
+        }
+        cluster_info.server = Some(server.to_string());
+
+        let user_name = chosen.user.as_deref().filter(|user| !user.is_empty());
+        let user = user_name.map(|user| {
+            self.find(|file| &file.auth_infos, |named: &NamedAuthInfo| &named.name, user)
+                .ok_or_else(|| field(named, &at("user"), unknown("user", user)))
+        });
+        let user = user.transpose()?;
+        if let Some((file, user)) = user {
+            let files = user.auth_info.as_ref().map(credential_files).unwrap_or_default();
+            for (part, path) in files {
+                fs::File::open(path).map_err(|error| {
+                    field(
+                        file,
+                        &format!("users[{}].user.{part}", user.name),
+                        format!("cannot read {path}: {error}"),
+                    )
+                })?;
+            }
+        }
+
+        let only = Kubeconfig {
+            clusters: vec![NamedCluster { cluster: Some(cluster_info), ..cluster.clone() }],
+            auth_infos: user.map(|(_, user)| user.clone()).into_iter().collect(),
+            contexts: vec![context.clone()],
+            current_context: Some(context.name.clone()),
+            ..Kubeconfig::default()
+        };
+        let config = Config::from_custom_kubeconfig(only, &KubeConfigOptions::default()).await;
+        config.map_err(|error| {
+            let part = match &error {
+                KubeconfigError::LoadCertificateAuthority(_) | KubeconfigError::ParseCertificates(_) => {
+                    ".certificate-authority"
+                }
+                KubeconfigError::ParseProxyUrl(_) => ".proxy-url",
+                _ => "",
+            };
+            field(cluster_file, &in_cluster(part), error)
+        })
+    }
+
+    /// The context that is meant, and the file that has it.
+    fn context(&self, wanted: Option<&str>) -> Result<(&Path, &NamedContext), ConnectError> {
+        let current = self.0.iter().find_map(|(file, kubeconfig)| {
+            let name = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty())?;
+            Some((file, name))
+        });
+        let (asking, by, name) = match (wanted, current) {
+            (Some(name), _) => (None, "--context", name),
+            (None, Some((file, name))) => (Some(file), "current-context", name),
+            (None, None) => {
+                return Err(self.nowhere("current-context", "is not set: set it, or give --context"));
+            }
+        };
+        let contexts: Entries<'_, NamedContext> = |file| &file.contexts;
+        self.find(contexts, |context| &context.name, name).ok_or_else(|| {
+            let all: Vec<_> = self.0.iter().flat_map(|(_, file)| contexts(file)).map(|c| &*c.name).collect();
+            let there = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+            let problem = format!("{}; there are: {there}", unknown("context", name));
+            match asking {
+                Some(file) => field(file, by, problem),
+                None => self.nowhere(by, problem),
+            }
+        })
+    }
+
+    /// The first entry of that name, and the file that has it.
+    fn find<'a, T>(
+        &'a self,
+        entries: Entries<'a, T>,
+        name_of: fn(&T) -> &String,
+        name: &str,
+    ) -> Option<(&'a Path, &'a T)> {
+        self.0.iter().find_map(|(path, file)| {
+            let entry = entries(file).iter().find(|entry| name_of(entry) == name)?;
+            Some((path.as_path(), entry))
+        })
+    }
+
+    /// Something that is wrong with all files together.
+    fn nowhere(&self, at: &str, problem: impl fmt::Display) -> ConnectError {
+        let files: Vec<_> = self.0.iter().map(|(path, _)| path.display().to_string()).collect();
+        field(Path::new(&files.join(", ")), at, problem)
+    }
+}
+
+fn field(file: &Path, field: &str, problem: impl fmt::Display) -> ConnectError {
+    ConnectError::Field {
+        file: file.display().to_string(),
+        field: field.to_owned(),
+        problem: problem.to_string(),
+    }
+}
+
+fn unknown(what: &str, name: &str) -> String {
+    format!("names the {what} {name:?}, which is not there")
+}
+
+fn credential_files(user: &AuthInfo) -> Vec<(&'static str, &str)> {
+    let files = [
+        ("client-certificate", &user.client_certificate),
+        ("client-key", &user.client_key),
+        ("tokenFile", &user.token_file),
+    ];
+    files.into_iter().filter_map(|(field, path)| Some((field, path.as_deref()?))).collect()
+}
+
+fn server(cluster: &Cluster, master: Option<&Uri>) -> Result<Uri, String> {
+    match (master, &cluster.server) {
+        (Some(master), _) => Ok(master.clone()),
+        (None, Some(server)) => {
+            let is_secure = cluster.certificate_authority.is_some()
+                || cluster.certificate_authority_data.is_some()
+                || cluster.insecure_skip_tls_verify == Some(true);
+            server_url(server, is_secure)
+                .ok_or_else(|| format!("is {server:?}, and not a URL such as https://127.0.0.1:6443"))
+        }
+        (None, None) => Err("is missing: give the URL of the API server".to_owned()),
+    }
+}
+
+/// The URL of a server that may be given as host and port only.
+pub(super) fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
+    let scheme = if is_secure { "https" } else { "http" };
+    let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
+    let url: Uri = whole.parse().ok()?;
+    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+    (is_http && url.host().is_some_and(|host| !host.is_empty())).then_some(url)
+}
+
+fn read(file: &Path) -> Result<Kubeconfig, ConnectError> {
+    Kubeconfig::read_from(file).map_err(|error| match error {
+        KubeconfigError::Parse(error) => {
+            // What follows the first line shows the lines of the file, and so the secrets in them.
+            let message = error.to_string();
+            let message = message.lines().next().unwrap_or_default();
+            let Some(at) = error.location() else { return field(file, "it", unquoted(message)) };
+            let place = format!("line {} column {}", at.line(), at.column());
+            let message = message.split_once(&format!("{place}: ")).map_or(message, |(_, problem)| problem);
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let problem = format!("is not as it should be ({place}): {}", unquoted(message));
+            field(file, &path_of_line(&text, at.line() as usize), problem)
+        }
+        KubeconfigError::ReadConfig(source, _) => unreadable(file, source),
+        other => field(file, "it", other),
+    })
+}
+
+fn unreadable(file: &Path, source: io::Error) -> ConnectError {
+    ConnectError::Unreadable { file: file.display().to_string(), source }
+}
+
+/// `message` without what stands between its first and its last quotation mark, which may be a value.
+fn unquoted(message: &str) -> String {
+    match (message.split_once('"'), message.rsplit_once('"')) {
+        (Some((before, _)), Some((_, after))) => format!("{before}...{after}"),
+        _ => message.to_owned(),
+    }
+}
+
+/// The keys that lead to a line of YAML, such as `users.user.token`: that of the line, and each above that is less indented.
+fn path_of_line(text: &str, line: usize) -> String {
+    let mut keys = Vec::new();
+    let mut inner = usize::MAX;
+    let above: Vec<_> = text.lines().take(line).collect();
+    for line in above.into_iter().rev() {
+        let indent = line.find(|c| c != ' ' && c != '-').unwrap_or(usize::MAX);
+        if indent < inner
+            && let Some((key, _)) = line[indent..].split_once(':')
+            && key.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
+        {
+            keys.push(key);
+            inner = indent;
+        }
+    }
+    keys.reverse();
+    if keys.is_empty() { "it".to_owned() } else { keys.join(".") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_by_its_keys() {
+        let text =
+            "apiVersion: v1\nusers:\n- name: a\n  user:\n    token: x\n- name: b\n  user: {token: y}\n";
+        let paths = [2, 3, 5, 6, 7, 0].map(|line| path_of_line(text, line));
+        assert_eq!(paths, ["users", "users.name", "users.user.token", "users.name", "users.user", "it"]);
+    }
+
+    #[test]
+    fn a_server_is_a_url_or_host_and_port() {
+        let url = |text: &str, is_secure| server_url(text, is_secure).map(|url| url.to_string());
+        assert_eq!(url("https://h:1/p", false).unwrap(), "https://h:1/p");
+        assert_eq!(url("h:1", false).unwrap(), "http://h:1/");
+        assert_eq!(url("h:1", true).unwrap(), "https://h:1/");
+        assert_eq!(url("[::1]:6443", true).unwrap(), "https://[::1]:6443/");
+        for bad in ["", "ftp://h", "http://", "a b", "https:///path"] {
+            assert_eq!(url(bad, true), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_quotes_is_not_told() {
+        let told = unquoted(r#"invalid type: string "hun\"ter2", expected a map"#);
+        assert_eq!(told, "invalid type: string ..., expected a map");
+        assert_eq!(unquoted("expected a map"), "expected a map");
+    }
+}

@@ -1,0 +1,172 @@
+//! What is logged, and in which form? As flags or the environment say.
+
+use std::backtrace::Backtrace;
+use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
+use std::{env, io, panic};
+
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
+
+/// Flags that say what to log, for `#[command(flatten)]`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct LogArgs {
+    /// What to log: off, error, warn, info, debug or trace, or levels by module such as info,watchkeeper=debug
+    #[arg(long, value_name = "LEVEL", env = "RUST_LOG")]
+    pub log_level: Option<String>,
+    /// The form of a log line
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people: in colour, if it is a terminal and `NO_COLOR` is not set
+    #[default]
+    Text,
+    /// For programs: a JSON object in each line
+    Json,
+}
+
+/// Why nothing can be logged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// `--log-level` or `RUST_LOG` makes no sense.
+    #[error("--log-level {level:?} is not a level such as info, or a list such as info,watchkeeper=debug")]
+    Level {
+        /// What was given.
+        level: String,
+        /// What is wrong with it.
+        #[source]
+        source: ParseError,
+    },
+    /// A log belongs to the whole process, and someone in it has set it up already.
+    #[error("the log is set up already: let the program alone do it")]
+    AlreadyInstalled,
+}
+
+impl LogArgs {
+    /// Logs to standard error from now on, for the whole process; at `default` where neither flag nor environment say more. Panics go to the log too,
+    /// with the place and, where `RUST_BACKTRACE` asks for it, a backtrace: no line of the log is of another form.
+    ///
+    /// May be called once per process.
+    pub fn install(&self, default: &str) -> Result<(), LogError> {
+        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let subscriber = self.subscriber(default, io::stderr, io::stderr().is_terminal() && !is_plain)?;
+        tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadyInstalled)?;
+        panic::set_hook(Box::new(log_panic));
+        Ok(())
+    }
+
+    fn subscriber<W>(
+        &self,
+        default: &str,
+        writer: W,
+        colours: bool,
+    ) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        let level = self.log_level.as_deref().filter(|level| !level.is_empty()).unwrap_or(default);
+        let bad = |source| LogError::Level { level: level.to_owned(), source };
+        let filter = EnvFilter::builder().parse(level).map_err(bad)?;
+        let builder: SubscriberBuilder<_, _, _, W> =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
+        Ok(match self.log_format {
+            LogFormat::Text => Box::new(builder.finish()),
+            LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+        })
+    }
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("(no message)");
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(place, backtrace = %Backtrace::capture(), "panicked: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use parking_lot::Mutex;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Args {
+        #[command(flatten)]
+        log: LogArgs,
+    }
+
+    fn args(flags: &[&str]) -> LogArgs {
+        Args::try_parse_from(["program"].iter().chain(flags)).unwrap().log
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged of an error, a warning and an information.
+    fn logged(args: &LogArgs, colours: bool) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = args.subscriber("warn", move || writer.clone(), colours).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::error!(number = 1, "bad");
+            tracing::warn!("so so");
+            tracing::info!("good");
+        });
+        let bytes = lines.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_flag_says_how_much_and_else_the_program_does() {
+        let count = |flags: &[&str]| logged(&args(flags), false).lines().count();
+        let counts = [
+            &[][..],
+            &["--log-level", ""],
+            &["--log-level", "info"],
+            &["--log-level", "off,watchkeeper=error"],
+        ];
+        assert_eq!(counts.map(count), [2, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_line_is_text_or_json() {
+        let text = logged(&args(&[]), false);
+        assert!(text.contains("ERROR") && text.contains("bad number=1") && !text.contains('\x1b'), "{text}");
+        assert!(logged(&args(&["--log-format", "text"]), true).contains('\x1b'));
+        let json = logged(&args(&["--log-format", "json"]), true);
+        let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            (&lines[0]["level"], &lines[0]["message"], &lines[0]["number"]),
+            (&"ERROR".into(), &"bad".into(), &1.into())
+        );
+    }
+
+    #[test]
+    fn a_level_that_makes_no_sense_is_told() {
+        let args = args(&["--log-level", "loud=very"]);
+        let Err(error) = args.subscriber("info", io::sink, false) else { panic!("it was taken") };
+        assert!(error.to_string().contains("--log-level \"loud=very\" is not"), "{error}");
+        assert!(Args::try_parse_from(["program", "--log-format", "xml"]).is_err());
+    }
+}

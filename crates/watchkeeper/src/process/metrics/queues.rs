@@ -1,0 +1,118 @@
+//! What does Prometheus learn of a work queue? What client-go's tell, under the same names.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Registry;
+
+use super::sheet::{Series, Sheet};
+use crate::workqueue::{Histogram, Key, Priority, QueueFigures, QueueMetrics, RateLimitingQueue};
+
+/// Tells Prometheus of work queues: `workqueue_depth` and its sisters, read at each scrape. Clones share the queues.
+///
+/// It does not keep a queue alive.
+///
+/// ```
+/// use prometheus_client::registry::Registry;
+/// use watchkeeper::process::metrics::QueueCollector;
+/// use watchkeeper::workqueue::limiter;
+/// use watchkeeper::{Env, ObjectName, RateLimitingQueue};
+///
+/// let queue = RateLimitingQueue::<ObjectName>::new("foos", limiter::default_controller(), &Env::system());
+/// let mut registry = Registry::default();
+/// QueueCollector::register(&mut registry).add(&queue);
+/// ```
+#[derive(Clone, Default)]
+pub struct QueueCollector(Arc<Mutex<Vec<Weak<dyn QueueMetrics>>>>);
+
+impl QueueCollector {
+    /// A collector that is part of every page of `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let collector = Self::default();
+        registry.register_collector(Box::new(collector.clone()));
+        collector
+    }
+
+    /// Tells of `queue` from now on. Of two queues with one name only the first is told of: a page must not have a series twice.
+    pub fn add<T: Key>(&self, queue: &RateLimitingQueue<T>) {
+        let mut queues = self.0.lock();
+        queues.retain(|known| known.strong_count() > 0);
+        let is_taken = queues.iter().filter_map(Weak::upgrade).any(|known| known.name() == queue.name());
+        if is_taken {
+            tracing::warn!(queue = queue.name(), "no metrics of this queue: another has its name");
+        } else {
+            queues.push(queue.metrics());
+        }
+    }
+}
+
+/// One gauge of a queue.
+type Gauge = fn(&QueueFigures) -> f64;
+
+const GAUGES: [(&str, &str, Gauge); 4] = [
+    (
+        "workqueue_unfinished_work_seconds",
+        "Ages of the runs in progress, together: where it grows, workers are stuck",
+        |of| of.running.unfinished.as_secs_f64(),
+    ),
+    ("workqueue_longest_running_processor_seconds", "The age of the oldest run in progress", |of| {
+        of.running.longest.as_secs_f64()
+    }),
+    ("workqueue_running", "Keys that are with a worker", |of| of.running.count as f64),
+    ("workqueue_delayed", "Keys that are due later", |of| of.delayed as f64),
+];
+
+impl Collector for QueueCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let queues: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let asked: Vec<_> = queues.iter().map(|queue| (("name", queue.name()), queue.figures())).collect();
+        let mut sheet = Sheet(encoder);
+        let mut series = sheet.gauges("workqueue_depth", "Keys that wait for a worker, by priority")?;
+        for (name, figures) in &asked {
+            for (priority, keys) in Priority::ALL.into_iter().zip(figures.depth) {
+                series.gauge(&[*name, ("priority", priority.as_str())], keys as f64)?;
+            }
+        }
+        let mut series = sheet.counters("workqueue_adds", "Adds that led to a run of their own")?;
+        for (name, figures) in &asked {
+            series.counter(&[*name], figures.adds)?;
+        }
+        let mut series = sheet.counters("workqueue_retries", "Adds with a delay, rate limited or not")?;
+        for (name, figures) in &asked {
+            series.counter(&[*name], figures.retries)?;
+        }
+        let mut series =
+            sheet.histograms("workqueue_queue_duration_seconds", "From the add to the worker")?;
+        for (name, figures) in &asked {
+            histogram(&mut series, *name, &figures.queue_duration)?;
+        }
+        let mut series = sheet.histograms("workqueue_work_duration_seconds", "How long workers took")?;
+        for (name, figures) in &asked {
+            histogram(&mut series, *name, &figures.work_duration)?;
+        }
+        for (metric, help, gauge) in GAUGES {
+            let mut series = sheet.gauges(metric, help)?;
+            for (name, figures) in &asked {
+                series.gauge(&[*name], gauge(figures))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn histogram(series: &mut Series<'_>, name: (&'static str, &str), of: &Histogram) -> fmt::Result {
+    let buckets: Vec<_> = of.buckets().collect();
+    series.histogram(&[name], of.sum().as_secs_f64(), &buckets)
+}
+
+impl fmt::Debug for QueueCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queues = self.0.lock();
+        f.debug_list()
+            .entries(queues.iter().filter_map(Weak::upgrade).map(|queue| queue.name().to_owned()))
+            .finish()
+    }
+}

@@ -1,0 +1,195 @@
+//! How do events get from those who record them to those who want them? Into a bounded queue for each sink, without waiting.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio_util::sync::CancellationToken;
+
+use super::counts::{Counters, EventCounts};
+use super::name::event_name;
+use super::occurrence::Occurrence;
+use super::recorder::EventRecorder;
+use crate::env::Env;
+
+/// Events that may wait for each sink.
+const CAPACITY: usize = 1000;
+
+/// Hands every event of its recorders to every sink. Clones share it.
+///
+/// A sink gets what is recorded after it has [subscribed](Self::subscribe), in the order in which it was recorded. A sink whose queue is full
+/// misses the event, which is counted and, for the first one missed, reported; no other sink is affected, and nobody waits.
+///
+/// When the last clone and the last recorder are gone, the sinks take what is left and end.
+///
+/// ```
+/// # use tokio_util::sync::CancellationToken;
+/// # use tracing::Level;
+/// # use watchkeeper::record::{ApiSink, CorrelatorOptions, EventApi, EventBroadcaster, LogSink};
+/// # async fn example(clients: watchkeeper::Clients, stop: CancellationToken) {
+/// let events = EventBroadcaster::new(clients.env());
+/// let recorder = events.recorder("my-controller").host("node-7");
+/// let to_server = ApiSink::new(clients.requests(), clients.env())
+///     .api(EventApi::CoreV1)
+///     .correlator(CorrelatorOptions::default().spam_filter(100, std::time::Duration::from_secs(60)));
+/// tokio::join!(
+///     to_server.run(events.subscribe(), stop.clone()),
+///     LogSink::new(Level::DEBUG).run(events.subscribe(), stop),
+/// );
+/// # drop(recorder);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct EventBroadcaster(Arc<Hub>);
+
+pub(super) struct Hub {
+    pub(super) env: Env,
+    capacity: usize,
+    sinks: Mutex<Sinks>,
+    pub(super) counters: Arc<Counters>,
+    /// The time in the last event's name: each has its own.
+    stamp: AtomicU64,
+}
+
+#[derive(Default)]
+struct Sinks {
+    open: Vec<Sink>,
+    shut_down: bool,
+}
+
+struct Sink {
+    queue: mpsc::Sender<Arc<Occurrence>>,
+    /// Whether the last event was missed: only the first of a row is reported.
+    missed: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a sink of events is full, and misses events until it has caught up: {0}")]
+struct Full(String);
+
+impl EventBroadcaster {
+    /// A broadcaster without sinks, in whose queues 1000 events may wait.
+    pub fn new(env: &Env) -> Self {
+        Self::with_capacity(env, CAPACITY)
+    }
+
+    /// A broadcaster in whose queues `capacity` events, and at least one, may wait for each sink.
+    pub fn with_capacity(env: &Env, capacity: usize) -> Self {
+        Self(Arc::new(Hub {
+            env: env.clone(),
+            capacity: capacity.max(1),
+            sinks: Mutex::default(),
+            counters: Arc::default(),
+            stamp: AtomicU64::new(0),
+        }))
+    }
+
+    /// A recorder for the component of that name.
+    pub fn recorder(&self, component: &str) -> EventRecorder {
+        EventRecorder::new(component, &self.0)
+    }
+
+    /// What is recorded from now on. After [`Self::shut_down`] that is nothing.
+    pub fn subscribe(&self) -> EventStream {
+        let (sender, queue) = mpsc::channel(self.0.capacity);
+        let mut sinks = self.0.sinks.lock();
+        if !sinks.shut_down {
+            sinks.open.push(Sink { queue: sender, missed: false });
+        }
+        EventStream { queue, counters: self.0.counters.clone() }
+    }
+
+    /// Takes no more events: later ones are dropped and counted. Sinks take what was recorded before, and end. May be called again.
+    pub fn shut_down(&self) {
+        *self.0.sinks.lock() = Sinks { open: Vec::new(), shut_down: true };
+    }
+
+    /// What became of the events so far.
+    pub fn counts(&self) -> EventCounts {
+        self.0.counters.now()
+    }
+}
+
+impl Hub {
+    /// A name for an event on `object` that no other event of this broadcaster has.
+    pub(super) fn name(&self, object: &str, nanoseconds: i128) -> String {
+        let now = u64::try_from(nanoseconds).unwrap_or_default();
+        let next = |last: u64| now.max(last + 1);
+        let last = self.stamp.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
+        event_name(object, next(last.unwrap_or_default()), &self.env.generator)
+    }
+
+    /// Gives `event` to every sink that has room.
+    pub(super) fn send(&self, event: Occurrence) {
+        let event = Arc::new(event);
+        let (mut dropped, mut first_missed) = (0, false);
+        {
+            let mut sinks = self.sinks.lock();
+            if sinks.open.is_empty() {
+                dropped = 1;
+            }
+            sinks.open.retain_mut(|sink| {
+                let sent = sink.queue.try_send(event.clone());
+                dropped += u64::from(sent.is_err());
+                let is_full = matches!(sent, Err(TrySendError::Full(_)));
+                first_missed |= is_full && !sink.missed;
+                sink.missed = is_full;
+                !matches!(sent, Err(TrySendError::Closed(_)))
+            });
+        }
+        self.counters.recorded.fetch_add(1, Relaxed);
+        self.counters.dropped.fetch_add(dropped, Relaxed);
+        if first_missed {
+            // Outside the lock: a hook of the user's may record an event.
+            self.env.reporter.error("events", &event.object().to_string(), &Full(event.to_string()));
+        }
+    }
+}
+
+impl fmt::Debug for EventBroadcaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventBroadcaster").field("counts", &self.counters.now()).finish_non_exhaustive()
+    }
+}
+
+/// The events of a broadcaster, for one sink.
+#[derive(Debug)]
+pub struct EventStream {
+    queue: mpsc::Receiver<Arc<Occurrence>>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl EventStream {
+    /// The next event; none when no more will come. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<Arc<Occurrence>> {
+        self.queue.recv().await
+    }
+
+    /// As [`Self::recv`], but takes nothing that is recorded after `stop`. Cancel-safe.
+    pub async fn recv_until(&mut self, stop: &CancellationToken) -> Option<Arc<Occurrence>> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => self.close(),
+            event = self.recv() => return event,
+        }
+        self.recv().await
+    }
+
+    /// Takes nothing that is recorded from now on; what waits can still be received.
+    pub fn close(&mut self) {
+        self.queue.close();
+    }
+
+    /// How many events wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}

@@ -1,0 +1,56 @@
+//! What does an Event of core/v1 look like? The old form, with a count.
+
+use k8s_openapi::api::core::v1::{Event, EventSource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde_json::json;
+
+use super::correlator::{Correlated, EventCorrelator};
+use super::occurrence::Occurrence;
+use super::write::{Decision, Job, Ledger};
+use crate::clock::Instant;
+
+impl Ledger for EventCorrelator {
+    type Event = Event;
+
+    fn observe(&mut self, event: &Occurrence, now: Instant) -> Decision<Event> {
+        match EventCorrelator::observe(self, event, now) {
+            Some(correlated) => Decision::Write(vec![job(event, correlated)]),
+            None => Decision::Filter,
+        }
+    }
+
+    fn written(&mut self, job: &Job<Event>) {
+        EventCorrelator::written(self, &job.key);
+    }
+}
+
+fn job(event: &Occurrence, correlated: Correlated) -> Job<Event> {
+    let Correlated { key, name, first, count, message, is_combined, exists } = correlated;
+    let last = Time(event.at);
+    let patch = exists.then(|| json!({"count": count, "lastTimestamp": &last, "message": &message}));
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    // The annotations of one event do not speak for several.
+    let annotations = Some(&event.annotations).filter(|all| !is_combined && !all.is_empty()).cloned();
+    let event = Event {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(event.namespace().to_owned()),
+            annotations,
+            ..ObjectMeta::default()
+        },
+        involved_object: event.regarding.clone(),
+        related: event.related.clone(),
+        type_: Some(event.event_type.as_str().to_owned()),
+        reason: Some(event.reason.clone()),
+        action: given(&event.action),
+        message: Some(message),
+        count: Some(count),
+        first_timestamp: Some(Time(first)),
+        last_timestamp: Some(last),
+        source: Some(EventSource { component: given(&event.component), host: given(&event.host) }),
+        reporting_component: given(&event.component),
+        reporting_instance: given(&event.host),
+        ..Event::default()
+    };
+    Job { key, event, patch }
+}

@@ -1,0 +1,229 @@
+//! How do events reach the API server? One after the other, tried again while the server is away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kube_core::params::Patch;
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::broadcaster::EventStream;
+use super::correlator::EventKey;
+use super::counts::Counters;
+use super::occurrence::Occurrence;
+use crate::clock::Instant;
+use crate::env::Env;
+use crate::object::{Kind, ObjectName};
+use crate::source::Requests;
+use crate::wire::{ApiError, Class};
+
+/// Knows what is on the server, and decides what to write. Plain state: the [`Writer`] around it waits and asks.
+pub(super) trait Ledger: Send {
+    /// The kind of Event that it writes.
+    type Event: Kind<DynamicType = ()> + Serialize;
+
+    /// Takes note of an event.
+    fn observe(&mut self, event: &Occurrence, now: Instant) -> Decision<Self::Event>;
+
+    /// Takes note that a job is done.
+    fn written(&mut self, job: &Job<Self::Event>);
+
+    /// When [`Ledger::tick`] is next wanted.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What is to be written because time has passed.
+    fn tick(&mut self, now: Instant) -> Vec<Job<Self::Event>> {
+        let _ = now;
+        Vec::new()
+    }
+
+    /// What is to be written because there will be no more events.
+    fn flush(&mut self) -> Vec<Job<Self::Event>> {
+        Vec::new()
+    }
+}
+
+/// What is to be done about an event.
+#[derive(Debug)]
+pub(super) enum Decision<E> {
+    /// Write this.
+    Write(Vec<Job<E>>),
+    /// Nothing, and a later write will tell of it.
+    Hold,
+    /// Nothing: there are too many.
+    Filter,
+}
+
+/// One write.
+#[derive(Debug)]
+pub(super) struct Job<E> {
+    pub(super) key: EventKey,
+    /// The Event as it is to be.
+    pub(super) event: E,
+    /// What makes it so, if it is on the server in an older state.
+    pub(super) patch: Option<Value>,
+}
+
+/// Writes what its ledger decides.
+pub(super) struct Writer<L> {
+    pub(super) ledger: L,
+    pub(super) requests: Requests,
+    pub(super) env: Env,
+    pub(super) counters: Arc<Counters>,
+    pub(super) grace: Duration,
+}
+
+/// Tries for one event; a server that refuses it is not asked twice.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_secs(10);
+/// No server is waited for longer between two tries, whatever it asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, thiserror::Error)]
+#[error("the end came before {0} or more events could be written")]
+struct Unwritten(usize);
+
+impl<L: Ledger> Writer<L> {
+    /// Writes `events` until there are no more; or until `stop`, and then, for the grace period at most, what was recorded before it.
+    pub(super) async fn run(mut self, mut events: EventStream, stop: CancellationToken) {
+        let (clock, grace) = (self.env.clock.clone(), self.grace);
+        let patience = async {
+            stop.cancelled().await;
+            clock.sleep(grace).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.work(&mut events, &stop) => return,
+            () = patience => {}
+        }
+        let left = events.waiting() + 1;
+        self.counters.failed.fetch_add(left as u64, Relaxed);
+        self.env.reporter.error("events", "sink", &Unwritten(left));
+    }
+
+    async fn work(&mut self, events: &mut EventStream, stop: &CancellationToken) {
+        loop {
+            let due = self.ledger.due();
+            let jobs = tokio::select! {
+                biased;
+                () = until(due, &self.env) => self.ledger.tick(self.env.clock.now()),
+                event = events.recv_until(stop) => match event {
+                    Some(event) => self.observe(&event),
+                    None => break,
+                },
+            };
+            self.write_all(jobs, stop).await;
+        }
+        let jobs = self.ledger.flush();
+        self.write_all(jobs, stop).await;
+    }
+
+    fn observe(&mut self, event: &Occurrence) -> Vec<Job<L::Event>> {
+        let now = self.env.clock.now();
+        // What makes two events the same may be the user's own code.
+        let decision = self.env.reporter.guard("events", &event.name, || self.ledger.observe(event, now));
+        match decision {
+            Some(Decision::Write(jobs)) => return jobs,
+            Some(Decision::Hold) => {}
+            Some(Decision::Filter) => drop(self.counters.filtered.fetch_add(1, Relaxed)),
+            None => drop(self.counters.failed.fetch_add(1, Relaxed)),
+        }
+        Vec::new()
+    }
+
+    async fn write_all(&mut self, jobs: Vec<Job<L::Event>>, stop: &CancellationToken) {
+        for job in jobs {
+            match self.write(&job, stop).await {
+                Ok(()) => {
+                    self.ledger.written(&job);
+                    self.counters.written.fetch_add(1, Relaxed);
+                }
+                Err(error) => {
+                    self.counters.failed.fetch_add(1, Relaxed);
+                    self.give_up(&job, &error);
+                }
+            }
+        }
+    }
+
+    /// Tries until the server has decided; after `stop` only once.
+    async fn write(&self, job: &Job<L::Event>, stop: &CancellationToken) -> Result<(), ApiError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Err(error) = self.attempt(job).await else { return Ok(()) };
+            match error.class() {
+                // An earlier try got through, and only its answer was lost.
+                Class::AlreadyExists if job.patch.is_none() && tries > 1 => return Ok(()),
+                // Somebody else has just made it again: then it can be patched.
+                Class::AlreadyExists if job.patch.is_some() => {}
+                _ if may_pass(&error) => {}
+                _ => return Err(error),
+            }
+            if tries == TRIES || stop.is_cancelled() {
+                return Err(error);
+            }
+            // All recorders of a cluster wake up together after an outage: the first pause is of random length.
+            let pause = if tries == 1 { PAUSE.mul_f64(self.env.generator.unit()) } else { PAUSE };
+            let asked_for = error.retry_after().unwrap_or_default().min(LONGEST_PAUSE);
+            stop.run_until_cancelled(self.env.clock.sleep(pause.max(asked_for))).await;
+        }
+    }
+
+    /// Patches what should be on the server, and creates what is not, or no longer.
+    async fn attempt(&self, job: &Job<L::Event>) -> Result<(), ApiError> {
+        let events = self.requests.of::<L::Event>();
+        if let Some(patch) = &job.patch {
+            let patched = events.patch(&name_of(&job.event), &Patch::Strategic(patch)).await;
+            match patched {
+                Err(error) if error.is_not_found() => {}
+                answer => return answer.map(drop),
+            }
+        }
+        events.create(&job.event).await.map(drop)
+    }
+
+    fn give_up(&self, job: &Job<L::Event>, error: &ApiError) {
+        let name = name_of(&job.event).to_string();
+        let in_dying_namespace =
+            error.class() == Class::Forbidden && error.message().contains("being terminated");
+        if in_dying_namespace || error.class() == Class::AlreadyExists {
+            // Nobody can do anything about it.
+            tracing::debug!(event = name, %error, "the event was not written");
+        } else {
+            self.env.reporter.error("events", &name, error);
+        }
+    }
+}
+
+fn name_of<E: Kind>(event: &E) -> ObjectName {
+    let meta = event.meta();
+    ObjectName::namespaced(
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// Whether the server has not decided about the event.
+fn may_pass(error: &ApiError) -> bool {
+    match error.class() {
+        Class::ConnectionRefused
+        | Class::ConnectionLost
+        | Class::Timeout
+        | Class::TooManyRequests
+        | Class::Undecodable => true,
+        Class::Other => error.code().is_none_or(|code| code >= 500),
+        _ => false,
+    }
+}
+
+async fn until(due: Option<Instant>, env: &Env) {
+    match due {
+        Some(due) => env.clock.sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,161 @@
+//! Does a program stop and log as it should? This test starts itself as a program with workers, and sends signals to it.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use clap::Parser;
+use serde_json::Value;
+use watchkeeper::Env;
+use watchkeeper::process::signals::{self, InstallError};
+use watchkeeper::process::{AdminArgs, LogArgs, LogError, Pages, run_workers};
+
+/// A program with one worker, which panics once.
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Does not end at a stop.
+    #[arg(long)]
+    hang: bool,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn program(args: Program) -> ExitCode {
+    args.log.install("info").unwrap();
+    assert!(matches!(args.log.install("info"), Err(LogError::AlreadyInstalled)));
+    let env = Env::system();
+    let stop = signals::install(&env).unwrap();
+    assert!(matches!(signals::install(&env), Err(InstallError::AlreadyInstalled)));
+    let admin = args.admin.bind(Pages::default(), &env).await.unwrap();
+    assert_eq!(admin.address(), None);
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let workers = run_workers(1, &stop, &env, || {
+        let (is_first, stop) = (first.swap(false, std::sync::atomic::Ordering::Relaxed), stop.clone());
+        async move {
+            assert!(!is_first, "as planned");
+            tracing::info!("working");
+            stop.cancelled().await;
+        }
+    });
+    tokio::join!(workers, admin.run(stop.clone()));
+    if args.hang {
+        std::future::pending::<()>().await;
+    }
+    ExitCode::SUCCESS
+}
+
+/// The program, running.
+struct Running(Child, BufReader<std::process::ChildStderr>);
+
+impl Running {
+    fn start(flags: &[&str], level: Option<&str>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("program").args(["--admin-address", "off"]).args(flags).stderr(Stdio::piped());
+        command
+            .env_remove("RUST_LOG")
+            .env_remove("RUST_BACKTRACE")
+            .envs(level.map(|level| ("RUST_LOG", level)));
+        let mut child = command.spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self(child, log)
+    }
+
+    /// The lines until one that has `text`, and that one.
+    fn until(&mut self, text: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.1.read_line(&mut line).unwrap() > 0, "no {text:?} in {lines:#?}");
+            lines.push(line.clone());
+            if line.contains(text) {
+                return lines;
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// The exit code, and the rest of the log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.1.read_to_string(&mut rest).unwrap();
+        (self.0.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended_already = self.0.kill();
+    }
+}
+
+fn the_first_signal_stops_the_program_in_order() {
+    for signal in ["TERM", "INT"] {
+        let mut running = Running::start(&[], None);
+        running.until("working");
+        running.signal(signal);
+        assert_eq!(running.end().0, Some(0));
+    }
+}
+
+fn the_second_signal_ends_a_program_that_hangs_with_code_1() {
+    let mut running = Running::start(&["--hang"], None);
+    running.until("working");
+    running.signal("INT");
+    running.until("stopping; a second signal exits at once");
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(1));
+}
+
+fn every_line_is_json_when_that_is_asked_for_even_of_a_panic() {
+    let mut running = Running::start(&["--log-format", "json"], None);
+    let lines = running.until("working");
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["panicked: as planned", "panicked: as planned", "working"]);
+    assert!(lines[0]["place"].as_str().unwrap().contains("process_program.rs:"), "{lines:?}");
+    assert_eq!((&lines[1]["part"], &lines[1]["subject"]), (&"worker".into(), &"worker 0".into()));
+}
+
+fn the_environment_says_how_much_is_logged_and_a_flag_says_it_louder() {
+    let mut quiet = Running::start(&[], Some("error"));
+    quiet.until("subject=\"worker 0\"");
+    quiet.signal("TERM");
+    let (code, rest) = quiet.end();
+    assert_eq!((code, &*rest), (Some(0), ""));
+    let mut loud = Running::start(&["--log-level", "info"], Some("error"));
+    loud.until("working");
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args();
+    if args.nth(1).as_deref() == Some("program") {
+        return program(Program::parse_from(["program".to_owned()].into_iter().chain(args)));
+    }
+    let tests: [(&str, fn()); 4] = [
+        ("the_first_signal_stops_the_program_in_order", the_first_signal_stops_the_program_in_order),
+        (
+            "the_second_signal_ends_a_program_that_hangs_with_code_1",
+            the_second_signal_ends_a_program_that_hangs_with_code_1,
+        ),
+        (
+            "every_line_is_json_when_that_is_asked_for_even_of_a_panic",
+            every_line_is_json_when_that_is_asked_for_even_of_a_panic,
+        ),
+        (
+            "the_environment_says_how_much_is_logged_and_a_flag_says_it_louder",
+            the_environment_says_how_much_is_logged_and_a_flag_says_it_louder,
+        ),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("test {name} ... ok");
+    }
+    ExitCode::SUCCESS
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
@@ -11,6 +11,7 @@ use crate::meta;
 use crate::registry::{Kind, Registry};
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Store, Stored};
+use crate::write::Write;
 
 pub(crate) const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -37,8 +38,9 @@ impl Core {
         };
         if let Some(kind) = core.registry.builtin("", "Namespace") {
             for name in DEFAULT_NAMESPACES {
-                let namespace = json!({"metadata": {"name": name}});
-                let created = core.create(&kind, "", namespace, false);
+                let mut namespace = kind.blank().clone();
+                meta::set(&mut namespace, "name", name);
+                let created = core.create(&kind, "", namespace, &Write::own());
                 debug_assert!(created.is_ok(), "a default namespace is valid");
             }
         }

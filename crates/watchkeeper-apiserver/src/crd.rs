@@ -1,6 +1,6 @@
 //! How do new kinds come to be? CustomResourceDefinitions: checked, accepted at once, served, and taken away with their objects.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -168,6 +168,8 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                 names: NameRule::Subdomain,
                 fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
                 storage: ResourceId::new(group, plural),
+                schema: None,
+                blank: OnceLock::new(),
                 custom: Some(Custom {
                     storage_version: api_version(group, storage),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),

@@ -7,30 +7,17 @@ use serde_json::{Map, Value, json};
 use crate::meta;
 use crate::registry::Kind;
 
-/// Brings an object into its stored form: types checked where it matters, unknown fields of custom kinds gone, defaults set.
-///
-/// The error says what cannot be read.
-pub(crate) fn prepare(kind: &Kind, value: &mut Value) -> Result<(), String> {
+/// Fills in the defaults of an object that has the shape of its kind.
+pub(crate) fn prepare(kind: &Kind, value: &mut Value) {
     if let Some(custom) = &kind.custom {
         if let Some(schema) = &custom.schema {
-            schema.prune(value);
             schema.default(value);
         }
-        return Ok(());
-    }
-    // Typed objects have no nulls; these two carry JSON of the user's own.
-    if !["ControllerRevision", "CustomResourceDefinition"].contains(&kind.kind.as_str()) {
-        drop_nulls_of(kind, value);
-    }
-    for field in ["spec", "status"] {
-        if value.get(field).is_some_and(|part| !part.is_object()) {
-            return Err(format!("json: cannot unmarshal the field {field}: it must be an object"));
-        }
+        return;
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => namespace(value),
-        ("", "ConfigMap") => text_map(value, "ConfigMap", "data")?,
-        ("", "Secret") => secret(value)?,
+        ("", "Secret") => secret(value),
         ("", "Pod") => {
             pod_spec(&mut value["spec"]);
             pod(value);
@@ -47,18 +34,6 @@ pub(crate) fn prepare(kind: &Kind, value: &mut Value) -> Result<(), String> {
         ("autoscaling", "HorizontalPodAutoscaler") => set(&mut value["spec"], "minReplicas", 1.into()),
         _ => {}
     }
-    Ok(())
-}
-
-fn drop_nulls_of(kind: &Kind, value: &mut Value) {
-    let status = value.get("status").cloned();
-    meta::drop_nulls(value);
-    // An autoscaler's status says so itself that it has seen no metrics yet.
-    if kind.kind == "HorizontalPodAutoscaler"
-        && let Some(status) = status
-    {
-        value["status"] = status;
-    }
 }
 
 /// Sets a field that is absent.
@@ -67,7 +42,10 @@ fn set(target: &mut Value, field: &str, default: Value) {
         *target = Value::Object(Map::new());
     }
     if let Value::Object(map) = target {
-        map.entry(field).or_insert(default);
+        let entry = map.entry(field).or_insert(Value::Null);
+        if entry.is_null() {
+            *entry = default;
+        }
     }
 }
 
@@ -75,40 +53,7 @@ fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
     list.as_array_mut().into_iter().flatten()
 }
 
-/// Every field of `field` must be a text.
-fn text_map(value: &Value, kind: &str, field: &str) -> Result<(), String> {
-    match value.get(field) {
-        None => Ok(()),
-        Some(Value::Object(map)) if map.values().all(Value::is_string) => Ok(()),
-        Some(Value::Object(map)) => {
-            let found = map.values().find(|value| !value.is_string());
-            let found = match found {
-                Some(Value::Number(_)) => "number",
-                Some(Value::Bool(_)) => "bool",
-                Some(Value::Array(_)) => "array",
-                _ => "object",
-            };
-            Err(format!("json: cannot unmarshal {found} into Go struct field {kind}.{field} of type string"))
-        }
-        Some(_) => {
-            Err(format!("json: cannot unmarshal the field {kind}.{field}: it must be a map of strings"))
-        }
-    }
-}
-
-fn secret(value: &mut Value) -> Result<(), String> {
-    text_map(value, "Secret", "data")?;
-    text_map(value, "Secret", "stringData")?;
-    // Only where the data stops being base64 is told: the content is secret.
-    for text in value["data"].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str()) {
-        if let Err(error) = STANDARD.decode(text) {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) => at,
-                _ => text.len(),
-            };
-            return Err(format!("illegal base64 data at input byte {at}"));
-        }
-    }
+fn secret(value: &mut Value) {
     if let Value::Object(map) = value
         && let Some(Value::Object(plain)) = map.remove("stringData")
     {
@@ -118,7 +63,6 @@ fn secret(value: &mut Value) -> Result<(), String> {
         }
     }
     set(value, "type", "Opaque".into());
-    Ok(())
 }
 
 fn namespace(value: &mut Value) {

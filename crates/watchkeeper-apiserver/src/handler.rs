@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
+use crate::core::Core;
 use crate::discovery;
 use crate::kinds::Review;
 use crate::negotiate::{self, Form};
@@ -19,11 +20,14 @@ use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::route::{Query, Route, Target, route};
 use crate::status::{Failure, Result, quoted};
-use crate::store::Key;
+use crate::store::{Key, Stored};
+use crate::types;
 use crate::verbs::delete::Deleted;
 use crate::verbs::list::Page;
+use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
 use crate::watch::{Start, WatchBody, WatchRequest};
+use crate::write::Write;
 
 /// How long a request for a version of the future waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
@@ -197,18 +201,12 @@ impl Call {
             Method::GET | Method::HEAD if self.is_watch() => self.watch(kind, form),
             Method::GET | Method::HEAD => self.list(&kind, form).await,
             Method::POST if !everywhere => {
-                let dry_run = self.write_options("CreateOptions")?;
+                let mut write = self.write_options("CreateOptions")?;
                 let body = read_body(body).await?;
-                let value = self.read_object(&kind, &body)?;
+                let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
-                let stored = self.shared.run(|core| core.create(&kind, namespace, value, dry_run))?;
-                if dry_run {
-                    // Nothing was stored: there is no version to tell.
-                    let mut value = crate::core::Core::view(&kind, &stored);
-                    crate::meta::set(&mut value, "resourceVersion", "");
-                    return Ok(reply::value(201, form, &value));
-                }
-                Ok(reply::object(201, form, &kind, &stored))
+                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write))?;
+                Ok(created(form, &kind, &stored, &write))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
                 let body = read_body(body).await?;
@@ -238,18 +236,27 @@ impl Call {
                 Ok(reply::object(200, form, &kind, &stored))
             }
             Method::PUT => {
-                let dry_run = self.write_options("UpdateOptions")?;
+                let mut write = self.write_options("UpdateOptions")?;
                 let body = read_body(body).await?;
-                let value = self.read_object(&kind, &body)?;
-                let (stored, created) =
-                    self.shared.run(|core| core.replace(&kind, key, value, part, dry_run))?;
-                Ok(reply::object(if created { 201 } else { 200 }, form, &kind, &stored))
+                let value = self.read_object(&kind, &body, &mut write)?;
+                let (stored, new) = self.shared.run(|core| core.replace(&kind, key, value, part, &write))?;
+                if new {
+                    return Ok(created(form, &kind, &stored, &write));
+                }
+                Ok(warn(reply::object(200, form, &kind, &stored), &write))
             }
             Method::PATCH => {
-                let dry_run = self.write_options("PatchOptions")?;
+                let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(&kind, body).await?;
-                let stored = self.shared.run(|core| core.patch(&kind, key, &patch, part, dry_run))?;
-                Ok(reply::object(200, form, &kind, &stored))
+                let force = self.query.flag("force").unwrap_or(false);
+                let (stored, new) = self.shared.run(|core| match patch {
+                    Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
+                    patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
+                })?;
+                if new {
+                    return Ok(created(form, &kind, &stored, &write));
+                }
+                Ok(warn(reply::object(200, form, &kind, &stored), &write))
             }
             Method::DELETE => {
                 let body = read_body(body).await?;
@@ -271,14 +278,16 @@ impl Call {
         let scale = match self.method {
             Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
             Method::PUT => {
-                let dry_run = self.write_options("UpdateOptions")?;
-                let scale = negotiate::read_object(&self.headers, &read_body(body).await?, "Scale")?;
-                self.shared.run(|core| core.put_scale(kind, key, &scale, dry_run))?
+                let write = self.write_options("UpdateOptions")?;
+                let body = read_body(body).await?;
+                let (scale, _) =
+                    negotiate::read_object(&self.headers, &body, ("autoscaling/v1", "Scale"), true)?;
+                self.shared.run(|core| core.put_scale(kind, key, &scale, &write))?
             }
             Method::PATCH => {
-                let dry_run = self.write_options("PatchOptions")?;
+                let write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(kind, body).await?;
-                self.shared.run(|core| core.patch_scale(kind, key, &patch, dry_run))?
+                self.shared.run(|core| core.patch_scale(kind, key, &patch, &write))?
             }
             _ => return Err(Failure::method_not_allowed()),
         };
@@ -348,10 +357,13 @@ impl Call {
             return Err(Failure::method_not_allowed());
         }
         let form = negotiate::accept(&self.headers, false)?;
-        let mut value = negotiate::read_object(&self.headers, body, review.kind)?;
-        crate::meta::normalize(&mut value).map_err(Failure::bad_request)?;
+        let api_version = format!("{}/{}", review.group, review.version);
+        let (mut value, _) = negotiate::read_object(&self.headers, body, (&api_version, review.kind), true)?;
+        if let Some(id) = types::of_kind(&api_version, review.kind) {
+            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
+        }
         value["kind"] = review.kind.into();
-        value["apiVersion"] = format!("{}/{}", review.group, review.version).into();
+        value["apiVersion"] = api_version.into();
         value["status"] = match review.kind {
             "SelfSubjectReview" => json!({"userInfo": {
                 "username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}),
@@ -376,6 +388,27 @@ impl Call {
         let current = self.shared.core.lock().store.revision();
         if version > current { Err(Failure::version_too_large(version, current)) } else { Ok(()) }
     }
+}
+
+/// The answer to a write that made an object.
+fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write) -> Reply {
+    if !write.dry_run {
+        return warn(reply::object(201, form, kind, stored), write);
+    }
+    // Nothing was stored: there is no version to tell.
+    let mut value = Core::view(kind, stored);
+    crate::meta::set(&mut value, "resourceVersion", "");
+    warn(reply::value(201, form, &value), write)
+}
+
+/// Tells the warnings with the answer, each in a header of its own.
+fn warn(mut reply: Reply, write: &Write) -> Reply {
+    for warning in &write.warnings {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", quoted(warning))) {
+            reply.headers_mut().append(WARNING, value);
+        }
+    }
+    reply
 }
 
 fn bad_version(text: &str) -> Box<Failure> {

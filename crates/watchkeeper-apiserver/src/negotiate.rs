@@ -4,7 +4,9 @@ use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 
+use crate::json;
 use crate::status::{Failure, Result};
+use crate::types::protobuf;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,9 @@ pub(crate) enum Form {
     Metadata,
 }
 
-pub(crate) const BODIES: &str = "application/json, application/yaml";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const CUSTOM_BODIES: &str = "application/json, application/yaml";
 
 /// One clause of an Accept header.
 struct Clause<'a> {
@@ -106,23 +110,50 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads a body that holds one object; `kind` is what it should be, for messages.
-pub(crate) fn read_object(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Value> {
+/// A value that a body holds, and the fields that stand in it twice.
+pub(crate) type Read = (Value, Vec<String>);
+
+/// Reads a body in the form that its header names; `expected` is the apiVersion and kind, where the body need not say them.
+///
+/// The inner error is what is wrong with the text, without the text: it may be a Secret.
+pub(crate) fn read_value(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected: (&str, &str),
+) -> Result<Result<Read, String>> {
+    Ok(match content_type(headers) {
+        "" | "application/json" => {
+            json::read(body).map_err(|error| format!("json parse error: {}", json_problem(&error)))
+        }
+        "application/yaml" => read_yaml(body)
+            .map(|value| (value, Vec::new()))
+            .map_err(|problem| format!("yaml parse error: {problem}")),
+        PROTOBUF => protobuf::read(body, expected)
+            .map(|value| (value, Vec::new()))
+            .map_err(|problem| format!("protobuf parse error: {problem}")),
+        _ => return Err(Failure::unsupported_media_type(BODIES)),
+    })
+}
+
+/// Reads a body that holds one object of the kind `expected`; only built-in kinds come in protobuf.
+pub(crate) fn read_object(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected: (&str, &str),
+    builtin: bool,
+) -> Result<Read> {
+    if !builtin && content_type(headers) == PROTOBUF {
+        return Err(Failure::unsupported_media_type(CUSTOM_BODIES));
+    }
     let unrecognized = |problem: String| {
         Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {problem}"
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {problem}",
+            expected.1
         ))
     };
-    let value: Value = match content_type(headers) {
-        "" | "application/json" => serde_json::from_slice(body)
-            .map_err(|error| unrecognized(format!("json parse error: {}", json_problem(&error))))?,
-        "application/yaml" => {
-            read_yaml(body).map_err(|problem| unrecognized(format!("yaml parse error: {problem}")))?
-        }
-        _ => return Err(Failure::unsupported_media_type(BODIES)),
-    };
+    let (value, twice) = read_value(headers, body, expected)?.map_err(unrecognized)?;
     if value.is_object() {
-        return Ok(value);
+        return Ok((value, twice));
     }
     Err(unrecognized("the body is not an object".to_owned()))
 }
@@ -185,7 +216,8 @@ mod tests {
 
     #[test]
     fn a_malformed_body_is_never_repeated_in_the_answer() {
-        let error = read_object(&HeaderMap::new(), b"{\"data\": secret}", "Secret").unwrap_err();
+        let error =
+            read_object(&HeaderMap::new(), b"{\"data\": secret}", ("v1", "Secret"), true).unwrap_err();
         assert_eq!(error.code, 400);
         assert!(!error.message.contains("secret}"));
     }

@@ -2,10 +2,13 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
 
 use crate::kinds::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
 use crate::schema::Schema;
+use crate::types;
 
 /// One kind in one version, as requests meet it.
 #[derive(Debug)]
@@ -31,6 +34,10 @@ pub(crate) struct Kind {
     pub(crate) fields: Vec<String>,
     /// Under which resource the objects are stored: all versions of a kind share one.
     pub(crate) storage: ResourceId,
+    /// Its type in the table; none for a custom kind.
+    pub(crate) schema: Option<types::Id>,
+    /// What an object looks like before anybody has written it.
+    pub(crate) blank: OnceLock<Value>,
     /// What a CustomResourceDefinition adds; none for a built-in kind.
     pub(crate) custom: Option<Custom>,
 }
@@ -92,6 +99,8 @@ impl Kind {
             names: row.names,
             fields: owned(row.fields),
             storage: ResourceId::new(group, plural),
+            schema: types::of_kind(&api_version(row.group, row.version), row.kind),
+            blank: OnceLock::new(),
             custom: None,
         }
     }

@@ -338,7 +338,9 @@ async fn bodies_in_other_forms_are_refused() {
     let a = format!("{CONFIG_MAPS}/a");
     for (method, path, kind, body, code) in [
         ("POST", CONFIG_MAPS, "text/plain", "x", 415),
-        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 415),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "no magic", 400),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0\n\u{7f}", 400),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 422),
         ("POST", CONFIG_MAPS, "application/json", "{bad json", 400),
         ("POST", CONFIG_MAPS, "application/json", "", 400),
         ("POST", CONFIG_MAPS, "application/json", "[]", 400),

@@ -9,11 +9,13 @@ use crate::core::Core;
 use crate::crd;
 use crate::defaults;
 use crate::kinds::InitialStatus;
+use crate::managed::Managers;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Failure, Result};
 use crate::store::{Key, Stored};
 use crate::validation;
+use crate::write::Write;
 
 /// Without vowels and look-alikes, so that generated names form no words.
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -28,9 +30,8 @@ impl Core {
         kind: &Arc<Kind>,
         namespace: &str,
         mut value: Value,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Arc<Stored>> {
-        meta::normalize(&mut value).map_err(|error| unusable(kind, &error))?;
         identify(kind, &mut value);
         place(kind, namespace, &mut value)?;
         if kind.namespaced {
@@ -41,7 +42,7 @@ impl Core {
         let sent_version = meta::text(&value, "resourceVersion").to_owned();
         self.fill_system_fields(kind, &mut value);
         initial_status(kind, &mut value);
-        defaults::prepare(kind, &mut value).map_err(|error| unusable(kind, &error))?;
+        defaults::prepare(kind, &mut value);
         if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             crd::default(&mut value);
         }
@@ -59,8 +60,11 @@ impl Core {
         if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             self.accept_definition(&mut value);
         }
+        if !write.applied {
+            self.track(kind, kind.blank(), &mut value, Managers::default(), write, "");
+        }
         let value = convert::to_storage(kind, value);
-        if dry_run {
+        if write.dry_run {
             return Ok(self.pretend(kind, &key, &value));
         }
         let stored = self.commit(kind, &key, value);
@@ -116,14 +120,6 @@ impl Core {
     }
 }
 
-/// A body that cannot be read as an object of this kind.
-pub(crate) fn unusable(kind: &Kind, why: &str) -> Box<Failure> {
-    Failure::bad_request(format!(
-        "{} in version \"{}\" cannot be handled as a {}: {why}",
-        kind.kind, kind.version, kind.kind
-    ))
-}
-
 /// Says of what kind the object is.
 pub(crate) fn identify(kind: &Kind, value: &mut Value) {
     value["apiVersion"] = kind.api_version.as_str().into();
@@ -150,7 +146,10 @@ fn initial_status(kind: &Kind, value: &mut Value) {
             map.remove("status");
         }
         InitialStatus::Fixed(json) => {
-            map.insert("status".to_owned(), serde_json::from_str(json).unwrap_or_default());
+            let blank = kind.blank().get("status").cloned();
+            let mut status = blank.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            json_patch::merge(&mut status, &serde_json::from_str(json).unwrap_or_default());
+            map.insert("status".to_owned(), status);
         }
     }
 }

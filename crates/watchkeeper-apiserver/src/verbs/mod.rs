@@ -1,5 +1,6 @@
 //! What can be asked of an object? One file per verb; all run on the [`Core`](crate::core::Core) under its lock.
 
+pub(crate) mod apply;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod list;

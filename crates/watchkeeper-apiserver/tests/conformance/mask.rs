@@ -70,10 +70,11 @@ fn mask_map(map: &Map<String, Value>, key: &str, state: bool) -> Map<String, Val
             let value = match (name.as_str(), value) {
                 ("continue", Value::String(text)) if !text.is_empty() => "<continue>".into(),
                 ("token" | "hash", Value::String(_)) => format!("<{name}>").into(),
-                // The real server gives causes in any order, and managers in that of the seconds in which they wrote.
+                // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| mask(entry, name, false)).collect();
                     list.sort_by_key(|entry| (entry["manager"].to_string(), entry.to_string()));
+                    list.dedup();
                     list.into()
                 }
                 ("metadata", value) => mask(value, name, whole || bookmark),

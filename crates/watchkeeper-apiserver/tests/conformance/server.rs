@@ -45,18 +45,17 @@ impl Server {
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         config.default_retry = false;
         config.read_timeout = None;
-        let client = |auth_info: AuthInfo| {
+        let client = |token: Option<&str>| {
             let mut config = config.clone();
-            config.auth_info = auth_info;
+            config.auth_info = AuthInfo::default();
+            config.auth_info.token = token.map(|token| token.to_owned().into());
             Client::try_from(config).unwrap()
         };
-        let mut bad = AuthInfo::default();
-        bad.token = Some("bad".to_owned().into());
         Self {
             env: Env::system(),
-            admin: client(config.auth_info.clone()),
-            anonymous: Some(client(AuthInfo::default())),
-            bad_token: Some(client(bad)),
+            admin: Client::try_from(config.clone()).unwrap(),
+            anonymous: Some(client(None)),
+            bad_token: Some(client(Some("bad"))),
         }
     }
 

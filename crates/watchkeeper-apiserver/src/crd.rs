@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use crate::core::Core;
 use crate::kinds::{InitialStatus, NameRule};
 use crate::meta;
-use crate::registry::{Custom, Kind, ResourceId, ScalePaths, api_version};
+use crate::registry::{Custom, Kind, Printer, ResourceId, ScalePaths, api_version};
 use crate::schema::Schema;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
+use crate::table::path::Path;
 use crate::verbs::delete::{DeleteOptions, Propagation};
 
 /// Holds a definition until its objects are gone.
@@ -127,6 +128,20 @@ fn path(json_path: &str) -> Vec<String> {
     json_path.trim_start_matches('.').split('.').map(str::to_owned).collect()
 }
 
+/// The columns of a version; its age alone, if it says nothing.
+fn printers(columns: &Value) -> Vec<Printer> {
+    let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]);
+    let columns = if list(columns).is_empty() { &age } else { columns };
+    let printer = |column: &Value| Printer {
+        name: text(column, "name").to_owned(),
+        sort: text(column, "type").to_owned(),
+        format: text(column, "format").to_owned(),
+        priority: column["priority"].as_i64().unwrap_or(0),
+        path: Path::read(text(column, "jsonPath")),
+    };
+    list(columns).iter().map(printer).collect()
+}
+
 /// The kinds that a definition serves, one for each served version; `all` also gives those that are not served.
 fn kinds(value: &Value, all: bool) -> Vec<Kind> {
     let spec = &value["spec"];
@@ -172,6 +187,7 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                 blank: OnceLock::new(),
                 custom: Some(Custom {
                     storage_version: api_version(group, storage),
+                    printers: printers(&version["additionalPrinterColumns"]),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
                     definition: meta::text(value, "name").to_owned(),
                 }),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use crate::Shared;
 use crate::core::Core;
 use crate::discovery;
 use crate::kinds::Review;
-use crate::negotiate::{self, Form};
+use crate::negotiate::{self, Asked, Form};
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
@@ -149,7 +150,9 @@ impl Call {
             };
         }
         let list = self.target.name.is_none();
-        let form = negotiate::accept(&self.headers, list && !self.is_watch())?;
+        let include = self.query.text("includeObject");
+        let asked = Asked { list: list && !self.is_watch(), include, kind: &kind };
+        let form = negotiate::accept(&self.headers, asked)?;
         let Some(name) = &self.target.name else { return self.collection(kind, form, body).await };
         let key = Key::new(self.target.namespace.as_deref().unwrap_or_default(), name);
         match self.target.subresource.as_deref() {
@@ -186,6 +189,10 @@ impl Call {
         }
     }
 
+    fn now(&self) -> Timestamp {
+        self.shared.clock.wall()
+    }
+
     fn is_watch(&self) -> bool {
         self.target.watch || (self.target.name.is_none() && self.query.flag("watch").unwrap_or(false))
     }
@@ -206,7 +213,7 @@ impl Call {
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
                 let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write))?;
-                Ok(created(form, &kind, &stored, &write))
+                Ok(created(form, &kind, &stored, &write, self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
                 let body = read_body(body).await?;
@@ -218,7 +225,12 @@ impl Call {
                     core.delete_collection(&kind, namespace, &list.selector, limit, &options)
                         .map(|items| (items, revision))
                 })?;
-                Ok(reply::list(form, &kind, &Page { items, revision, proceed: None, remaining: None }))
+                Ok(reply::list(
+                    form,
+                    &kind,
+                    &Page { items, revision, proceed: None, remaining: None },
+                    self.now(),
+                ))
             }
             _ => Err(Failure::method_not_allowed()),
         }
@@ -233,7 +245,7 @@ impl Call {
             Method::GET | Method::HEAD => {
                 self.wait_for_get().await?;
                 let stored = self.shared.core.lock().get(&kind, key)?;
-                Ok(reply::object(200, form, &kind, &stored))
+                Ok(reply::object(200, form, &kind, &stored, self.now()))
             }
             Method::PUT => {
                 let mut write = self.write_options("UpdateOptions")?;
@@ -241,9 +253,9 @@ impl Call {
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let (stored, new) = self.shared.run(|core| core.replace(&kind, key, value, part, &write))?;
                 if new {
-                    return Ok(created(form, &kind, &stored, &write));
+                    return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
-                Ok(warn(reply::object(200, form, &kind, &stored), &write))
+                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write))
             }
             Method::PATCH => {
                 let mut write = self.write_options("PatchOptions")?;
@@ -254,16 +266,16 @@ impl Call {
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
                 })?;
                 if new {
-                    return Ok(created(form, &kind, &stored, &write));
+                    return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
-                Ok(warn(reply::object(200, form, &kind, &stored), &write))
+                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write))
             }
             Method::DELETE => {
                 let body = read_body(body).await?;
                 let options = self.delete_options(&body)?;
                 match self.shared.run(|core| core.delete(&kind, key, &options))? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
-                    Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored)),
+                    Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),
                 }
             }
             _ => Err(Failure::method_not_allowed()),
@@ -303,7 +315,7 @@ impl Call {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
         let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;
-        Ok(reply::list(form, kind, &page))
+        Ok(reply::list(form, kind, &page, self.now()))
     }
 
     fn watch(&self, kind: Arc<Kind>, form: Form) -> Result<Reply> {
@@ -356,7 +368,7 @@ impl Call {
         if self.method != Method::POST {
             return Err(Failure::method_not_allowed());
         }
-        let form = negotiate::accept(&self.headers, false)?;
+        let form = negotiate::accept_plain(&self.headers)?;
         let api_version = format!("{}/{}", review.group, review.version);
         let (mut value, _) = negotiate::read_object(&self.headers, body, (&api_version, review.kind), true)?;
         if let Some(id) = types::of_kind(&api_version, review.kind) {
@@ -391,9 +403,9 @@ impl Call {
 }
 
 /// The answer to a write that made an object.
-fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write) -> Reply {
+fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write, now: Timestamp) -> Reply {
     if !write.dry_run {
-        return warn(reply::object(201, form, kind, stored), write);
+        return warn(reply::object(201, form, kind, stored, now), write);
     }
     // Nothing was stored: there is no version to tell.
     let mut value = Core::view(kind, stored);

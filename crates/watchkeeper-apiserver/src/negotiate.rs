@@ -5,7 +5,9 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 
 use crate::json;
-use crate::status::{Failure, Result};
+use crate::registry::Kind;
+use crate::status::{Failure, Result, quoted};
+use crate::table::{Include, Rows};
 use crate::types::protobuf;
 
 /// The form of an answer.
@@ -13,13 +15,18 @@ use crate::types::protobuf;
 pub(crate) enum Form {
     Json,
     Yaml,
-    /// Objects reduced to their metadata, in JSON.
-    Metadata,
+    /// Objects reduced to their metadata, in JSON; in the older version of that format or not.
+    Metadata {
+        beta: bool,
+    },
+    /// Rows for a client that prints.
+    Table(Rows),
 }
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const CUSTOM_BODIES: &str = "application/json, application/yaml";
+const ANSWERS: &str = "application/json, application/yaml";
 
 /// One clause of an Accept header.
 struct Clause<'a> {
@@ -52,8 +59,18 @@ impl Clause<'_> {
     }
 }
 
-/// The form in which the client wants its answer; `list` tells that the answer is a list of objects.
-pub(crate) fn accept(headers: &HeaderMap, list: bool) -> Result<Form> {
+/// What an answer is made of, for the forms that depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The answer is a list of objects.
+    pub(crate) list: bool,
+    /// `includeObject` of the query.
+    pub(crate) include: &'a str,
+    pub(crate) kind: &'a Kind,
+}
+
+/// The form in which the client wants its answer.
+pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
         return Ok(Form::Json);
@@ -65,27 +82,84 @@ pub(crate) fn accept(headers: &HeaderMap, list: bool) -> Result<Form> {
             "application/yaml" => Form::Yaml,
             _ => continue,
         };
-        match (clause.param("as"), clause.param("g"), clause.param("v")) {
-            (None, ..) => return Ok(form),
-            (Some("PartialObjectMetadata"), Some("meta.k8s.io"), Some("v1")) if !list => {
-                return Ok(Form::Metadata);
+        let Some(wanted) = clause.param("as") else { return Ok(form) };
+        let beta = match (clause.param("g"), clause.param("v")) {
+            (Some("meta.k8s.io"), Some("v1")) => false,
+            (Some("meta.k8s.io"), Some("v1beta1")) => true,
+            _ => {
+                transformed = true;
+                continue;
             }
-            (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) if list => {
-                return Ok(Form::Metadata);
+        };
+        match (wanted, asked.list) {
+            ("Table", _) => return table(asked.include, beta),
+            ("PartialObjectMetadata", false) | ("PartialObjectMetadataList", true) => {
+                return Ok(Form::Metadata { beta });
             }
-            // A form that is not served, such as a Table: the next clause may do.
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", list) => {
+                let (kind, is) = (asked.kind, if list { "a" } else { "not a" });
+                let package = match (kind.group.as_str(), &kind.custom) {
+                    (_, Some(_)) => "unstructured",
+                    ("", None) => "core",
+                    (group, None) => group.split('.').next().unwrap_or_default(),
+                };
+                let found = match (&kind.custom, list) {
+                    (Some(_), true) => "UnstructuredList",
+                    (Some(_), false) => "Unstructured",
+                    (None, true) => &kind.list_kind,
+                    (None, false) => &kind.kind,
+                };
+                return Err(Failure::not_acceptable(format!(
+                    "you requested {wanted}, but the requested object is {is} list (*{package}.{found})"
+                )));
+            }
+            // A form that is not served: the next clause may do.
             _ => transformed = true,
         }
     }
     if transformed {
         return Err(Failure::not_acceptable(format!(
-            "only the following media types are accepted: {BODIES}"
+            "only the following media types are accepted: {ANSWERS}"
         )));
     }
+    Err(none_of())
+}
+
+/// None of the media types that the client takes can be given.
+fn none_of() -> Box<Failure> {
     let mut failure =
-        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {BODIES}"));
+        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {ANSWERS}"));
     failure.details = Some(crate::status::Details::default());
-    Err(failure)
+    failure
+}
+
+fn table(include: &str, beta: bool) -> Result<Form> {
+    let include = match include {
+        "" | "Metadata" => Include::Metadata,
+        "Object" => Include::Object,
+        "None" => Include::Nothing,
+        other => {
+            return Err(Failure::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                quoted(other)
+            )));
+        }
+    };
+    Ok(Form::Table(Rows { include, beta }))
+}
+
+/// The form of an answer that is no object of a kind: as JSON or YAML.
+pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
+    let clauses = clauses(headers);
+    if clauses.is_empty() {
+        return Ok(Form::Json);
+    }
+    let form = |clause: &Clause<'_>| match clause.media {
+        "application/json" | "*/*" => Some(Form::Json),
+        "application/yaml" => Some(Form::Yaml),
+        _ => None,
+    };
+    clauses.iter().find_map(form).ok_or_else(none_of)
 }
 
 /// Whether the client asks for the aggregated form of discovery.
@@ -180,24 +254,33 @@ pub(crate) fn json_problem(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Registry;
 
     fn accepted(text: &str, list: bool) -> Result<Form> {
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, text.parse().unwrap());
-        accept(&headers, list)
+        if !text.is_empty() {
+            headers.insert(ACCEPT, text.parse().unwrap());
+        }
+        let registry = Registry::new();
+        let kind = registry.find("", "v1", "pods").unwrap();
+        accept(&headers, Asked { list, include: "", kind })
     }
 
     #[test]
     fn the_first_clause_that_is_served_wins() {
-        assert_eq!(accept(&HeaderMap::new(), false), Ok(Form::Json));
         for (text, form) in [
+            ("", Form::Json),
             ("*/*", Form::Json),
             ("application/json", Form::Json),
             ("application/json, */*", Form::Json),
             ("application/vnd.kubernetes.protobuf,application/json", Form::Json),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form::Json),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Form::Table(Rows { include: Include::Metadata, beta: false }),
+            ),
+            ("application/json;as=Odd;v=v1;g=meta.k8s.io,application/json", Form::Json),
             ("application/json;q=0.5,application/yaml", Form::Yaml),
-            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form::Metadata),
+            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form::Metadata { beta: false }),
         ] {
             assert_eq!(accepted(text, false), Ok(form), "{text}");
         }
@@ -205,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_served_is_not_acceptable() {
-        for text in ["text/csv", "application/*", "application/json;as=Table;v=v1;g=meta.k8s.io"] {
+        for text in ["text/csv", "application/*", "application/json;as=Odd;v=v1;g=meta.k8s.io"] {
             assert_eq!(accepted(text, false).unwrap_err().code, 406, "{text}");
         }
         assert_eq!(

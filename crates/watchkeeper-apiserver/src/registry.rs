@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::kinds::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
 use crate::schema::Schema;
+use crate::table::path::Path;
 use crate::types;
 
 /// One kind in one version, as requests meet it.
@@ -48,8 +49,20 @@ pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
     pub(crate) schema: Option<Schema>,
+    /// The columns beyond the name.
+    pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.
     pub(crate) definition: String,
+}
+
+/// A column of a custom kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Printer {
+    pub(crate) name: String,
+    pub(crate) sort: String,
+    pub(crate) format: String,
+    pub(crate) priority: i64,
+    pub(crate) path: Path,
 }
 
 /// Where the scale subresource finds its three values.

@@ -43,7 +43,7 @@ fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
 }
 
 /// A label selector object in the text form of query strings.
-fn selector_text(selector: &Value) -> String {
+pub(crate) fn selector_text(selector: &Value) -> String {
     let plain = selector.get("matchLabels").or_else(|| {
         // A ReplicationController's selector is a plain map of labels.
         selector.get("matchExpressions").is_none().then_some(selector)

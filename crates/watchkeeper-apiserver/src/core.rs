@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
@@ -24,6 +24,18 @@ pub(crate) struct Core {
     pub(crate) generator: Generator,
 }
 
+/// The service under which pods would find this server.
+fn own_service() -> Value {
+    json!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": "10.0.0.1", "ipFamilyPolicy": "SingleStack", "type": "ClusterIP", "sessionAffinity": "None",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+        "status": {"loadBalancer": {}},
+    })
+}
+
 impl Core {
     /// A fresh server with its default namespaces.
     pub(crate) fn new(env: &Env, window: usize) -> Self {
@@ -43,6 +55,10 @@ impl Core {
                 let created = core.create(&kind, "", namespace, &Write::own());
                 debug_assert!(created.is_ok(), "a default namespace is valid");
             }
+        }
+        if let Some(kind) = core.registry.builtin("", "Service") {
+            let created = core.create(&kind, "default", own_service(), &Write::own());
+            debug_assert!(created.is_ok(), "the server's own service is valid");
         }
         core
     }

@@ -180,6 +180,9 @@ fn subresources(kind: &Kind) -> Vec<Part<'_>> {
     if kind.has_status() {
         parts.push(Part { name: "status", group: "", version: "", kind: &kind.kind, verbs: READ_WRITE });
     }
+    if kind.custom.is_some() {
+        parts.reverse();
+    }
     parts
 }
 

@@ -62,6 +62,7 @@ mod serve;
 mod status;
 mod store;
 mod strategic;
+mod strategy;
 mod table;
 mod types;
 mod validation;

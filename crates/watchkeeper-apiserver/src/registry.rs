@@ -138,6 +138,9 @@ impl Kind {
     }
 
     pub(crate) fn verbs(&self) -> Vec<&'static str> {
+        if self.custom.is_some() {
+            return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+        }
         let mut verbs =
             vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
         if !self.delete_collection {

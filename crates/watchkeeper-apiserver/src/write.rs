@@ -74,7 +74,8 @@ impl Write {
     ) -> Writer<'a> {
         let ignored: &[&str] = match subresource {
             "" if kind.has_status() => &["f:status"],
-            "status" => &["f:spec", "f:metadata"],
+            "status" if kind.custom.is_some() => &["f:spec", "f:metadata"],
+            "status" => &["f:spec"],
             _ => &[],
         };
         Writer { manager: &self.manager, api_version: &kind.api_version, subresource, now, ignored }

@@ -36,7 +36,7 @@ impl Comparison {
         new: Option<&Value>,
         path: &mut Vec<String>,
     ) {
-        let Some(some) = new.filter(|new| !new.is_null()).or(old) else { return };
+        let Some(some) = new.filter(|new| !new.is_null()).or(old).or(new) else { return };
         if old == new {
             return;
         }

@@ -19,7 +19,7 @@ pub(crate) fn columns(kind: &Kind) -> Vec<Column> {
             let (word, sort) = word.split_once(':').unwrap_or((word, "string"));
             let name = word.trim_end_matches('*').replace('_', " ");
             Column {
-                format: if name == "Name" { "name" } else { "" }.to_owned(),
+                format: if ["Name", "Attacher"].contains(&name.as_str()) { "name" } else { "" }.to_owned(),
                 sort: sort.to_owned(),
                 priority: i64::from(word.ends_with('*')),
                 name,

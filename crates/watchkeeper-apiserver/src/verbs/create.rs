@@ -8,7 +8,6 @@ use crate::convert;
 use crate::core::Core;
 use crate::crd;
 use crate::defaults;
-use crate::kinds::InitialStatus;
 use crate::managed::Managers;
 use crate::meta;
 use crate::registry::Kind;
@@ -38,14 +37,18 @@ impl Core {
             self.check_namespace(kind, namespace, meta::text(&value, "name"))?;
         }
         self.check_definition_accepts(kind)?;
+        defaults::prepare(kind, &mut value);
+        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        if definition {
+            crd::default(&mut value);
+        }
+        if !write.applied {
+            self.track(kind, kind.blank(), &mut value, Managers::default(), write, "");
+        }
         let key = self.name_object(kind, namespace, &mut value)?;
         let sent_version = meta::text(&value, "resourceVersion").to_owned();
         self.fill_system_fields(kind, &mut value);
-        initial_status(kind, &mut value);
-        defaults::prepare(kind, &mut value);
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            crd::default(&mut value);
-        }
+        self.complete(kind, &mut value);
         let mut causes = meta::validate(kind, &value);
         causes.extend(validation::object(kind, &value));
         if !causes.is_empty() {
@@ -57,18 +60,15 @@ impl Core {
         if let Some(existing) = self.store.get(&kind.storage, &key) {
             return Err(Failure::already_exists(kind, &key.name, existing.terminating));
         }
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        if definition {
             self.accept_definition(&mut value);
-        }
-        if !write.applied {
-            self.track(kind, kind.blank(), &mut value, Managers::default(), write, "");
         }
         let value = convert::to_storage(kind, value);
         if write.dry_run {
             return Ok(self.pretend(kind, &key, &value));
         }
         let stored = self.commit(kind, &key, value);
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        if definition {
             self.publish_definition(&stored.value());
         }
         Ok(stored)
@@ -136,20 +136,4 @@ pub(crate) fn place(kind: &Kind, namespace: &str, value: &mut Value) -> Result<(
     }
     meta::set(value, "namespace", if kind.namespaced { namespace } else { "" });
     Ok(())
-}
-
-fn initial_status(kind: &Kind, value: &mut Value) {
-    let Value::Object(map) = value else { return };
-    match kind.status {
-        InitialStatus::None | InitialStatus::AsSent => {}
-        InitialStatus::Fixed("") => {
-            map.remove("status");
-        }
-        InitialStatus::Fixed(json) => {
-            let blank = kind.blank().get("status").cloned();
-            let mut status = blank.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            json_patch::merge(&mut status, &serde_json::from_str(json).unwrap_or_default());
-            map.insert("status".to_owned(), status);
-        }
-    }
 }

@@ -187,6 +187,16 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                 blank: OnceLock::new(),
                 custom: Some(Custom {
                     storage_version: api_version(group, storage),
+                    warning: (version["deprecated"] == true).then(|| {
+                        match text(version, "deprecationWarning") {
+                            "" => format!(
+                                "{} {} is deprecated",
+                                api_version(group, text(version, "name")),
+                                text(names, "kind")
+                            ),
+                            warning => warning.to_owned(),
+                        }
+                    }),
                     printers: printers(&version["additionalPrinterColumns"]),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
                     definition: meta::text(value, "name").to_owned(),

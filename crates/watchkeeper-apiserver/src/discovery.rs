@@ -168,6 +168,17 @@ fn subresources(kind: &Kind) -> Vec<Part<'_>> {
     if kind.is("", "Namespace") {
         parts.push(Part { name: "finalize", group: "", version: "", kind: &kind.kind, verbs: &["update"] });
     }
+    if kind.is("", "Pod") {
+        parts.push(Part { name: "binding", group: "", version: "", kind: "Binding", verbs: &["create"] });
+        parts.push(Part {
+            name: "eviction",
+            group: "policy",
+            version: "v1",
+            kind: "Eviction",
+            verbs: &["create"],
+        });
+        parts.push(Part { name: "log", group: "", version: "", kind: &kind.kind, verbs: &["get"] });
+    }
     if kind.scale.is_some() {
         parts.push(Part {
             name: "scale",

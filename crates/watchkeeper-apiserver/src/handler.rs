@@ -15,15 +15,17 @@ use crate::Shared;
 use crate::core::Core;
 use crate::discovery;
 use crate::kinds::Review;
+use crate::managed::shape::Shape;
+use crate::managed::{Managers, Writer};
 use crate::negotiate::{self, Asked, Form};
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::route::{Query, Route, Target, route};
-use crate::status::{Failure, Result, quoted};
+use crate::status::{self, Failure, Result, quoted};
 use crate::store::{Key, Stored};
 use crate::types;
-use crate::verbs::delete::Deleted;
+use crate::verbs::delete::{DeleteOptions, Deleted};
 use crate::verbs::list::Page;
 use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
@@ -49,7 +51,7 @@ where
     let query = Query::parse(head.uri.query());
     let target = match route(head.uri.path()) {
         Route::Resource(target) => target,
-        other => return static_route(&shared, &other, &head.method, &head.headers),
+        other => return static_route(&shared, &other, &query, &head.method, &head.headers),
     };
     let call = Call { shared, method: head.method, headers: head.headers, query, target, stop };
     match call.answer(body).await {
@@ -59,7 +61,13 @@ where
 }
 
 /// Everything that is not a resource.
-fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &HeaderMap) -> Reply {
+fn static_route(
+    shared: &Shared,
+    route: &Route,
+    query: &Query,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Reply {
     if *method != Method::GET && *method != Method::HEAD {
         return reply::failure(&Failure::method_not_allowed());
     }
@@ -69,7 +77,7 @@ fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &Heade
     match route {
         Route::Index => json(discovery::index(registry)),
         Route::Version => json(discovery::version()),
-        Route::Health(_) => reply::plain(200, "ok"),
+        Route::Health { name, checks } => health(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
             aggregated(headers, &discovery::aggregated(registry, true))
         }
@@ -87,6 +95,22 @@ fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &Heade
             discovery::open_api_document(registry, name).map_or_else(reply::page_not_found, json)
         }
         Route::Resource(_) | Route::Unknown => reply::page_not_found(),
+    }
+}
+
+/// What the server watches in itself.
+const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+
+/// Says that all is well: a server that answers has its state in memory, and nothing else that could fail.
+fn health(name: &str, check: &[String], query: &Query) -> Reply {
+    match check {
+        [] if query.flag("verbose").is_some() => {
+            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            reply::text(200, format!("{lines}{name} check passed\n"))
+        }
+        [] => reply::plain(200, "ok"),
+        [one] if CHECKS.contains(&one.as_str()) => reply::plain(200, "ok"),
+        _ => reply::page_not_found(),
     }
 }
 
@@ -153,6 +177,19 @@ impl Call {
         let include = self.query.text("includeObject");
         let asked = Asked { list: list && !self.is_watch(), include, kind: &kind };
         let form = negotiate::accept(&self.headers, asked)?;
+        let reply = self.resource(&kind, form, body).await?;
+        Ok(match kind.warning() {
+            Some(warning) => warn(reply, std::slice::from_ref(&warning)),
+            None => reply,
+        })
+    }
+
+    async fn resource<B>(&self, kind: &Arc<Kind>, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let kind = kind.clone();
         let Some(name) = &self.target.name else { return self.collection(kind, form, body).await };
         let key = Key::new(self.target.namespace.as_deref().unwrap_or_default(), name);
         match self.target.subresource.as_deref() {
@@ -165,6 +202,9 @@ impl Call {
                 Method::PUT => self.object(kind, &key, Part::Finalize, form, body).await,
                 _ => Err(Failure::method_not_allowed()),
             },
+            Some(part @ ("binding" | "eviction" | "log")) if kind.is("", "Pod") => {
+                self.pod_part(&kind, &key, part, form, body).await
+            }
             Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
             Some("status") if kind.has_status() => Err(Failure::method_not_allowed()),
             Some(_) => Err(Failure::no_such_path()),
@@ -255,7 +295,7 @@ impl Call {
                 if new {
                     return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
-                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write))
+                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
             Method::PATCH => {
                 let mut write = self.write_options("PatchOptions")?;
@@ -268,7 +308,7 @@ impl Call {
                 if new {
                     return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
-                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write))
+                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
             Method::DELETE => {
                 let body = read_body(body).await?;
@@ -277,6 +317,36 @@ impl Call {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
                     Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),
                 }
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    async fn pod_part<B>(&self, kind: &Arc<Kind>, key: &Key, part: &str, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        match (part, &self.method) {
+            ("log", &Method::GET) => {
+                Err(self.shared.core.lock().no_log(kind, key, self.query.text("container"))?)
+            }
+            ("binding", &Method::POST) => {
+                let write = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let (binding, _) = negotiate::read_object(&self.headers, &body, ("v1", "Binding"), true)?;
+                self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
+                Ok(reply::value(201, form, &status::success()))
+            }
+            ("eviction", &Method::POST) => {
+                let write = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let (eviction, _) =
+                    negotiate::read_object(&self.headers, &body, ("policy/v1", "Eviction"), true)?;
+                let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
+                options.dry_run |= write.dry_run;
+                self.shared.run(|core| core.evict(kind, key, &options))?;
+                Ok(reply::value(201, form, &status::success()))
             }
             _ => Err(Failure::method_not_allowed()),
         }
@@ -374,6 +444,22 @@ impl Call {
         if let Some(id) = types::of_kind(&api_version, review.kind) {
             types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
         }
+        let write = self.write_options("CreateOptions")?;
+        if let Some(id) = types::of_kind(&api_version, review.kind) {
+            let (mut managers, now) = (Managers::default(), crate::meta::timestamp(self.now()));
+            let writer = Writer {
+                manager: &write.manager,
+                api_version: &api_version,
+                subresource: "",
+                now: &now,
+                ignored: &["f:status"],
+            };
+            managers.update(Shape::Kind(id), &types::shape::empty(id), &value, &writer);
+            managers.write(&mut value);
+        }
+        if review.kind == "SelfSubjectReview" {
+            crate::meta::set(&mut value, "creationTimestamp", &crate::meta::timestamp(self.now()));
+        }
         value["kind"] = review.kind.into();
         value["apiVersion"] = api_version.into();
         value["status"] = match review.kind {
@@ -405,17 +491,17 @@ impl Call {
 /// The answer to a write that made an object.
 fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write, now: Timestamp) -> Reply {
     if !write.dry_run {
-        return warn(reply::object(201, form, kind, stored, now), write);
+        return warn(reply::object(201, form, kind, stored, now), &write.warnings);
     }
     // Nothing was stored: there is no version to tell.
     let mut value = Core::view(kind, stored);
     crate::meta::set(&mut value, "resourceVersion", "");
-    warn(reply::value(201, form, &value), write)
+    warn(reply::value(201, form, &value), &write.warnings)
 }
 
 /// Tells the warnings with the answer, each in a header of its own.
-fn warn(mut reply: Reply, write: &Write) -> Reply {
-    for warning in &write.warnings {
+fn warn(mut reply: Reply, warnings: &[String]) -> Reply {
+    for warning in warnings {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", quoted(warning))) {
             reply.headers_mut().append(WARNING, value);
         }

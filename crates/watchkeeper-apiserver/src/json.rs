@@ -112,6 +112,31 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
+/// What is wrong with a JSON text, in the words of the real server: of the text, at most the one character that does not fit.
+pub(crate) fn problem(error: &serde_json::Error, text: &[u8]) -> String {
+    use serde_json::error::Category;
+    if error.classify() == Category::Eof {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let found = line.get(error.column().saturating_sub(1)).copied().unwrap_or(b' ');
+    let said = error.to_string();
+    let place = [
+        ("key must be a string", "looking for beginning of object key string"),
+        ("expected value", "looking for beginning of value"),
+        ("expected `,` or `}`", "after object key:value pair"),
+        ("expected `,` or `]`", "after array element"),
+        ("expected `:`", "after object key"),
+        ("trailing characters", "after top-level value"),
+    ];
+    match place.iter().find(|(start, _)| said.starts_with(start)) {
+        Some((_, place)) if found.is_ascii_graphic() => {
+            format!("invalid character '{}' {place}", char::from(found))
+        }
+        _ => format!("malformed at line {} column {}", error.line(), error.column()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -197,7 +197,7 @@ pub(crate) fn read_value(
 ) -> Result<Result<Read, String>> {
     Ok(match content_type(headers) {
         "" | "application/json" => {
-            json::read(body).map_err(|error| format!("json parse error: {}", json_problem(&error)))
+            json::read(body).map_err(|error| format!("json parse error: {}", json::problem(&error, body)))
         }
         "application/yaml" => read_yaml(body)
             .map(|value| (value, Vec::new()))
@@ -234,21 +234,12 @@ pub(crate) fn read_object(
 
 /// YAML as JSON. The error says where, not what: the body may be a Secret.
 pub(crate) fn read_yaml(body: &[u8]) -> Result<Value, String> {
-    serde_saphyr::from_slice(body).map_err(|error| match error.location() {
+    let mut options = serde_saphyr::Options::default();
+    options.duplicate_keys = serde_saphyr::DuplicateKeyPolicy::LastWins;
+    serde_saphyr::from_slice_with_options(body, options).map_err(|error| match error.location() {
         Some(at) => format!("malformed at line {} column {}", at.line(), at.column()),
         None => "malformed".to_owned(),
     })
-}
-
-/// What is wrong with a JSON text: category and place, never the text itself.
-pub(crate) fn json_problem(error: &serde_json::Error) -> String {
-    use serde_json::error::Category;
-    let what = match error.classify() {
-        Category::Eof => "unexpected end of JSON input",
-        Category::Data => "unexpected value",
-        _ => "malformed",
-    };
-    format!("{what} at line {} column {}", error.line(), error.column())
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
     pub(crate) schema: Option<Schema>,
+    /// What to tell those who use a version that is deprecated.
+    pub(crate) warning: Option<String>,
     /// The columns beyond the name.
     pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.
@@ -135,6 +137,16 @@ impl Kind {
     /// The kind of group, version and name `(group, kind)`.
     pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
         self.custom.is_none() && self.group == group && self.kind == kind
+    }
+
+    /// What to tell those who still use this version of the kind.
+    pub(crate) fn warning(&self) -> Option<String> {
+        if self.is("", "Endpoints") {
+            return Some(
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned(),
+            );
+        }
+        self.custom.as_ref().and_then(|custom| custom.warning.clone())
     }
 
     pub(crate) fn verbs(&self) -> Vec<&'static str> {

@@ -106,6 +106,10 @@ pub(crate) fn plain(code: u16, text: &'static str) -> Reply {
     with(code, PLAIN, ReplyBody::text(Bytes::from_static(text.as_bytes())))
 }
 
+pub(crate) fn text(code: u16, text: String) -> Reply {
+    with(code, PLAIN, ReplyBody::text(text.into()))
+}
+
 pub(crate) fn page_not_found() -> Reply {
     plain(404, "404 page not found\n")
 }

@@ -70,6 +70,27 @@ impl Core {
     }
 }
 
+/// What was allocated to a service stays its own when a client does not repeat it.
+pub(crate) fn keep_addresses(before: &Value, after: &mut Value) {
+    if after["spec"]["type"] == "ExternalName" {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let Some(value) = before["spec"].get(field) {
+            set(&mut after["spec"], field, value.clone());
+        }
+    }
+    if after["spec"]["type"] == before["spec"]["type"] && after["spec"]["type"] != "ClusterIP" {
+        for port in each(&mut after["spec"]["ports"]) {
+            let mut known = before["spec"]["ports"].as_array().into_iter().flatten();
+            let same = known.find(|old| old["port"] == port["port"] && old["protocol"] == port["protocol"]);
+            if let Some(number) = same.and_then(|old| old.get("nodePort")) {
+                set(port, "nodePort", number.clone());
+            }
+        }
+    }
+}
+
 fn initial_status(kind: &Kind, value: &mut Value) {
     let Value::Object(map) = value else { return };
     match kind.status {

@@ -34,6 +34,33 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
     if workload && old["spec"]["selector"] != new["spec"]["selector"] {
         causes.push(Cause::invalid("spec.selector", &new["spec"]["selector"], "field is immutable"));
     }
+    if kind.is("", "Pod") && !same_but_mutable(&old["spec"], &new["spec"]) {
+        causes.push(Cause::forbidden("spec", POD_UPDATES));
+    }
+    if kind.is("batch", "Job") {
+        for field in ["selector", "completionMode"] {
+            if old["spec"].get(field) != new["spec"].get(field) {
+                let at = format!("spec.{field}");
+                causes.push(Cause::invalid(&at, &new["spec"][field], "field is immutable"));
+            }
+        }
+        let template = |job: &Value| job["spec"]["template"].clone();
+        if template(old) != template(new) && old["spec"]["suspend"] != true {
+            causes.push(Cause::invalid("spec.template", &new["spec"]["template"], "field is immutable"));
+        }
+    }
+    if kind.is("", "Service")
+        && old["spec"]["type"] == new["spec"]["type"]
+        && old["spec"]["type"] != "ExternalName"
+    {
+        let (before, after) = (&old["spec"]["clusterIP"], &new["spec"]["clusterIP"]);
+        if before != after {
+            causes.push(Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"));
+        }
+    }
+    if kind.group == "rbac.authorization.k8s.io" && old.get("roleRef") != new.get("roleRef") {
+        causes.push(Cause::invalid("roleRef", &new["roleRef"], "cannot change roleRef"));
+    }
     let frozen = (kind.is("", "ConfigMap") || kind.is("", "Secret")) && old["immutable"] == true;
     if frozen {
         let problem = "field is immutable when `immutable` is set";
@@ -44,6 +71,35 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
         }
     }
     causes
+}
+
+const POD_UPDATES: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// Whether two specs of a pod differ only in what may change while it runs.
+fn same_but_mutable(old: &Value, new: &Value) -> bool {
+    let list = |spec: &Value, field: &str| spec[field].as_array().cloned().unwrap_or_default();
+    let (before, after) = (list(old, "tolerations"), list(new, "tolerations"));
+    if !before.iter().all(|toleration| after.contains(toleration)) {
+        return false;
+    }
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        for containers in ["containers", "initContainers", "ephemeralContainers"] {
+            for container in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
+                container["image"] = Value::Null;
+            }
+        }
+        for field in ["activeDeadlineSeconds", "tolerations", "nodeName", "schedulingGates"] {
+            spec[field] = Value::Null;
+        }
+        if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+            spec["terminationGracePeriodSeconds"] = 1.into();
+        }
+        spec
+    };
+    // A node is given by a binding alone, and never taken away.
+    let node = |spec: &Value| spec["nodeName"].as_str().unwrap_or_default().to_owned();
+    node(old) == node(new) && fixed(old) == fixed(new)
 }
 
 fn workload(value: &Value, causes: &mut Vec<Cause>) {

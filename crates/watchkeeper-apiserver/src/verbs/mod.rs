@@ -5,5 +5,6 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod patch;
+pub(crate) mod pods;
 pub(crate) mod scale;
 pub(crate) mod update;

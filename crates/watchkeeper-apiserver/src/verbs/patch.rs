@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::json;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::strategic;
+use crate::types::shape::found_type;
 use crate::verbs::create::{identify, place};
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::write::Write;
@@ -33,11 +35,18 @@ impl Patch {
     /// Reads a patch of the media type `content_type`, which has no parameters any more.
     pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8]) -> Result<Self> {
         let undecodable = |error: serde_json::Error| {
-            Failure::bad_request(format!("error decoding patch: {}", crate::negotiate::json_problem(&error)))
+            Failure::bad_request(format!("error decoding patch: {}", json::problem(&error, body)))
         };
         match content_type {
             "application/json-patch+json" => {
-                let patch: json_patch::Patch = serde_json::from_slice(body).map_err(undecodable)?;
+                let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
+                if !value.is_array() {
+                    return Err(Failure::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                        found_type(&value)
+                    )));
+                }
+                let patch: json_patch::Patch = serde_json::from_value(value).map_err(undecodable)?;
                 if patch.0.len() > OPERATIONS_LIMIT {
                     return Err(Failure::new(
                         413,

@@ -13,6 +13,7 @@ use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
+use crate::strategy;
 use crate::validation;
 use crate::verbs::create::{identify, place};
 use crate::write::Write;
@@ -122,6 +123,10 @@ impl Core {
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
         if !write.applied && !unowned {
             self.track(kind, &before, &mut after, managers, write, part.subresource());
+        }
+        if kind.is("", "Service") && part.is_main() {
+            strategy::keep_addresses(&before, &mut after);
+            self.address_service(kind, &mut after);
         }
         self.settle(kind, old, (&stored, &before), after, part, write.dry_run)
     }

@@ -197,6 +197,7 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                             warning => warning.to_owned(),
                         }
                     }),
+                    document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
                     definition: meta::text(value, "name").to_owned(),

@@ -18,6 +18,7 @@ use crate::kinds::Review;
 use crate::managed::shape::Shape;
 use crate::managed::{Managers, Writer};
 use crate::negotiate::{self, Asked, Form};
+use crate::openapi;
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
@@ -90,9 +91,9 @@ fn static_route(
         Route::GroupVersion { group, version } => {
             discovery::resources(registry, group, version).map_or_else(reply::page_not_found, json)
         }
-        Route::OpenApi => json(discovery::open_api_index(registry)),
+        Route::OpenApi => json(openapi::index(registry)),
         Route::OpenApiDocument(name) => {
-            discovery::open_api_document(registry, name).map_or_else(reply::page_not_found, json)
+            openapi::document(registry, name).map_or_else(reply::page_not_found, json)
         }
         Route::Resource(_) | Route::Unknown => reply::page_not_found(),
     }

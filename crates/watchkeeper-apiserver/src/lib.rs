@@ -52,6 +52,7 @@ mod kinds;
 mod managed;
 mod meta;
 mod negotiate;
+mod openapi;
 mod options;
 mod registry;
 mod reply;
@@ -150,7 +151,7 @@ impl ApiServer {
             env: env.clone(),
             history: 10_000,
             bookmark_period: Duration::from_secs(60),
-            streaming_lists: false,
+            streaming_lists: true,
         }
     }
 
@@ -210,8 +211,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Whether a watch may begin with a streamed list (`sendInitialEvents`). Unless set, it is refused with 422, as by a
-    /// real server whose WatchList feature is off, and clients fall back to a list.
+    /// Whether a watch may begin with a streamed list (`sendInitialEvents`); it may unless set otherwise. Then it is refused with
+    /// 422, as by a real server whose WatchList feature is off, and clients fall back to a list.
     pub fn streaming_lists(mut self, allowed: bool) -> Self {
         self.streaming_lists = allowed;
         self

@@ -51,6 +51,8 @@ pub(crate) struct Custom {
     pub(crate) schema: Option<Schema>,
     /// What to tell those who use a version that is deprecated.
     pub(crate) warning: Option<String>,
+    /// The schema as it was sent, for those who ask for it.
+    pub(crate) document: Value,
     /// The columns beyond the name.
     pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.

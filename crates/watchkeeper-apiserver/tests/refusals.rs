@@ -13,7 +13,7 @@ const SUBDOMAIN: &str = r"a lowercase RFC 1123 subdomain must consist of lower c
 /// Each row as a real kube-apiserver 1.36 answers it.
 #[tokio::test(start_paused = true)]
 async fn refusals_carry_code_reason_message_and_details() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = ApiServer::builder(&Env::simulated(1)).streaming_lists(false).build();
     post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
     let object = |fields: Value| {
         let mut object = config_map("x", &json!({}));

@@ -100,7 +100,10 @@ pub(crate) struct Types {
     metadata: Form,
 }
 
-static TYPES: LazyLock<Types> = LazyLock::new(|| Types::read(include_str!("table.txt")));
+/// The table itself, which the generator beside it has made.
+pub(crate) const TABLE: &str = include_str!("table.txt");
+
+static TYPES: LazyLock<Types> = LazyLock::new(|| Types::read(TABLE));
 
 /// The form of every object's metadata.
 pub(crate) fn metadata() -> &'static Form {
@@ -128,6 +131,11 @@ impl Type {
     pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
         let (owner, at) = self.by_name.get(name)?;
         get(*owner).fields.get(*at)
+    }
+
+    /// Every field as JSON shows it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Field> + use<'_> {
+        self.by_name.values().filter_map(|(owner, at)| get(*owner).fields.get(*at))
     }
 
     /// The fields that are always printed.

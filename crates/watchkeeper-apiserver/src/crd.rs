@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::kinds::{InitialStatus, NameRule};
+use crate::managed::Managers;
 use crate::meta;
 use crate::registry::{Custom, Kind, Printer, ResourceId, ScalePaths, api_version};
+use crate::rules::Rules;
 use crate::schema::Schema;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::table::path::Path;
 use crate::verbs::delete::{DeleteOptions, Propagation};
+use crate::write::Write;
 
 /// Holds a definition until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -118,8 +121,9 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         let field = format!("{field}.schema.openAPIV3Schema");
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
-        } else if let Err(problems) = Schema::compile(schema, &field) {
-            causes.extend(problems);
+        } else {
+            causes.extend(Schema::compile(schema, &field).err().into_iter().flatten());
+            causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
         }
     }
 }
@@ -199,6 +203,7 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                     }),
                     document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
+                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"], "").ok().flatten(),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
                     definition: meta::text(value, "name").to_owned(),
                 }),
@@ -242,6 +247,7 @@ impl Core {
             ("False", "NotAccepted", "not all names are accepted")
         };
         let now = self.now();
+        let before = value.clone();
         let status = &mut value["status"];
         if !status.is_object() {
             *status = json!({});
@@ -254,8 +260,13 @@ impl Core {
         } else if !status["acceptedNames"].is_object() {
             status["acceptedNames"] = json!({"plural": "", "kind": ""});
         }
+        if let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") {
+            let managers = Managers::read(value);
+            self.track(&kind, &before, value, managers, &Write::own(), "status");
+        }
         let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
         let storage = storage.map_or("", |version| text(version, "name"));
+        let status = &mut value["status"];
         let mut stored = texts(&status["storedVersions"]);
         if !stored.iter().any(|version| version == storage) {
             stored.push(storage.to_owned());

@@ -91,7 +91,8 @@ fn static_route(
         Route::GroupVersion { group, version } => {
             discovery::resources(registry, group, version).map_or_else(reply::page_not_found, json)
         }
-        Route::OpenApi => json(openapi::index(registry)),
+        // Plain text, as the real server says; clients read it as JSON.
+        Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
         Route::OpenApiDocument(name) => {
             openapi::document(registry, name).map_or_else(reply::page_not_found, json)
         }

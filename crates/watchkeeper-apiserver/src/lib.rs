@@ -57,6 +57,7 @@ mod options;
 mod registry;
 mod reply;
 mod route;
+mod rules;
 mod schema;
 mod selector;
 mod serve;

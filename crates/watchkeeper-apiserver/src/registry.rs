@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use crate::kinds::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
+use crate::rules::Rules;
 use crate::schema::Schema;
 use crate::table::path::Path;
 use crate::types;
@@ -49,6 +50,7 @@ pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
     pub(crate) schema: Option<Schema>,
+    pub(crate) rules: Option<Rules>,
     /// What to tell those who use a version that is deprecated.
     pub(crate) warning: Option<String>,
     /// The schema as it was sent, for those who ask for it.

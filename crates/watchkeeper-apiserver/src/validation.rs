@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::crd;
 use crate::meta;
-use crate::registry::Kind;
+use crate::registry::{Custom, Kind};
+use crate::rules;
 use crate::status::Cause;
 
-/// What is wrong with an object beyond its metadata.
-pub(crate) fn object(kind: &Kind, value: &Value) -> Vec<Cause> {
+/// What is wrong with an object beyond its metadata; `old` is its state before a change.
+pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Some(custom) = &kind.custom {
-        return custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
+        return custom_object(kind, custom, value, old);
     }
     let mut causes = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -21,6 +22,30 @@ pub(crate) fn object(kind: &Kind, value: &Value) -> Vec<Cause> {
         ("", "Event") => event_namespace(value, &mut causes),
         ("", "Service") => service(value, &mut causes),
         _ => {}
+    }
+    causes
+}
+
+/// The schema first; rules are only looked at in an object that fits it.
+fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
+    if let Some(paths) = &kind.scale {
+        let replicas = paths.spec_replicas.iter().fold(value, |at, part| &at[part.as_str()]);
+        let path = format!(".{}", paths.spec_replicas.join("."));
+        let found = match replicas {
+            Value::String(text) => Some((text.clone(), "string")),
+            Value::Bool(flag) => Some((flag.to_string(), "bool")),
+            _ => None,
+        };
+        if let Some((shown, found)) = found {
+            let problem = format!("{path} accessor error: {shown} is of the type {found}, expected int64");
+            causes.push(Cause::invalid(&path, &0.into(), &problem));
+        }
+    }
+    match &custom.rules {
+        Some(_) if !causes.is_empty() => causes.push(rules::unchecked()),
+        Some(rules) => causes.extend(rules.broken(value, old)),
+        None => {}
     }
     causes
 }

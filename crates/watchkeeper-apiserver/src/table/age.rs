@@ -24,9 +24,9 @@ pub(crate) fn human(seconds: i64) -> String {
     let two = |large: i64, unit: &str, small: i64, small_unit: &str| {
         if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
     };
-    match minutes {
-        ..10 => two(minutes, "m", seconds % 60, "s"),
-        ..180 => format!("{minutes}m"),
+    match () {
+        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
         _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
         _ if hours < 48 => format!("{hours}h"),
         _ if hours < 192 => two(days, "d", hours % 24, "h"),

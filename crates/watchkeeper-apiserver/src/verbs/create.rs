@@ -42,6 +42,10 @@ impl Core {
         if definition {
             crd::default(&mut value);
         }
+        let metadata = meta::metadata_mut(&mut value);
+        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            metadata.remove(field);
+        }
         if !write.applied {
             self.track(kind, kind.blank(), &mut value, Managers::default(), write, "");
         }
@@ -50,7 +54,7 @@ impl Core {
         self.fill_system_fields(kind, &mut value);
         self.complete(kind, &mut value);
         let mut causes = meta::validate(kind, &value);
-        causes.extend(validation::object(kind, &value));
+        causes.extend(validation::object(kind, &value, None));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &key.name, causes));
         }
@@ -109,9 +113,7 @@ impl Core {
     fn fill_system_fields(&mut self, kind: &Kind, value: &mut Value) {
         let (now, uid) = (self.now(), self.generator.uuid());
         let metadata = meta::metadata_mut(value);
-        for field in ["selfLink", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-            metadata.remove(field);
-        }
+        metadata.remove("resourceVersion");
         metadata.insert("uid".to_owned(), uid.into());
         metadata.insert("creationTimestamp".to_owned(), now.into());
         if kind.generation {

@@ -44,14 +44,7 @@ impl Core {
             pod["metadata"]["annotations"][key.as_str()] = value.clone();
         }
         let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now()});
-        let conditions = &mut pod["status"]["conditions"];
-        if !conditions.is_array() {
-            *conditions = json!([]);
-        }
-        if let Some(list) = conditions.as_array_mut() {
-            list.retain(|condition| condition["type"] != "PodScheduled");
-            list.push(scheduled);
-        }
+        set_condition(&mut pod, scheduled);
         if !dry_run {
             self.commit(kind, key, pod);
         }
@@ -66,6 +59,15 @@ impl Core {
             .contains(&value["status"]["phase"].as_str().unwrap_or_default());
         if !ended && !pod.terminating {
             self.check_budgets(&pod)?;
+        }
+        if !ended && !options.dry_run {
+            let mut value = value;
+            let condition = json!({
+                "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now(),
+                "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+            });
+            set_condition(&mut value, condition);
+            self.commit(kind, key, value);
         }
         self.delete(kind, key, options).map(drop)
     }
@@ -116,5 +118,16 @@ impl Core {
             return Ok(Failure::bad_request(format!("pod {} does not have a host assigned", key.name)));
         }
         Ok(Failure::internal("no preferred addresses found; known addresses: []"))
+    }
+}
+
+fn set_condition(pod: &mut Value, condition: Value) {
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(list) = conditions.as_array_mut() {
+        list.retain(|other| other["type"] != condition["type"]);
+        list.push(condition);
     }
 }

@@ -163,7 +163,7 @@ impl Core {
         }
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
-        causes.extend(validation::object(kind, &after));
+        causes.extend(validation::object(kind, &after, Some(before)));
         causes.extend(validation::update(kind, before, &after));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &old.key.name, causes));

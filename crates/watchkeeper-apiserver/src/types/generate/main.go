@@ -116,6 +116,10 @@ func spell(t reflect.Type) string {
 
 func relation(atom smd.Atom, field string) string {
 	if atom.Map == nil {
+		// The schema leaves out definitions of custom kinds; their conditions merge as all conditions do.
+		if field == "conditions" {
+			return " =map:type"
+		}
 		return ""
 	}
 	found, ok := atom.Map.FindField(field)

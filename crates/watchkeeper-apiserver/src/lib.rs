@@ -1,11 +1,12 @@
 //! An embedded, Kubernetes-compatible API server for development and tests.
 //!
-//! It stores untyped JSON objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, and
-//! CustomResourceDefinitions. It runs in process, on a paused clock if need be, or on a loopback socket for kubectl and other clients.
+//! It keeps objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, server-side apply,
+//! and CustomResourceDefinitions with their schemas and rules. It runs in process, on a paused clock if need be, or on a loopback socket for kubectl and other clients.
 //! It is not a cluster: nothing is durable, no controller runs in it, and whoever has the token may do everything.
 //!
-//! Not served so far: protobuf bodies, Tables, server-side apply (and with it `managedFields`), schemas in OpenAPI, and rules in CEL. What
-//! is not served is refused or left to the client's second choice; it is never half done.
+//! It answers as a real kube-apiserver 1.36 does; `docs/apiserver-conformance.md` names every answer that is known to differ. Bodies may
+//! come in JSON, YAML or protobuf; answers are JSON or YAML. Not served: RBAC, tokens of service accounts, webhooks, and what needs a
+//! kubelet (logs, exec, port-forward). What is not served is refused or left to the client's second choice; it is never half done.
 //!
 //! ```
 //! use watchkeeper::Env;

@@ -98,6 +98,7 @@ pub(crate) struct Types {
     types: Vec<Type>,
     kinds: BTreeMap<(&'static str, &'static str), Id>,
     metadata: Form,
+    schema: Form,
 }
 
 /// The table itself, which the generator beside it has made.
@@ -108,6 +109,11 @@ static TYPES: LazyLock<Types> = LazyLock::new(|| Types::read(TABLE));
 /// The form of every object's metadata.
 pub(crate) fn metadata() -> &'static Form {
     &TYPES.metadata
+}
+
+/// The form of a schema in a definition.
+pub(crate) fn schema() -> &'static Form {
+    &TYPES.schema
 }
 
 /// The type of a kind.
@@ -122,6 +128,7 @@ pub(crate) fn get(id: Id) -> &'static Type {
 }
 
 /// A type by its name.
+#[cfg(test)]
 pub(crate) fn named(name: &str) -> Option<Id> {
     TYPES.types.iter().position(|entry| entry.name == name).map(Id)
 }
@@ -168,7 +175,9 @@ impl Types {
                 _ => debug_assert!(false, "the table has no line like {words:?}"),
             }
         }
-        let mut table = Self { types, kinds, metadata: Form::Message(ids["meta/v1.ObjectMeta"]) };
+        let form = |name: &str| Form::Message(ids[name]);
+        let (metadata, schema) = (form("meta/v1.ObjectMeta"), form("apiextensions/v1.JSONSchemaProps"));
+        let mut table = Self { types, kinds, metadata, schema };
         for at in 0..table.types.len() {
             let mut by_name = BTreeMap::new();
             table.collect(Id(at), &mut by_name);

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Field, Form, Type, get, named, of_kind};
+use super::{Field, Form, Type, get, of_kind, schema};
 
 /// What an object in protobuf begins with.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
@@ -227,13 +227,7 @@ fn wrapped(form: &'static Form, bytes: &[u8], depth: usize) -> Result<Value> {
             _ => {}
         }
     }
-    let schema = |bytes: &[u8]| -> Result<Value> {
-        let mut object = Map::new();
-        if let Some(props) = named("apiextensions/v1.JSONSchemaProps") {
-            message(get(props), bytes, &mut object, depth)?;
-        }
-        Ok(Value::Object(object))
-    };
+    let schema = |bytes: &[u8]| scalar(schema(), &Part::Bytes(bytes), depth);
     let items = |number: u64| all.iter().filter(move |(at, _)| *at == number).map(|(_, bytes)| *bytes);
     Ok(match form {
         Form::Time | Form::MicroTime => {
@@ -260,4 +254,50 @@ fn wrapped(form: &'static Form, bytes: &[u8], depth: usize) -> Result<Value> {
         }
         _ => Value::Null,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::shape;
+
+    /// Each line is one object of a real server, in both forms.
+    #[test]
+    fn an_object_in_protobuf_is_the_same_object_in_json() {
+        for line in include_str!("../../tests/fixtures/protobuf.jsonl").lines() {
+            let pair: Value = serde_json::from_str(line).unwrap();
+            let body = STANDARD.decode(pair["protobuf"].as_str().unwrap()).unwrap();
+            let mut read = read(&body, ("", "")).unwrap();
+            let text = |field: &str| read[field].as_str().unwrap().to_owned();
+            let (version, kind) = (text("apiVersion"), text("kind"));
+            let unknown = shape::shape(of_kind(&version, &kind).unwrap(), &mut read).unwrap();
+            assert_eq!(unknown, Vec::<String>::new(), "{kind}");
+            assert_eq!(read, pair["json"], "{kind}");
+        }
+    }
+
+    #[test]
+    fn broken_bodies_are_refused() {
+        assert_eq!(read(b"{}", ("v1", "Pod")), Err(ProtobufError::NoMagic));
+        assert_eq!(read(b"k8s\0\x12\x7f", ("v1", "Pod")), Err(ProtobufError::Truncated));
+        assert_eq!(read(b"k8s\0\x13", ("v1", "Pod")), Err(ProtobufError::WireType(3)));
+        let unknown = read(b"k8s\0", ("v1", "Foo"));
+        assert_eq!(unknown, Err(ProtobufError::Unknown { version: "v1".to_owned(), kind: "Foo".to_owned() }));
+        // `not` within `not` within `not`: the depth is bounded.
+        let mut schema = Vec::new();
+        for _ in 0..200 {
+            let mut outer = vec![0xe2, 0x01];
+            let mut length = schema.len();
+            while length >= 0x80 {
+                outer.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+                length >>= 7;
+            }
+            outer.push(u8::try_from(length).unwrap());
+            outer.extend(&schema);
+            schema = outer;
+        }
+        let mut object = Map::new();
+        let props = get(super::super::named("apiextensions/v1.JSONSchemaProps").unwrap());
+        assert_eq!(message(props, &schema, &mut object, DEPTH), Err(ProtobufError::Depth));
+    }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{Field, Form, Id, get, metadata, quantity};
+use super::{Field, Form, Id, get, metadata, quantity, schema};
 
 /// A step on the way to a value.
 #[derive(Clone, Copy)]
@@ -177,11 +177,30 @@ impl Shaper {
 
     fn value(&mut self, form: &'static Form, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
         let fits = match (form, &mut *value) {
-            (Form::Json | Form::SchemaOrBool | Form::SchemaOrArray | Form::SchemaOrStrings, _) => true,
+            (Form::Json, _) => true,
+            (Form::SchemaOrBool | Form::SchemaOrArray | Form::SchemaOrStrings, value) => {
+                let one = [&mut *value];
+                let schemas: Box<dyn Iterator<Item = &mut Value>> = match one {
+                    [Value::Array(list)] => Box::new(list.iter_mut()),
+                    [value] => Box::new(std::iter::once(value)),
+                };
+                for value in schemas.filter(|value| value.is_object()) {
+                    self.value(schema(), value, at)?;
+                }
+                true
+            }
             (Form::Fields | Form::Raw, value) => value.is_object(),
             (Form::String, value) => value.is_string(),
             (Form::Bool, value) => value.is_boolean(),
-            (Form::Float, value) => value.is_number(),
+            (Form::Float, value) => {
+                // A whole number is printed without a fraction.
+                if let Some(whole) =
+                    value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() < 1e15)
+                {
+                    *value = (whole as i64).into();
+                }
+                value.is_number()
+            }
             (Form::Int32, Value::Number(number)) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
             (Form::Int64, Value::Number(number)) => number.as_i64().is_some(),
             (Form::IntOrString, Value::Number(number)) => number.as_i64().is_some(),

@@ -15,6 +15,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
         (r"\b(gen|g)-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "$1-<generated>"),
+        (r#"(resourceVersion\\*":\\*")\d+"#, "$1<version>"),
         (r"hash=[0-9A-F]+", "hash=<hash>"),
         (r"\b10\.\d+\.\d+\.\d+", "<ip>"),
         (r"(version: |current: |\()\d+", "$1<version>"),

@@ -14,8 +14,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = words.first().map_or("127.0.0.1:0", String::as_str).parse()?;
     let path = words.get(1).map_or("watchkeeper.kubeconfig", String::as_str);
     let insecure_http = flags.iter().any(|flag| flag == "--insecure");
-    let server =
-        ApiServer::builder(&Env::system()).streaming_lists(flags.iter().any(|f| f == "--streaming")).build();
+    let server = ApiServer::builder(&Env::system())
+        .streaming_lists(!flags.iter().any(|f| f == "--no-streaming"))
+        .build();
     let listening = server.listen(ListenOptions { address, credentials: None, insecure_http }).await?;
     // The file holds a token: nobody else may read it, from the first moment on.
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;

@@ -11,6 +11,7 @@ use crate::meta;
 use crate::registry::{Kind, Registry};
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Store, Stored};
+use crate::write::Write;
 
 pub(crate) const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -21,6 +22,18 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) generator: Generator,
+}
+
+/// The service under which pods would find this server.
+fn own_service() -> Value {
+    json!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": "10.0.0.1", "ipFamilyPolicy": "SingleStack", "type": "ClusterIP", "sessionAffinity": "None",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+        "status": {"loadBalancer": {}},
+    })
 }
 
 impl Core {
@@ -37,10 +50,15 @@ impl Core {
         };
         if let Some(kind) = core.registry.builtin("", "Namespace") {
             for name in DEFAULT_NAMESPACES {
-                let namespace = json!({"metadata": {"name": name}});
-                let created = core.create(&kind, "", namespace, false);
+                let mut namespace = kind.blank().clone();
+                meta::set(&mut namespace, "name", name);
+                let created = core.create(&kind, "", namespace, &Write::own());
                 debug_assert!(created.is_ok(), "a default namespace is valid");
             }
+        }
+        if let Some(kind) = core.registry.builtin("", "Service") {
+            let created = core.create(&kind, "default", own_service(), &Write::own());
+            debug_assert!(created.is_ok(), "the server's own service is valid");
         }
         core
     }

@@ -1,17 +1,21 @@
 //! How do new kinds come to be? CustomResourceDefinitions: checked, accepted at once, served, and taken away with their objects.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::kinds::{InitialStatus, NameRule};
+use crate::managed::Managers;
 use crate::meta;
-use crate::registry::{Custom, Kind, ResourceId, ScalePaths, api_version};
+use crate::registry::{Custom, Kind, Printer, ResourceId, ScalePaths, api_version};
+use crate::rules::Rules;
 use crate::schema::Schema;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
+use crate::table::path::Path;
 use crate::verbs::delete::{DeleteOptions, Propagation};
+use crate::write::Write;
 
 /// Holds a definition until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -117,14 +121,29 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         let field = format!("{field}.schema.openAPIV3Schema");
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
-        } else if let Err(problems) = Schema::compile(schema, &field) {
-            causes.extend(problems);
+        } else {
+            causes.extend(Schema::compile(schema, &field).err().into_iter().flatten());
+            causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
         }
     }
 }
 
 fn path(json_path: &str) -> Vec<String> {
     json_path.trim_start_matches('.').split('.').map(str::to_owned).collect()
+}
+
+/// The columns of a version; its age alone, if it says nothing.
+fn printers(columns: &Value) -> Vec<Printer> {
+    let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]);
+    let columns = if list(columns).is_empty() { &age } else { columns };
+    let printer = |column: &Value| Printer {
+        name: text(column, "name").to_owned(),
+        sort: text(column, "type").to_owned(),
+        format: text(column, "format").to_owned(),
+        priority: column["priority"].as_i64().unwrap_or(0),
+        path: Path::read(text(column, "jsonPath")),
+    };
+    list(columns).iter().map(printer).collect()
 }
 
 /// The kinds that a definition serves, one for each served version; `all` also gives those that are not served.
@@ -168,8 +187,23 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                 names: NameRule::Subdomain,
                 fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
                 storage: ResourceId::new(group, plural),
+                schema: None,
+                blank: OnceLock::new(),
                 custom: Some(Custom {
                     storage_version: api_version(group, storage),
+                    warning: (version["deprecated"] == true).then(|| {
+                        match text(version, "deprecationWarning") {
+                            "" => format!(
+                                "{} {} is deprecated",
+                                api_version(group, text(version, "name")),
+                                text(names, "kind")
+                            ),
+                            warning => warning.to_owned(),
+                        }
+                    }),
+                    document: version["schema"]["openAPIV3Schema"].clone(),
+                    printers: printers(&version["additionalPrinterColumns"]),
+                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"], "").ok().flatten(),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
                     definition: meta::text(value, "name").to_owned(),
                 }),
@@ -213,6 +247,7 @@ impl Core {
             ("False", "NotAccepted", "not all names are accepted")
         };
         let now = self.now();
+        let before = value.clone();
         let status = &mut value["status"];
         if !status.is_object() {
             *status = json!({});
@@ -225,8 +260,13 @@ impl Core {
         } else if !status["acceptedNames"].is_object() {
             status["acceptedNames"] = json!({"plural": "", "kind": ""});
         }
+        if let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") {
+            let managers = Managers::read(value);
+            self.track(&kind, &before, value, managers, &Write::own(), "status");
+        }
         let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
         let storage = storage.map_or("", |version| text(version, "name"));
+        let status = &mut value["status"];
         let mut stored = texts(&status["storedVersions"]);
         if !stored.iter().any(|version| version == storage) {
             stored.push(storage.to_owned());

@@ -7,108 +7,65 @@ use serde_json::{Map, Value, json};
 use crate::meta;
 use crate::registry::Kind;
 
-/// Brings an object into its stored form: types checked where it matters, unknown fields of custom kinds gone, defaults set.
-///
-/// The error says what cannot be read.
-pub(crate) fn prepare(kind: &Kind, value: &mut Value) -> Result<(), String> {
+/// Fills in the defaults of an object that has the shape of its kind.
+pub(crate) fn prepare(kind: &Kind, value: &mut Value) {
     if let Some(custom) = &kind.custom {
         if let Some(schema) = &custom.schema {
-            schema.prune(value);
             schema.default(value);
         }
-        return Ok(());
-    }
-    // Typed objects have no nulls; these two carry JSON of the user's own.
-    if !["ControllerRevision", "CustomResourceDefinition"].contains(&kind.kind.as_str()) {
-        drop_nulls_of(kind, value);
-    }
-    for field in ["spec", "status"] {
-        if value.get(field).is_some_and(|part| !part.is_object()) {
-            return Err(format!("json: cannot unmarshal the field {field}: it must be an object"));
-        }
+        return;
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => namespace(value),
-        ("", "ConfigMap") => text_map(value, "ConfigMap", "data")?,
-        ("", "Secret") => secret(value)?,
+        ("", "Secret") => secret(value),
         ("", "Pod") => {
             pod_spec(&mut value["spec"]);
-            pod(value);
+            pod(&mut value["spec"]);
         }
         ("", "Service") => service(&mut value["spec"]),
         ("", "PersistentVolumeClaim") => set(&mut value["spec"], "volumeMode", "Filesystem".into()),
         ("apps", "Deployment") => deployment(&mut value["spec"]),
         ("apps", "ReplicaSet") => replicated(&mut value["spec"]),
         ("apps", "StatefulSet") => stateful_set(&mut value["spec"]),
-        ("apps", "DaemonSet") => daemon_set(&mut value["spec"]),
+        ("apps", "DaemonSet") => {
+            daemon_set(&mut value["spec"]);
+            let annotations = meta::metadata_mut(value).entry("annotations").or_insert_with(|| json!({}));
+            set(annotations, "deprecated.daemonset.template.generation", "1".into());
+        }
         ("batch", "Job") => job(&mut value["spec"]),
         ("batch", "CronJob") => cron_job(&mut value["spec"]),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => role_binding(value),
-        ("autoscaling", "HorizontalPodAutoscaler") => set(&mut value["spec"], "minReplicas", 1.into()),
+        ("autoscaling", "HorizontalPodAutoscaler") => {
+            set(&mut value["spec"], "minReplicas", 1.into());
+            let target = json!({"type": "Utilization", "averageUtilization": 80});
+            set(
+                &mut value["spec"],
+                "metrics",
+                json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]),
+            );
+        }
         _ => {}
-    }
-    Ok(())
-}
-
-fn drop_nulls_of(kind: &Kind, value: &mut Value) {
-    let status = value.get("status").cloned();
-    meta::drop_nulls(value);
-    // An autoscaler's status says so itself that it has seen no metrics yet.
-    if kind.kind == "HorizontalPodAutoscaler"
-        && let Some(status) = status
-    {
-        value["status"] = status;
     }
 }
 
 /// Sets a field that is absent.
-fn set(target: &mut Value, field: &str, default: Value) {
+pub(crate) fn set(target: &mut Value, field: &str, default: Value) {
     if target.is_null() {
         *target = Value::Object(Map::new());
     }
     if let Value::Object(map) = target {
-        map.entry(field).or_insert(default);
+        let entry = map.entry(field).or_insert(Value::Null);
+        if entry.is_null() {
+            *entry = default;
+        }
     }
 }
 
-fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
+pub(crate) fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
     list.as_array_mut().into_iter().flatten()
 }
 
-/// Every field of `field` must be a text.
-fn text_map(value: &Value, kind: &str, field: &str) -> Result<(), String> {
-    match value.get(field) {
-        None => Ok(()),
-        Some(Value::Object(map)) if map.values().all(Value::is_string) => Ok(()),
-        Some(Value::Object(map)) => {
-            let found = map.values().find(|value| !value.is_string());
-            let found = match found {
-                Some(Value::Number(_)) => "number",
-                Some(Value::Bool(_)) => "bool",
-                Some(Value::Array(_)) => "array",
-                _ => "object",
-            };
-            Err(format!("json: cannot unmarshal {found} into Go struct field {kind}.{field} of type string"))
-        }
-        Some(_) => {
-            Err(format!("json: cannot unmarshal the field {kind}.{field}: it must be a map of strings"))
-        }
-    }
-}
-
-fn secret(value: &mut Value) -> Result<(), String> {
-    text_map(value, "Secret", "data")?;
-    text_map(value, "Secret", "stringData")?;
-    // Only where the data stops being base64 is told: the content is secret.
-    for text in value["data"].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str()) {
-        if let Err(error) = STANDARD.decode(text) {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) => at,
-                _ => text.len(),
-            };
-            return Err(format!("illegal base64 data at input byte {at}"));
-        }
-    }
+fn secret(value: &mut Value) {
     if let Value::Object(map) = value
         && let Some(Value::Object(plain)) = map.remove("stringData")
     {
@@ -118,16 +75,15 @@ fn secret(value: &mut Value) -> Result<(), String> {
         }
     }
     set(value, "type", "Opaque".into());
-    Ok(())
 }
 
+/// The label by which selectors of namespaces find one; a name that is yet to be made is told later.
 fn namespace(value: &mut Value) {
     let name = meta::text(value, "name").to_owned();
-    let metadata = meta::metadata_mut(value);
-    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
-    labels["kubernetes.io/metadata.name"] = name.into();
-    if !value["metadata"]["deletionTimestamp"].is_string() {
-        set(&mut value["spec"], "finalizers", json!(["kubernetes"]));
+    if !name.is_empty() {
+        let metadata = meta::metadata_mut(value);
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        labels["kubernetes.io/metadata.name"] = name.into();
     }
 }
 
@@ -147,10 +103,42 @@ fn container(container: &mut Value) {
     for port in each(&mut container["ports"]) {
         set(port, "protocol", "TCP".into());
     }
-    if container["ports"].is_null()
-        && let Value::Object(map) = container
-    {
-        map.remove("ports");
+    remove_null(container, "ports");
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.get_mut(probe) {
+            set(probe, "timeoutSeconds", 1.into());
+            set(probe, "periodSeconds", 10.into());
+            set(probe, "successThreshold", 1.into());
+            set(probe, "failureThreshold", 3.into());
+            if let Some(get) = probe.get_mut("httpGet") {
+                set(get, "path", "/".into());
+                set(get, "scheme", "HTTP".into());
+            }
+        }
+    }
+}
+
+/// Files of a volume are readable by all unless it says otherwise.
+fn volume(volume: &mut Value) {
+    for (source, mode) in [
+        ("configMap", "defaultMode"),
+        ("secret", "defaultMode"),
+        ("downwardAPI", "defaultMode"),
+        ("projected", "defaultMode"),
+    ] {
+        if let Some(source) = volume.get_mut(source) {
+            set(source, mode, 420.into());
+        }
+    }
+    if let Some(path) = volume.get_mut("hostPath") {
+        set(path, "type", "".into());
+    }
+    if let Some(projected) = volume.get_mut("projected") {
+        for source in each(&mut projected["sources"]) {
+            if let Some(token) = source.get_mut("serviceAccountToken") {
+                set(token, "expirationSeconds", 3600.into());
+            }
+        }
     }
 }
 
@@ -160,53 +148,45 @@ fn pod_spec(spec: &mut Value) {
     set(spec, "terminationGracePeriodSeconds", 30.into());
     set(spec, "securityContext", json!({}));
     set(spec, "schedulerName", "default-scheduler".into());
+    // The older name of the same field.
+    let account = spec["serviceAccountName"].as_str().or_else(|| spec["serviceAccount"].as_str());
+    if let Some(account) = account.map(str::to_owned) {
+        set(spec, "serviceAccountName", account.as_str().into());
+        set(spec, "serviceAccount", account.into());
+    }
     for list in ["containers", "initContainers"] {
         if let Some(list) = spec.get_mut(list) {
             each(list).for_each(container);
         }
     }
+    if let Some(volumes) = spec.get_mut("volumes") {
+        each(volumes).for_each(volume);
+    }
 }
 
 /// What a real pod gets beyond a template.
-fn pod(value: &mut Value) {
-    let spec = &mut value["spec"];
+fn pod(spec: &mut Value) {
     set(spec, "enableServiceLinks", true.into());
-    set(spec, "priority", 0.into());
-    set(spec, "preemptionPolicy", "PreemptLowerPriority".into());
-    set(spec, "tolerations", json!([]));
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerated = each(&mut spec["tolerations"]).any(|toleration| toleration["key"] == key);
-        if let (false, Value::Array(list)) = (tolerated, &mut spec["tolerations"]) {
-            list.push(
-                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
-            );
+    for list in ["containers", "initContainers"] {
+        for container in each(&mut spec[list]) {
+            let resources = &mut container["resources"];
+            let limits = resources["limits"].as_object().cloned().unwrap_or_default();
+            for (resource, limit) in limits {
+                set(&mut resources["requests"], &resource, limit);
+            }
+            remove_null(resources, "requests");
+            remove_null(resources, "limits");
         }
+        remove_null(spec, list);
     }
-    let class = quality_of_service(spec);
-    set(&mut value["status"], "qosClass", class.into());
 }
 
-/// How a pod ranks when its node runs short: all limits set and equal to the requests, none set at all, or in between.
-fn quality_of_service(spec: &Value) -> &'static str {
-    let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
-    let asks =
-        |container: &Value, kind: &str, resource: &str| container["resources"][kind].get(resource).cloned();
-    let any = containers.iter().any(|container| {
-        ["limits", "requests"]
-            .iter()
-            .any(|kind| container["resources"][*kind].as_object().is_some_and(|m| !m.is_empty()))
-    });
-    let all = containers.iter().all(|container| {
-        ["cpu", "memory"].iter().all(|resource| {
-            let (limit, request) =
-                (asks(container, "limits", resource), asks(container, "requests", resource));
-            limit.is_some() && (request.is_none() || request == limit)
-        })
-    });
-    match (any, all) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
+/// Looking at an absent field for writing makes it null: takes that back.
+fn remove_null(value: &mut Value, field: &str) {
+    if let Value::Object(map) = value
+        && map.get(field).is_some_and(Value::is_null)
+    {
+        map.remove(field);
     }
 }
 
@@ -238,7 +218,7 @@ fn deployment(spec: &mut Value) {
 fn stateful_set(spec: &mut Value) {
     replicated(spec);
     set(spec, "podManagementPolicy", "OrderedReady".into());
-    set(spec, "updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}));
+    rolling_update(spec, &json!({"partition": 0}));
     set(spec, "revisionHistoryLimit", 10.into());
     set(
         spec,
@@ -247,13 +227,20 @@ fn stateful_set(spec: &mut Value) {
     );
 }
 
+fn rolling_update(spec: &mut Value, details: &Value) {
+    let strategy = &mut spec["updateStrategy"];
+    set(strategy, "type", "RollingUpdate".into());
+    if strategy["type"] == "RollingUpdate" {
+        set(strategy, "rollingUpdate", json!({}));
+        for (field, default) in details.as_object().into_iter().flatten() {
+            set(&mut strategy["rollingUpdate"], field, default.clone());
+        }
+    }
+}
+
 fn daemon_set(spec: &mut Value) {
     template(spec);
-    set(
-        spec,
-        "updateStrategy",
-        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}),
-    );
+    rolling_update(spec, &json!({"maxUnavailable": 1, "maxSurge": 0}));
     set(spec, "revisionHistoryLimit", 10.into());
 }
 
@@ -265,6 +252,7 @@ fn job(spec: &mut Value) {
     set(spec, "backoffLimit", 6.into());
     set(spec, "completionMode", "NonIndexed".into());
     set(spec, "suspend", false.into());
+    set(spec, "manualSelector", false.into());
     set(spec, "podReplacementPolicy", "TerminatingOrFailed".into());
     template(spec);
 }
@@ -291,15 +279,16 @@ fn service(spec: &mut Value) {
     if let Some(ports) = spec.get_mut("ports") {
         for port in each(ports) {
             set(port, "protocol", "TCP".into());
-            let number = port["port"].clone();
-            set(port, "targetPort", number);
+            if [&json!(0), &json!("")].contains(&&port["targetPort"]) {
+                port["targetPort"] = port["port"].clone();
+            }
         }
     }
 }
 
 fn role_binding(value: &mut Value) {
-    if value["roleRef"].is_object() {
-        set(&mut value["roleRef"], "apiGroup", "rbac.authorization.k8s.io".into());
+    if value["roleRef"]["apiGroup"] == "" {
+        value["roleRef"]["apiGroup"] = "rbac.authorization.k8s.io".into();
     }
     if let Some(subjects) = value.get_mut("subjects") {
         for subject in each(subjects) {

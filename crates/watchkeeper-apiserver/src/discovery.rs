@@ -1,11 +1,11 @@
-//! What does the server offer? Discovery in both its forms, the version, and the least OpenAPI that clients need.
+//! What does the server offer? Discovery in both its forms, and the version.
 
 use serde_json::{Value, json};
 
 use crate::registry::{Group, Kind, Registry, Version, api_version};
 
 /// The version that this server imitates.
-const MINOR: &str = "36";
+pub(crate) const MINOR: &str = "36";
 
 pub(crate) fn version() -> Value {
     json!({
@@ -168,6 +168,17 @@ fn subresources(kind: &Kind) -> Vec<Part<'_>> {
     if kind.is("", "Namespace") {
         parts.push(Part { name: "finalize", group: "", version: "", kind: &kind.kind, verbs: &["update"] });
     }
+    if kind.is("", "Pod") {
+        parts.push(Part { name: "binding", group: "", version: "", kind: "Binding", verbs: &["create"] });
+        parts.push(Part {
+            name: "eviction",
+            group: "policy",
+            version: "v1",
+            kind: "Eviction",
+            verbs: &["create"],
+        });
+        parts.push(Part { name: "log", group: "", version: "", kind: &kind.kind, verbs: &["get"] });
+    }
     if kind.scale.is_some() {
         parts.push(Part {
             name: "scale",
@@ -180,60 +191,10 @@ fn subresources(kind: &Kind) -> Vec<Part<'_>> {
     if kind.has_status() {
         parts.push(Part { name: "status", group: "", version: "", kind: &kind.kind, verbs: READ_WRITE });
     }
+    if kind.custom.is_some() {
+        parts.reverse();
+    }
     parts
-}
-
-fn document_name(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
-}
-
-/// `/openapi/v3`: where the documents are. Clients cache each by the hash in its URL.
-pub(crate) fn open_api_index(registry: &Registry) -> Value {
-    let mut paths = json!({});
-    for group in registry.groups() {
-        for version in &group.versions {
-            let name = document_name(&group.name, &version.name);
-            let hash = fingerprint(open_api_body(&group.name, version).to_string().as_bytes());
-            paths[name.as_str()] = json!({"serverRelativeURL": format!("/openapi/v3/{name}?hash={hash}")});
-        }
-    }
-    json!({"paths": paths})
-}
-
-/// `/openapi/v3/{name}`; none when it is not served.
-pub(crate) fn open_api_document(registry: &Registry, name: &str) -> Option<Value> {
-    for group in registry.groups() {
-        for version in &group.versions {
-            if document_name(&group.name, &version.name) == name {
-                return Some(open_api_body(&group.name, version));
-            }
-        }
-    }
-    None
-}
-
-/// One patch operation per kind, which tells clients that field validation may be asked for. No schemas: a schema without
-/// merge keys would make clients compute wrong patches, while without one they use what they know.
-fn open_api_body(group: &str, version: &Version) -> Value {
-    let mut paths = json!({});
-    for kind in &version.kinds {
-        let namespaces = if kind.namespaced { "namespaces/{namespace}/" } else { "" };
-        let path = format!("/{}/{namespaces}{}/{{name}}", document_name(group, &version.name), kind.plural);
-        paths[path.as_str()] = json!({"patch": {
-            "parameters": [
-                {"name": "dryRun", "in": "query", "schema": {"type": "string"}},
-                {"name": "fieldManager", "in": "query", "schema": {"type": "string"}},
-                {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}},
-            ],
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": {"group": group, "version": version.name, "kind": kind.kind},
-        }});
-    }
-    json!({
-        "openapi": "3.0.0", "info": {"title": "watchkeeper", "version": format!("v1.{MINOR}.0")},
-        "paths": paths, "components": {"schemas": {}},
-    })
 }
 
 /// A name for a content, which changes when the content does (FNV-1a; no secret depends on it).

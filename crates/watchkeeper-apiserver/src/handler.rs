@@ -4,26 +4,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
+use crate::core::Core;
 use crate::discovery;
 use crate::kinds::Review;
-use crate::negotiate::{self, Form};
+use crate::managed::shape::Shape;
+use crate::managed::{Managers, Writer};
+use crate::negotiate::{self, Asked, Form};
+use crate::openapi;
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::route::{Query, Route, Target, route};
-use crate::status::{Failure, Result, quoted};
-use crate::store::Key;
-use crate::verbs::delete::Deleted;
+use crate::status::{self, Failure, Result, quoted};
+use crate::store::{Key, Stored};
+use crate::types;
+use crate::verbs::delete::{DeleteOptions, Deleted};
 use crate::verbs::list::Page;
+use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
 use crate::watch::{Start, WatchBody, WatchRequest};
+use crate::write::Write;
 
 /// How long a request for a version of the future waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
@@ -44,7 +52,7 @@ where
     let query = Query::parse(head.uri.query());
     let target = match route(head.uri.path()) {
         Route::Resource(target) => target,
-        other => return static_route(&shared, &other, &head.method, &head.headers),
+        other => return static_route(&shared, &other, &query, &head.method, &head.headers),
     };
     let call = Call { shared, method: head.method, headers: head.headers, query, target, stop };
     match call.answer(body).await {
@@ -54,7 +62,13 @@ where
 }
 
 /// Everything that is not a resource.
-fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &HeaderMap) -> Reply {
+fn static_route(
+    shared: &Shared,
+    route: &Route,
+    query: &Query,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Reply {
     if *method != Method::GET && *method != Method::HEAD {
         return reply::failure(&Failure::method_not_allowed());
     }
@@ -64,7 +78,7 @@ fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &Heade
     match route {
         Route::Index => json(discovery::index(registry)),
         Route::Version => json(discovery::version()),
-        Route::Health(_) => reply::plain(200, "ok"),
+        Route::Health { name, checks } => health(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
             aggregated(headers, &discovery::aggregated(registry, true))
         }
@@ -77,11 +91,28 @@ fn static_route(shared: &Shared, route: &Route, method: &Method, headers: &Heade
         Route::GroupVersion { group, version } => {
             discovery::resources(registry, group, version).map_or_else(reply::page_not_found, json)
         }
-        Route::OpenApi => json(discovery::open_api_index(registry)),
+        // Plain text, as the real server says; clients read it as JSON.
+        Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
         Route::OpenApiDocument(name) => {
-            discovery::open_api_document(registry, name).map_or_else(reply::page_not_found, json)
+            openapi::document(registry, name).map_or_else(reply::page_not_found, json)
         }
         Route::Resource(_) | Route::Unknown => reply::page_not_found(),
+    }
+}
+
+/// What the server watches in itself.
+const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+
+/// Says that all is well: a server that answers has its state in memory, and nothing else that could fail.
+fn health(name: &str, check: &[String], query: &Query) -> Reply {
+    match check {
+        [] if query.flag("verbose").is_some() => {
+            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            reply::text(200, format!("{lines}{name} check passed\n"))
+        }
+        [] => reply::plain(200, "ok"),
+        [one] if CHECKS.contains(&one.as_str()) => reply::plain(200, "ok"),
+        _ => reply::page_not_found(),
     }
 }
 
@@ -145,7 +176,22 @@ impl Call {
             };
         }
         let list = self.target.name.is_none();
-        let form = negotiate::accept(&self.headers, list && !self.is_watch())?;
+        let include = self.query.text("includeObject");
+        let asked = Asked { list: list && !self.is_watch(), include, kind: &kind };
+        let form = negotiate::accept(&self.headers, asked)?;
+        let reply = self.resource(&kind, form, body).await?;
+        Ok(match kind.warning() {
+            Some(warning) => warn(reply, std::slice::from_ref(&warning)),
+            None => reply,
+        })
+    }
+
+    async fn resource<B>(&self, kind: &Arc<Kind>, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let kind = kind.clone();
         let Some(name) = &self.target.name else { return self.collection(kind, form, body).await };
         let key = Key::new(self.target.namespace.as_deref().unwrap_or_default(), name);
         match self.target.subresource.as_deref() {
@@ -158,6 +204,9 @@ impl Call {
                 Method::PUT => self.object(kind, &key, Part::Finalize, form, body).await,
                 _ => Err(Failure::method_not_allowed()),
             },
+            Some(part @ ("binding" | "eviction" | "log")) if kind.is("", "Pod") => {
+                self.pod_part(&kind, &key, part, form, body).await
+            }
             Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
             Some("status") if kind.has_status() => Err(Failure::method_not_allowed()),
             Some(_) => Err(Failure::no_such_path()),
@@ -182,6 +231,10 @@ impl Call {
         }
     }
 
+    fn now(&self) -> Timestamp {
+        self.shared.clock.wall()
+    }
+
     fn is_watch(&self) -> bool {
         self.target.watch || (self.target.name.is_none() && self.query.flag("watch").unwrap_or(false))
     }
@@ -197,18 +250,12 @@ impl Call {
             Method::GET | Method::HEAD if self.is_watch() => self.watch(kind, form),
             Method::GET | Method::HEAD => self.list(&kind, form).await,
             Method::POST if !everywhere => {
-                let dry_run = self.write_options("CreateOptions")?;
+                let mut write = self.write_options("CreateOptions")?;
                 let body = read_body(body).await?;
-                let value = self.read_object(&kind, &body)?;
+                let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
-                let stored = self.shared.run(|core| core.create(&kind, namespace, value, dry_run))?;
-                if dry_run {
-                    // Nothing was stored: there is no version to tell.
-                    let mut value = crate::core::Core::view(&kind, &stored);
-                    crate::meta::set(&mut value, "resourceVersion", "");
-                    return Ok(reply::value(201, form, &value));
-                }
-                Ok(reply::object(201, form, &kind, &stored))
+                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write))?;
+                Ok(created(form, &kind, &stored, &write, self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
                 let body = read_body(body).await?;
@@ -220,7 +267,12 @@ impl Call {
                     core.delete_collection(&kind, namespace, &list.selector, limit, &options)
                         .map(|items| (items, revision))
                 })?;
-                Ok(reply::list(form, &kind, &Page { items, revision, proceed: None, remaining: None }))
+                Ok(reply::list(
+                    form,
+                    &kind,
+                    &Page { items, revision, proceed: None, remaining: None },
+                    self.now(),
+                ))
             }
             _ => Err(Failure::method_not_allowed()),
         }
@@ -235,29 +287,68 @@ impl Call {
             Method::GET | Method::HEAD => {
                 self.wait_for_get().await?;
                 let stored = self.shared.core.lock().get(&kind, key)?;
-                Ok(reply::object(200, form, &kind, &stored))
+                Ok(reply::object(200, form, &kind, &stored, self.now()))
             }
             Method::PUT => {
-                let dry_run = self.write_options("UpdateOptions")?;
+                let mut write = self.write_options("UpdateOptions")?;
                 let body = read_body(body).await?;
-                let value = self.read_object(&kind, &body)?;
-                let (stored, created) =
-                    self.shared.run(|core| core.replace(&kind, key, value, part, dry_run))?;
-                Ok(reply::object(if created { 201 } else { 200 }, form, &kind, &stored))
+                let value = self.read_object(&kind, &body, &mut write)?;
+                let (stored, new) = self.shared.run(|core| core.replace(&kind, key, value, part, &write))?;
+                if new {
+                    return Ok(created(form, &kind, &stored, &write, self.now()));
+                }
+                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
             Method::PATCH => {
-                let dry_run = self.write_options("PatchOptions")?;
+                let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(&kind, body).await?;
-                let stored = self.shared.run(|core| core.patch(&kind, key, &patch, part, dry_run))?;
-                Ok(reply::object(200, form, &kind, &stored))
+                let force = self.query.flag("force").unwrap_or(false);
+                let (stored, new) = self.shared.run(|core| match patch {
+                    Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
+                    patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
+                })?;
+                if new {
+                    return Ok(created(form, &kind, &stored, &write, self.now()));
+                }
+                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
             Method::DELETE => {
                 let body = read_body(body).await?;
                 let options = self.delete_options(&body)?;
                 match self.shared.run(|core| core.delete(&kind, key, &options))? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
-                    Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored)),
+                    Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),
                 }
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    async fn pod_part<B>(&self, kind: &Arc<Kind>, key: &Key, part: &str, form: Form, body: B) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        match (part, &self.method) {
+            ("log", &Method::GET) => {
+                Err(self.shared.core.lock().no_log(kind, key, self.query.text("container"))?)
+            }
+            ("binding", &Method::POST) => {
+                let write = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let (binding, _) = negotiate::read_object(&self.headers, &body, ("v1", "Binding"), true)?;
+                self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
+                Ok(reply::value(201, form, &status::success()))
+            }
+            ("eviction", &Method::POST) => {
+                let write = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let (eviction, _) =
+                    negotiate::read_object(&self.headers, &body, ("policy/v1", "Eviction"), true)?;
+                let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
+                options.dry_run |= write.dry_run;
+                self.shared.run(|core| core.evict(kind, key, &options))?;
+                Ok(reply::value(201, form, &status::success()))
             }
             _ => Err(Failure::method_not_allowed()),
         }
@@ -271,14 +362,16 @@ impl Call {
         let scale = match self.method {
             Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
             Method::PUT => {
-                let dry_run = self.write_options("UpdateOptions")?;
-                let scale = negotiate::read_object(&self.headers, &read_body(body).await?, "Scale")?;
-                self.shared.run(|core| core.put_scale(kind, key, &scale, dry_run))?
+                let write = self.write_options("UpdateOptions")?;
+                let body = read_body(body).await?;
+                let (scale, _) =
+                    negotiate::read_object(&self.headers, &body, ("autoscaling/v1", "Scale"), true)?;
+                self.shared.run(|core| core.put_scale(kind, key, &scale, &write))?
             }
             Method::PATCH => {
-                let dry_run = self.write_options("PatchOptions")?;
+                let write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(kind, body).await?;
-                self.shared.run(|core| core.patch_scale(kind, key, &patch, dry_run))?
+                self.shared.run(|core| core.patch_scale(kind, key, &patch, &write))?
             }
             _ => return Err(Failure::method_not_allowed()),
         };
@@ -294,7 +387,7 @@ impl Call {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
         let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;
-        Ok(reply::list(form, kind, &page))
+        Ok(reply::list(form, kind, &page, self.now()))
     }
 
     fn watch(&self, kind: Arc<Kind>, form: Form) -> Result<Reply> {
@@ -347,11 +440,30 @@ impl Call {
         if self.method != Method::POST {
             return Err(Failure::method_not_allowed());
         }
-        let form = negotiate::accept(&self.headers, false)?;
-        let mut value = negotiate::read_object(&self.headers, body, review.kind)?;
-        crate::meta::normalize(&mut value).map_err(Failure::bad_request)?;
+        let form = negotiate::accept_plain(&self.headers)?;
+        let api_version = format!("{}/{}", review.group, review.version);
+        let (mut value, _) = negotiate::read_object(&self.headers, body, (&api_version, review.kind), true)?;
+        if let Some(id) = types::of_kind(&api_version, review.kind) {
+            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
+        }
+        let write = self.write_options("CreateOptions")?;
+        if let Some(id) = types::of_kind(&api_version, review.kind) {
+            let (mut managers, now) = (Managers::default(), crate::meta::timestamp(self.now()));
+            let writer = Writer {
+                manager: &write.manager,
+                api_version: &api_version,
+                subresource: "",
+                now: &now,
+                ignored: &["f:status"],
+            };
+            managers.update(Shape::Kind(id), &types::shape::empty(id), &value, &writer);
+            managers.write(&mut value);
+        }
+        if review.kind == "SelfSubjectReview" {
+            crate::meta::set(&mut value, "creationTimestamp", &crate::meta::timestamp(self.now()));
+        }
         value["kind"] = review.kind.into();
-        value["apiVersion"] = format!("{}/{}", review.group, review.version).into();
+        value["apiVersion"] = api_version.into();
         value["status"] = match review.kind {
             "SelfSubjectReview" => json!({"userInfo": {
                 "username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}),
@@ -376,6 +488,27 @@ impl Call {
         let current = self.shared.core.lock().store.revision();
         if version > current { Err(Failure::version_too_large(version, current)) } else { Ok(()) }
     }
+}
+
+/// The answer to a write that made an object.
+fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write, now: Timestamp) -> Reply {
+    if !write.dry_run {
+        return warn(reply::object(201, form, kind, stored, now), &write.warnings);
+    }
+    // Nothing was stored: there is no version to tell.
+    let mut value = Core::view(kind, stored);
+    crate::meta::set(&mut value, "resourceVersion", "");
+    warn(reply::value(201, form, &value), &write.warnings)
+}
+
+/// Tells the warnings with the answer, each in a header of its own.
+fn warn(mut reply: Reply, warnings: &[String]) -> Reply {
+    for warning in warnings {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", quoted(warning))) {
+            reply.headers_mut().append(WARNING, value);
+        }
+    }
+    reply
 }
 
 fn bad_version(text: &str) -> Box<Failure> {

@@ -18,7 +18,7 @@ pub(crate) enum InitialStatus {
     None,
     /// What the client sent is kept, as a node's agent registers with its status.
     AsSent,
-    /// Always this JSON, whatever the client sent.
+    /// Always this JSON, whatever the client sent, with the zeros of its type.
     Fixed(&'static str),
 }
 
@@ -196,11 +196,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .no_delete_collection()
         .names(NameRule::Label)
         .fields(&["status.phase"]),
-    kind("", "v1", "Node", "nodes")
-        .cluster()
-        .short(&["no"])
-        .status_as_sent()
-        .fields(&["spec.unschedulable"]),
+    kind("", "v1", "Node", "nodes").cluster().short(&["no"]).status_as_sent().fields(&["spec.unschedulable"]),
     kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
         .short(&["pvc"])
         .status(r#"{"phase":"Pending"}"#),
@@ -218,7 +214,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     kind("", "v1", "ReplicationController", "replicationcontrollers")
         .short(&["rc"])
         .category(ALL)
-        .status(r#"{"replicas":0}"#)
+        .status("{}")
         .scale()
         .generation()
         .fields(&["status.replicas"]),
@@ -228,16 +224,12 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     kind("", "v1", "Service", "services")
         .short(&["svc"])
         .category(ALL)
-        .status(r#"{"loadBalancer":{}}"#)
+        .status("{}")
         .create_on_update()
         .names(NameRule::Label)
         .fields(&["spec.clusterIP", "spec.type"]),
     kind("apps", "v1", "ControllerRevision", "controllerrevisions"),
-    kind("apps", "v1", "DaemonSet", "daemonsets")
-        .short(&["ds"])
-        .category(ALL)
-        .status(r#"{"currentNumberScheduled":0,"desiredNumberScheduled":0,"numberMisscheduled":0,"numberReady":0}"#)
-        .generation(),
+    kind("apps", "v1", "DaemonSet", "daemonsets").short(&["ds"]).category(ALL).status("{}").generation(),
     kind("apps", "v1", "Deployment", "deployments")
         .short(&["deploy"])
         .category(ALL)
@@ -247,13 +239,13 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     kind("apps", "v1", "ReplicaSet", "replicasets")
         .short(&["rs"])
         .category(ALL)
-        .status(r#"{"replicas":0}"#)
+        .status("{}")
         .scale()
         .generation(),
     kind("apps", "v1", "StatefulSet", "statefulsets")
         .short(&["sts"])
         .category(ALL)
-        .status(r#"{"replicas":0,"availableReplicas":0}"#)
+        .status("{}")
         .scale()
         .generation(),
     kind("events.k8s.io", "v1", "Event", "events")
@@ -264,27 +256,20 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
         .short(&["hpa"])
         .category(ALL)
-        .status(r#"{"desiredReplicas":0,"currentMetrics":null}"#),
+        .status("{}"),
     kind("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).category(ALL).status("{}").generation(),
-    kind("batch", "v1", "Job", "jobs")
-        .category(ALL)
-        .status("{}")
-        .generation()
-        .fields(&["status.successful"]),
+    kind("batch", "v1", "Job", "jobs").category(ALL).status("{}").generation().fields(&["status.successful"]),
     kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
         .cluster()
         .short(&["csr"])
         .status("{}")
         .fields(&["spec.signerName"]),
     kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses").cluster().generation(),
-    kind("networking.k8s.io", "v1", "Ingress", "ingresses")
-        .short(&["ing"])
-        .status(r#"{"loadBalancer":{}}"#)
-        .generation(),
+    kind("networking.k8s.io", "v1", "Ingress", "ingresses").short(&["ing"]).status("{}").generation(),
     kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
     kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
         .short(&["pdb"])
-        .status(r#"{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}"#)
+        .status("{}")
         .generation()
         .conditional(),
     kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings")
@@ -299,7 +284,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     kind("storage.k8s.io", "v1", "StorageClass", "storageclasses").cluster().short(&["sc"]),
     kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments")
         .cluster()
-        .status(r#"{"attached":false}"#)
+        .status("{}")
         .conditional(),
     kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
         .cluster()
@@ -329,10 +314,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .status("{}")
         .generation()
         .conditional(),
-    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
-        .cluster()
-        .short(&["pc"])
-        .generation(),
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").cluster().short(&["pc"]).generation(),
     kind("coordination.k8s.io", "v1", "Lease", "leases").create_on_update().conditional(),
     kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").cluster().create_on_update().conditional(),
     kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").generation(),

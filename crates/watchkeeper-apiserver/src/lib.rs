@@ -1,12 +1,13 @@
 //! An embedded, Kubernetes-compatible API server for development and tests.
 //!
-//! It stores untyped JSON objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, and
-//! CustomResourceDefinitions. It runs in process, on a paused clock if need be, or on a loopback socket for kubectl and other clients.
-//! It is not a cluster: nothing is durable, no controller but the garbage collector ([`collect_garbage`]) comes with it, and whoever has the
-//! token may do everything.
+//! It keeps objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, server-side apply,
+//! and CustomResourceDefinitions with their schemas and rules. It runs in process, on a paused clock if need be, or on a loopback socket for
+//! kubectl and other clients. It is not a cluster: nothing is durable, no controller but the garbage collector ([`collect_garbage`]) comes with
+//! it, and whoever has the token may do everything.
 //!
-//! Not served so far: protobuf bodies, Tables, server-side apply (and with it `managedFields`), schemas in OpenAPI, and rules in CEL. What
-//! is not served is refused or left to the client's second choice; it is never half done.
+//! It answers as a real kube-apiserver 1.36 does; `docs/apiserver-conformance.md` names every answer that is known to differ. Bodies may
+//! come in JSON, YAML or protobuf; answers are JSON or YAML. Not served: RBAC, tokens of service accounts, webhooks, and what needs a
+//! kubelet (logs, exec, port-forward). What is not served is refused or left to the client's second choice; it is never half done.
 //!
 //! ```
 //! use watchkeeper::Env;
@@ -49,22 +50,30 @@ mod credentials;
 mod defaults;
 mod discovery;
 mod handler;
+mod json;
 mod kinds;
+mod managed;
 mod meta;
 mod negotiate;
+mod openapi;
 mod options;
 mod registry;
 mod reply;
 mod route;
+mod rules;
 mod schema;
 mod selector;
 mod serve;
 mod status;
 mod store;
 mod strategic;
+mod strategy;
+mod table;
+mod types;
 mod validation;
 mod verbs;
 mod watch;
+mod write;
 
 pub use collector::collect_garbage;
 pub use credentials::{Credentials, CredentialsError};
@@ -147,7 +156,7 @@ impl ApiServer {
             env: env.clone(),
             history: 10_000,
             bookmark_period: Duration::from_secs(60),
-            streaming_lists: false,
+            streaming_lists: true,
         }
     }
 
@@ -207,8 +216,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Whether a watch may begin with a streamed list (`sendInitialEvents`). Unless set, it is refused with 422, as by a
-    /// real server whose WatchList feature is off, and clients fall back to a list.
+    /// Whether a watch may begin with a streamed list (`sendInitialEvents`); it may unless set otherwise. Then it is refused with
+    /// 422, as by a real server whose WatchList feature is off, and clients fall back to a list.
     pub fn streaming_lists(mut self, allowed: bool) -> Self {
         self.streaming_lists = allowed;
         self

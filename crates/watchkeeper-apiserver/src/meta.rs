@@ -7,25 +7,6 @@ use crate::kinds::NameRule;
 use crate::registry::Kind;
 use crate::status::Cause;
 
-/// Everything that `metadata` may hold; other fields are dropped.
-const KNOWN: &[&str] = &[
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
-
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// A time of day as objects carry it: whole seconds, UTC.
@@ -77,84 +58,6 @@ pub(crate) fn set_finalizers(value: &mut Value, finalizers: &[String]) {
     } else {
         metadata.insert("finalizers".to_owned(), json!(finalizers));
     }
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// Checks the types of the metadata and brings it into the form in which it is stored: known fields, nothing null, nothing empty.
-pub(crate) fn normalize(value: &mut Value) -> Result<(), String> {
-    let complain = |found: &Value, field: &str, wanted: &str| {
-        let separator = if field.is_empty() { "" } else { "." };
-        Err(format!(
-            "json: cannot unmarshal {} into Go struct field ObjectMeta.metadata{separator}{field} of type {wanted}",
-            type_name(found)
-        ))
-    };
-    match &value["metadata"] {
-        Value::Object(_) | Value::Null => {}
-        other => return complain(other, "", "v1.ObjectMeta"),
-    }
-    let metadata = metadata_mut(value);
-    metadata.retain(|key, value| KNOWN.contains(&key.as_str()) && !value.is_null());
-    for (field, found) in metadata.iter() {
-        match field.as_str() {
-            "labels" | "annotations" => {
-                let Value::Object(map) = found else { return complain(found, field, "map[string]string") };
-                if let Some(wrong) = map.values().find(|v| !v.is_string() && !v.is_null()) {
-                    return complain(wrong, field, "string");
-                }
-            }
-            "finalizers" => {
-                let Value::Array(list) = found else { return complain(found, field, "[]string") };
-                if let Some(wrong) = list.iter().find(|v| !v.is_string()) {
-                    return complain(wrong, field, "string");
-                }
-            }
-            "ownerReferences" | "managedFields" => {
-                let Value::Array(list) = found else { return complain(found, field, "[]v1.OwnerReference") };
-                if let Some(wrong) = list.iter().find(|v| !v.is_object()) {
-                    return complain(wrong, field, "v1.OwnerReference");
-                }
-            }
-            "generation" | "deletionGracePeriodSeconds" => {
-                if found.as_i64().is_none() {
-                    return complain(found, field, "int64");
-                }
-            }
-            "creationTimestamp" | "deletionTimestamp" => {
-                let Value::String(text) = found else { return complain(found, field, "v1.Time") };
-                if let Err(error) = text.parse::<Timestamp>() {
-                    return Err(format!("metadata.{field}: cannot parse the time {text:?}: {error}"));
-                }
-            }
-            _ if found.is_string() => {}
-            _ => return complain(found, field, "string"),
-        }
-    }
-    for field in ["labels", "annotations"] {
-        if let Some(Value::Object(map)) = metadata.get_mut(field) {
-            for value in map.values_mut().filter(|value| value.is_null()) {
-                *value = "".into();
-            }
-        }
-    }
-    metadata.retain(|_, value| match value {
-        Value::String(text) => !text.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(map) => !map.is_empty(),
-        Value::Number(number) => number.as_i64() != Some(0) || number.is_f64(),
-        _ => true,
-    });
-    Ok(())
 }
 
 /// What is wrong with the metadata of an object about to be stored.
@@ -356,43 +259,9 @@ pub(crate) fn label_value_problem(text: &str) -> Option<String> {
     })
 }
 
-/// Removes null fields everywhere, as typed objects never have them.
-pub(crate) fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|_, value| !value.is_null());
-            map.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn metadata_is_reduced_to_what_is_known_and_not_empty() {
-        let mut value =
-            json!({"metadata": {"name": "a", "foo": 1, "creationTimestamp": null, "labels": {}, "uid": ""}});
-        normalize(&mut value).unwrap();
-        assert_eq!(value, json!({"metadata": {"name": "a"}}));
-    }
-
-    #[test]
-    fn a_wrong_type_in_the_metadata_is_named() {
-        let mut value = json!({"metadata": {"labels": {"a": 1}}});
-        assert_eq!(
-            normalize(&mut value).unwrap_err(),
-            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
-        );
-        for bad in
-            [json!(1), json!({"name": 1}), json!({"finalizers": [1]}), json!({"creationTimestamp": "x"})]
-        {
-            assert!(normalize(&mut json!({"metadata": bad})).is_err());
-        }
-    }
 
     #[test]
     fn names_follow_the_rule_of_their_kind() {

@@ -4,18 +4,29 @@ use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 
-use crate::status::{Failure, Result};
+use crate::json;
+use crate::registry::Kind;
+use crate::status::{Failure, Result, quoted};
+use crate::table::{Include, Rows};
+use crate::types::protobuf;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
     Yaml,
-    /// Objects reduced to their metadata, in JSON.
-    Metadata,
+    /// Objects reduced to their metadata, in JSON; in the older version of that format or not.
+    Metadata {
+        beta: bool,
+    },
+    /// Rows for a client that prints.
+    Table(Rows),
 }
 
-pub(crate) const BODIES: &str = "application/json, application/yaml";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const CUSTOM_BODIES: &str = "application/json, application/yaml";
+const ANSWERS: &str = "application/json, application/yaml";
 
 /// One clause of an Accept header.
 struct Clause<'a> {
@@ -48,8 +59,18 @@ impl Clause<'_> {
     }
 }
 
-/// The form in which the client wants its answer; `list` tells that the answer is a list of objects.
-pub(crate) fn accept(headers: &HeaderMap, list: bool) -> Result<Form> {
+/// What an answer is made of, for the forms that depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The answer is a list of objects.
+    pub(crate) list: bool,
+    /// `includeObject` of the query.
+    pub(crate) include: &'a str,
+    pub(crate) kind: &'a Kind,
+}
+
+/// The form in which the client wants its answer.
+pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
         return Ok(Form::Json);
@@ -61,27 +82,84 @@ pub(crate) fn accept(headers: &HeaderMap, list: bool) -> Result<Form> {
             "application/yaml" => Form::Yaml,
             _ => continue,
         };
-        match (clause.param("as"), clause.param("g"), clause.param("v")) {
-            (None, ..) => return Ok(form),
-            (Some("PartialObjectMetadata"), Some("meta.k8s.io"), Some("v1")) if !list => {
-                return Ok(Form::Metadata);
+        let Some(wanted) = clause.param("as") else { return Ok(form) };
+        let beta = match (clause.param("g"), clause.param("v")) {
+            (Some("meta.k8s.io"), Some("v1")) => false,
+            (Some("meta.k8s.io"), Some("v1beta1")) => true,
+            _ => {
+                transformed = true;
+                continue;
             }
-            (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) if list => {
-                return Ok(Form::Metadata);
+        };
+        match (wanted, asked.list) {
+            ("Table", _) => return table(asked.include, beta),
+            ("PartialObjectMetadata", false) | ("PartialObjectMetadataList", true) => {
+                return Ok(Form::Metadata { beta });
             }
-            // A form that is not served, such as a Table: the next clause may do.
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", list) => {
+                let (kind, is) = (asked.kind, if list { "a" } else { "not a" });
+                let package = match (kind.group.as_str(), &kind.custom) {
+                    (_, Some(_)) => "unstructured",
+                    ("", None) => "core",
+                    (group, None) => group.split('.').next().unwrap_or_default(),
+                };
+                let found = match (&kind.custom, list) {
+                    (Some(_), true) => "UnstructuredList",
+                    (Some(_), false) => "Unstructured",
+                    (None, true) => &kind.list_kind,
+                    (None, false) => &kind.kind,
+                };
+                return Err(Failure::not_acceptable(format!(
+                    "you requested {wanted}, but the requested object is {is} list (*{package}.{found})"
+                )));
+            }
+            // A form that is not served: the next clause may do.
             _ => transformed = true,
         }
     }
     if transformed {
         return Err(Failure::not_acceptable(format!(
-            "only the following media types are accepted: {BODIES}"
+            "only the following media types are accepted: {ANSWERS}"
         )));
     }
+    Err(none_of())
+}
+
+/// None of the media types that the client takes can be given.
+fn none_of() -> Box<Failure> {
     let mut failure =
-        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {BODIES}"));
+        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {ANSWERS}"));
     failure.details = Some(crate::status::Details::default());
-    Err(failure)
+    failure
+}
+
+fn table(include: &str, beta: bool) -> Result<Form> {
+    let include = match include {
+        "" | "Metadata" => Include::Metadata,
+        "Object" => Include::Object,
+        "None" => Include::Nothing,
+        other => {
+            return Err(Failure::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                quoted(other)
+            )));
+        }
+    };
+    Ok(Form::Table(Rows { include, beta }))
+}
+
+/// The form of an answer that is no object of a kind: as JSON or YAML.
+pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
+    let clauses = clauses(headers);
+    if clauses.is_empty() {
+        return Ok(Form::Json);
+    }
+    let form = |clause: &Clause<'_>| match clause.media {
+        "application/json" | "*/*" => Some(Form::Json),
+        "application/yaml" => Some(Form::Yaml),
+        _ => None,
+    };
+    clauses.iter().find_map(form).ok_or_else(none_of)
 }
 
 /// Whether the client asks for the aggregated form of discovery.
@@ -106,67 +184,94 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads a body that holds one object; `kind` is what it should be, for messages.
-pub(crate) fn read_object(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Value> {
+/// A value that a body holds, and the fields that stand in it twice.
+pub(crate) type Read = (Value, Vec<String>);
+
+/// Reads a body in the form that its header names; `expected` is the apiVersion and kind, where the body need not say them.
+///
+/// The inner error is what is wrong with the text, without the text: it may be a Secret.
+pub(crate) fn read_value(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected: (&str, &str),
+) -> Result<Result<Read, String>> {
+    Ok(match content_type(headers) {
+        "" | "application/json" => {
+            json::read(body).map_err(|error| format!("json parse error: {}", json::problem(&error, body)))
+        }
+        "application/yaml" => read_yaml(body)
+            .map(|value| (value, Vec::new()))
+            .map_err(|problem| format!("yaml parse error: {problem}")),
+        PROTOBUF => protobuf::read(body, expected)
+            .map(|value| (value, Vec::new()))
+            .map_err(|problem| format!("protobuf parse error: {problem}")),
+        _ => return Err(Failure::unsupported_media_type(BODIES)),
+    })
+}
+
+/// Reads a body that holds one object of the kind `expected`; only built-in kinds come in protobuf.
+pub(crate) fn read_object(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected: (&str, &str),
+    builtin: bool,
+) -> Result<Read> {
+    if !builtin && content_type(headers) == PROTOBUF {
+        return Err(Failure::unsupported_media_type(CUSTOM_BODIES));
+    }
     let unrecognized = |problem: String| {
         Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {problem}"
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {problem}",
+            expected.1
         ))
     };
-    let value: Value = match content_type(headers) {
-        "" | "application/json" => serde_json::from_slice(body)
-            .map_err(|error| unrecognized(format!("json parse error: {}", json_problem(&error))))?,
-        "application/yaml" => {
-            read_yaml(body).map_err(|problem| unrecognized(format!("yaml parse error: {problem}")))?
-        }
-        _ => return Err(Failure::unsupported_media_type(BODIES)),
-    };
+    let (value, twice) = read_value(headers, body, expected)?.map_err(unrecognized)?;
     if value.is_object() {
-        return Ok(value);
+        return Ok((value, twice));
     }
     Err(unrecognized("the body is not an object".to_owned()))
 }
 
 /// YAML as JSON. The error says where, not what: the body may be a Secret.
 pub(crate) fn read_yaml(body: &[u8]) -> Result<Value, String> {
-    serde_saphyr::from_slice(body).map_err(|error| match error.location() {
+    let mut options = serde_saphyr::Options::default();
+    options.duplicate_keys = serde_saphyr::DuplicateKeyPolicy::LastWins;
+    serde_saphyr::from_slice_with_options(body, options).map_err(|error| match error.location() {
         Some(at) => format!("malformed at line {} column {}", at.line(), at.column()),
         None => "malformed".to_owned(),
     })
 }
 
-/// What is wrong with a JSON text: category and place, never the text itself.
-pub(crate) fn json_problem(error: &serde_json::Error) -> String {
-    use serde_json::error::Category;
-    let what = match error.classify() {
-        Category::Eof => "unexpected end of JSON input",
-        Category::Data => "unexpected value",
-        _ => "malformed",
-    };
-    format!("{what} at line {} column {}", error.line(), error.column())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Registry;
 
     fn accepted(text: &str, list: bool) -> Result<Form> {
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, text.parse().unwrap());
-        accept(&headers, list)
+        if !text.is_empty() {
+            headers.insert(ACCEPT, text.parse().unwrap());
+        }
+        let registry = Registry::new();
+        let kind = registry.find("", "v1", "pods").unwrap();
+        accept(&headers, Asked { list, include: "", kind })
     }
 
     #[test]
     fn the_first_clause_that_is_served_wins() {
-        assert_eq!(accept(&HeaderMap::new(), false), Ok(Form::Json));
         for (text, form) in [
+            ("", Form::Json),
             ("*/*", Form::Json),
             ("application/json", Form::Json),
             ("application/json, */*", Form::Json),
             ("application/vnd.kubernetes.protobuf,application/json", Form::Json),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form::Json),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Form::Table(Rows { include: Include::Metadata, beta: false }),
+            ),
+            ("application/json;as=Odd;v=v1;g=meta.k8s.io,application/json", Form::Json),
             ("application/json;q=0.5,application/yaml", Form::Yaml),
-            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form::Metadata),
+            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form::Metadata { beta: false }),
         ] {
             assert_eq!(accepted(text, false), Ok(form), "{text}");
         }
@@ -174,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_served_is_not_acceptable() {
-        for text in ["text/csv", "application/*", "application/json;as=Table;v=v1;g=meta.k8s.io"] {
+        for text in ["text/csv", "application/*", "application/json;as=Odd;v=v1;g=meta.k8s.io"] {
             assert_eq!(accepted(text, false).unwrap_err().code, 406, "{text}");
         }
         assert_eq!(
@@ -185,7 +290,8 @@ mod tests {
 
     #[test]
     fn a_malformed_body_is_never_repeated_in_the_answer() {
-        let error = read_object(&HeaderMap::new(), b"{\"data\": secret}", "Secret").unwrap_err();
+        let error =
+            read_object(&HeaderMap::new(), b"{\"data\": secret}", ("v1", "Secret"), true).unwrap_err();
         assert_eq!(error.code, 400);
         assert!(!error.message.contains("secret}"));
     }

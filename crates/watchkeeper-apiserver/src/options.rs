@@ -1,6 +1,7 @@
 //! What exactly does a request ask for? Its body and the options in its query, checked.
 
 use bytes::Bytes;
+use http::header::USER_AGENT;
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
@@ -13,13 +14,16 @@ use crate::status::{Cause, Failure, Result, quoted};
 use crate::verbs::delete::DeleteOptions;
 use crate::verbs::list::{ListOptions, Match};
 use crate::verbs::patch::Patch;
+use crate::write::{Validation, Write, unusable};
 
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 impl Call {
-    /// The object in a body, of the kind that the URL names.
-    pub(crate) fn read_object(&self, kind: &Kind, body: &[u8]) -> Result<Value> {
-        let value = negotiate::read_object(&self.headers, body, &kind.kind)?;
+    /// The object in a body, of the kind that the URL names, in the form in which it is stored.
+    pub(crate) fn read_object(&self, kind: &Kind, body: &[u8], write: &mut Write) -> Result<Value> {
+        let expected = (kind.api_version.as_str(), kind.kind.as_str());
+        let (mut value, twice) =
+            negotiate::read_object(&self.headers, body, expected, kind.custom.is_none())?;
         let text = |field: &str| match &value[field] {
             Value::Null => Ok(""),
             Value::String(text) => Ok(text.as_str()),
@@ -56,6 +60,10 @@ impl Call {
                 kind.kind
             )));
         }
+        write
+            .judge(twice)
+            .and_then(|()| write.shape(kind, &mut value))
+            .map_err(|why| unusable(kind, &why))?;
         Ok(value)
     }
 
@@ -77,8 +85,8 @@ impl Call {
         Patch::read(kind, content_type, &read_body(body).await?)
     }
 
-    /// Checks the options of a write; tells whether it is a dry run.
-    pub(crate) fn write_options(&self, options: &str) -> Result<bool> {
+    /// Checks the options of a write.
+    pub(crate) fn write_options(&self, options: &str) -> Result<Write> {
         let mut causes = Vec::new();
         let dry_run = self.query.all("dryRun");
         if dry_run.iter().any(|value| *value != "All") {
@@ -101,27 +109,36 @@ impl Call {
                 field: "fieldManager".to_owned(),
             });
         }
-        if causes.is_empty() {
-            Ok(!dry_run.is_empty())
-        } else {
-            Err(Failure::invalid_options(options, causes))
+        if !causes.is_empty() {
+            return Err(Failure::invalid_options(options, causes));
         }
+        Ok(Write {
+            dry_run: !dry_run.is_empty(),
+            manager: if manager.is_empty() { self.agent() } else { manager.to_owned() },
+            validation: match validation {
+                "Ignore" => Validation::Ignore,
+                "Strict" => Validation::Strict,
+                _ => Validation::Warn,
+            },
+            applied: false,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Who writes, if he does not say so: the program that sends the request.
+    fn agent(&self) -> String {
+        let agent = self.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let agent = agent.split('/').next().unwrap_or_default();
+        let agent: String = agent.chars().filter(|c| !c.is_control()).take(128).collect();
+        if agent.is_empty() { "unknown".to_owned() } else { agent }
     }
 
     pub(crate) fn delete_options(&self, body: &[u8]) -> Result<DeleteOptions> {
         if !body.is_empty() {
-            let value = match negotiate::content_type(&self.headers) {
-                "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
-                    let problem = negotiate::json_problem(&error);
-                    Failure::bad_request(format!("couldn't get version/kind; json parse error: {problem}"))
-                })?,
-                "application/yaml" => negotiate::read_yaml(body).map_err(Failure::bad_request)?,
-                _ => {
-                    return Err(Failure::unsupported_media_type(negotiate::BODIES));
-                }
-            };
+            let (value, _) = negotiate::read_value(&self.headers, body, ("v1", "DeleteOptions"))?
+                .map_err(|problem| Failure::bad_request(format!("couldn't get version/kind; {problem}")))?;
             let mut options = DeleteOptions::read(&value)?;
-            options.dry_run |= self.write_options("DeleteOptions")?;
+            options.dry_run |= self.write_options("DeleteOptions")?.dry_run;
             return Ok(options);
         }
         let mut value = json!({});

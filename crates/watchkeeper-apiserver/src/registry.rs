@@ -2,10 +2,15 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
 
 use crate::kinds::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
+use crate::rules::Rules;
 use crate::schema::Schema;
+use crate::table::path::Path;
+use crate::types;
 
 /// One kind in one version, as requests meet it.
 #[derive(Debug)]
@@ -31,6 +36,10 @@ pub(crate) struct Kind {
     pub(crate) fields: Vec<String>,
     /// Under which resource the objects are stored: all versions of a kind share one.
     pub(crate) storage: ResourceId,
+    /// Its type in the table; none for a custom kind.
+    pub(crate) schema: Option<types::Id>,
+    /// What an object looks like before anybody has written it.
+    pub(crate) blank: OnceLock<Value>,
     /// What a CustomResourceDefinition adds; none for a built-in kind.
     pub(crate) custom: Option<Custom>,
 }
@@ -41,8 +50,25 @@ pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
     pub(crate) schema: Option<Schema>,
+    pub(crate) rules: Option<Rules>,
+    /// What to tell those who use a version that is deprecated.
+    pub(crate) warning: Option<String>,
+    /// The schema as it was sent, for those who ask for it.
+    pub(crate) document: Value,
+    /// The columns beyond the name.
+    pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.
     pub(crate) definition: String,
+}
+
+/// A column of a custom kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Printer {
+    pub(crate) name: String,
+    pub(crate) sort: String,
+    pub(crate) format: String,
+    pub(crate) priority: i64,
+    pub(crate) path: Path,
 }
 
 /// Where the scale subresource finds its three values.
@@ -92,6 +118,8 @@ impl Kind {
             names: row.names,
             fields: owned(row.fields),
             storage: ResourceId::new(group, plural),
+            schema: types::of_kind(&api_version(row.group, row.version), row.kind),
+            blank: OnceLock::new(),
             custom: None,
         }
     }
@@ -115,7 +143,20 @@ impl Kind {
         self.custom.is_none() && self.group == group && self.kind == kind
     }
 
+    /// What to tell those who still use this version of the kind.
+    pub(crate) fn warning(&self) -> Option<String> {
+        if self.is("", "Endpoints") {
+            return Some(
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned(),
+            );
+        }
+        self.custom.as_ref().and_then(|custom| custom.warning.clone())
+    }
+
     pub(crate) fn verbs(&self) -> Vec<&'static str> {
+        if self.custom.is_some() {
+            return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+        }
         let mut verbs =
             vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
         if !self.delete_collection {

@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http_body::{Body, Frame, SizeHint};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::convert;
@@ -105,6 +106,10 @@ pub(crate) fn plain(code: u16, text: &'static str) -> Reply {
     with(code, PLAIN, ReplyBody::text(Bytes::from_static(text.as_bytes())))
 }
 
+pub(crate) fn text(code: u16, text: String) -> Reply {
+    with(code, PLAIN, ReplyBody::text(text.into()))
+}
+
 pub(crate) fn page_not_found() -> Reply {
     plain(404, "404 page not found\n")
 }
@@ -131,7 +136,7 @@ pub(crate) fn failure(failure: &Failure) -> Reply {
 }
 
 /// One stored object.
-pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored) -> Reply {
+pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: Timestamp) -> Reply {
     match form {
         Form::Json => {
             let (bytes, _) = convert::render(kind, stored);
@@ -139,13 +144,22 @@ pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored) -> Rep
             with(code, JSON, ReplyBody::chunks(chunks))
         }
         Form::Yaml => value(code, form, &convert::from_storage(kind, stored.value())),
-        Form::Metadata => value(code, Form::Json, &metadata_only(&stored.value())),
+        Form::Metadata { beta } => value(code, Form::Json, &metadata_only(&stored.value(), beta)),
+        Form::Table(rows) => {
+            let metadata = json!({"resourceVersion": stored.revision.to_string()});
+            value(code, Form::Json, &rows.table(kind, &metadata, &[stored], now, true))
+        }
     }
 }
 
 /// An object reduced to its metadata.
-pub(crate) fn metadata_only(value: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+pub(crate) fn metadata_only(value: &Value, beta: bool) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": metadata_version(beta), "metadata": value["metadata"]})
+}
+
+/// The version of the formats that are not of a kind.
+pub(crate) fn metadata_version(beta: bool) -> &'static str {
+    if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
 }
 
 /// Below this size an object is copied into a common buffer: one large write is cheaper than two small ones.
@@ -185,7 +199,7 @@ impl Chunks {
 }
 
 /// A page of a list.
-pub(crate) fn list(form: Form, kind: &Kind, page: &Page) -> Reply {
+pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Reply {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(proceed) = &page.proceed {
         metadata["continue"] = proceed.as_str().into();
@@ -207,12 +221,20 @@ pub(crate) fn list(form: Form, kind: &Kind, page: &Page) -> Reply {
             });
             value(200, form, &list)
         }
-        Form::Metadata => {
-            let items: Vec<_> = page.items.iter().map(|item| metadata_only(&item.value())).collect();
+        Form::Metadata { beta } => {
+            let items: Vec<_> = page.items.iter().map(|item| metadata_only(&item.value(), beta)).collect();
             let list = json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
+                "kind": "PartialObjectMetadataList", "apiVersion": metadata_version(beta), "metadata": metadata,
+                "items": items,
             });
             value(200, Form::Json, &list)
+        }
+        Form::Table(rows) => {
+            let items: Vec<_> = page.items.iter().map(|item| &**item).collect();
+            if page.proceed.is_none() && metadata["continue"] == "" {
+                metadata = json!({"resourceVersion": metadata["resourceVersion"]});
+            }
+            value(200, Form::Json, &rows.table(kind, &metadata, &items, now, true))
         }
     }
 }

@@ -8,8 +8,11 @@ pub(crate) enum Route {
     /// `/`: the list of paths.
     Index,
     Version,
-    /// `/healthz`, `/livez`, `/readyz`, and the name of the endpoint.
-    Health(String),
+    /// `/healthz`, `/livez`, `/readyz`, and the checks below them.
+    Health {
+        name: String,
+        checks: Vec<String>,
+    },
     /// `/api`.
     Core,
     /// `/apis`.
@@ -57,8 +60,10 @@ pub(crate) fn route(path: &str) -> Route {
     match parts.as_slice() {
         [] => Route::Index,
         ["version"] => Route::Version,
-        [name @ ("healthz" | "livez" | "readyz")] => Route::Health((*name).to_owned()),
-        [name @ ("healthz" | "livez" | "readyz"), "ping"] => Route::Health((*name).to_owned()),
+        [name @ ("healthz" | "livez" | "readyz"), checks @ ..] => Route::Health {
+            name: (*name).to_owned(),
+            checks: checks.iter().map(|check| (*check).to_owned()).collect(),
+        },
         ["api"] => Route::Core,
         ["apis"] => Route::Groups,
         ["openapi", "v3"] => Route::OpenApi,

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::managed::shape::{Shape, Treatment};
 use crate::status::Cause;
 
 /// A compiled schema of one version of a custom kind.
@@ -14,8 +15,9 @@ use crate::status::Cause;
 #[derive(Debug)]
 pub(crate) struct Schema(Node);
 
+/// A part of a schema.
 #[derive(Debug, Default)]
-struct Node {
+pub(crate) struct Node {
     kind: String,
     properties: BTreeMap<String, Node>,
     additional: Option<Box<Node>>,
@@ -44,6 +46,7 @@ struct Node {
     embedded: bool,
     list_type: String,
     list_keys: Vec<String>,
+    atomic_map: bool,
     all_of: Vec<Node>,
     any_of: Vec<Node>,
     one_of: Vec<Node>,
@@ -63,6 +66,10 @@ impl Schema {
         }
         let node = Node::compile(schema, at, true, &mut causes);
         if causes.is_empty() { Ok(Self(node)) } else { Err(causes) }
+    }
+
+    pub(crate) fn root(&self) -> &Node {
+        &self.0
     }
 
     /// Removes fields that the schema does not know, and nulls where they are not allowed; returns the paths removed.
@@ -158,11 +165,45 @@ impl Node {
             embedded: flag("x-kubernetes-embedded-resource"),
             list_type: text("x-kubernetes-list-type"),
             list_keys: texts("x-kubernetes-list-map-keys"),
+            atomic_map: schema["x-kubernetes-map-type"] == "atomic",
             all_of,
             any_of,
             one_of,
             not,
         }
+    }
+
+    /// How a value is treated in server-side apply.
+    pub(crate) fn treatment(&self, value: &Value) -> Treatment<'_> {
+        match (self.kind.as_str(), self.list_type.as_str()) {
+            ("object", _) if self.atomic_map => Treatment::Leaf,
+            ("object", _) => Treatment::Map,
+            ("array", "set") => Treatment::Set,
+            ("array", "map") => Treatment::Keys(self.list_keys.iter().map(String::as_str).collect()),
+            ("", _) if self.preserve && value.is_object() => Treatment::Map,
+            _ => Treatment::Leaf,
+        }
+    }
+
+    /// The shape of a field, and whether the schema names that field.
+    pub(crate) fn shape_of(&self, name: &str) -> Option<(Shape<'_>, bool)> {
+        match (self.properties.get(name), &self.additional) {
+            (Some(property), _) => Some((Shape::Node(property), true)),
+            (None, Some(additional)) => Some((Shape::Node(additional), false)),
+            (None, None) if self.preserve || self.additional_any => Some((Shape::Any, false)),
+            (None, None) if self.embedded => Some((Shape::Any, false)),
+            (None, None) => None,
+        }
+    }
+
+    /// The schema of a list's elements.
+    pub(crate) fn item(&self) -> Option<&Self> {
+        self.items.as_deref()
+    }
+
+    /// What an absent field counts as.
+    pub(crate) fn default_of(&self, name: &str) -> Option<&Value> {
+        self.properties.get(name)?.default.as_ref()
     }
 
     fn property(&self, name: &str) -> Option<&Self> {

@@ -298,6 +298,11 @@ pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
+/// What an action without an object of its own answers.
+pub(crate) fn success() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
 /// `text` in double quotes, with the usual escapes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::registry::Kind;
+use crate::types::{self, Field, Form, Id, Patch};
 
 /// Why a patch could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,75 +22,37 @@ pub(crate) enum StrategicError {
 
 type Result<T> = std::result::Result<T, StrategicError>;
 
-/// How a list is merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Strategy {
-    Replace,
-    Key(&'static str),
-    Values,
-}
-
 /// Applies `patch` to `object`, a built-in object of `kind`.
 pub(crate) fn apply(kind: &Kind, object: &mut Value, patch: Value) -> Result<()> {
-    let mut place = Place { kind, path: Vec::new() };
     let Value::Object(patch) = patch else { return Err(StrategicError::NotAnObject(String::new())) };
     if let Value::Object(map) = object {
-        place.merge_map(map, patch)?;
+        Place { id: kind.schema }.merge_map(map, patch)?;
     }
     Ok(())
 }
 
-/// Where in the object we are: it decides how a list is merged.
-struct Place<'a> {
-    kind: &'a Kind,
-    path: Vec<String>,
+/// The type of the object we are in: it decides how its lists are merged.
+#[derive(Clone, Copy)]
+struct Place {
+    /// None: a plain map, or nothing that the table knows.
+    id: Option<Id>,
 }
 
-impl Place<'_> {
-    fn strategy(&self, field: &str) -> Strategy {
-        let parent = self.path.last().map_or("", String::as_str);
-        let in_container = ["containers", "initContainers", "ephemeralContainers"].contains(&parent)
-            || parent == "containerStatuses";
-        match (parent, field) {
-            ("metadata", "finalizers") => Strategy::Values,
-            ("metadata", "ownerReferences") => Strategy::Key("uid"),
-            (
-                _,
-                "containers"
-                | "initContainers"
-                | "ephemeralContainers"
-                | "volumes"
-                | "schedulingGates"
-                | "resourceClaims"
-                | "resourceClaimStatuses"
-                | "webhooks"
-                | "matchConditions",
-            ) => Strategy::Key("name"),
-            ("spec", "imagePullSecrets") => Strategy::Key("name"),
-            ("spec", "hostAliases") => Strategy::Key("ip"),
-            ("spec", "topologySpreadConstraints") => Strategy::Key("topologyKey"),
-            (_, "env") if in_container => Strategy::Key("name"),
-            (_, "ports") if in_container => Strategy::Key("containerPort"),
-            (_, "volumeMounts") if in_container => Strategy::Key("mountPath"),
-            (_, "volumeDevices") if in_container => Strategy::Key("devicePath"),
-            ("spec", "ports") if self.kind.is("", "Service") => Strategy::Key("port"),
-            ("", "secrets") if self.kind.is("", "ServiceAccount") => Strategy::Key("name"),
-            ("status", "conditions") if self.kind.kind != "CustomResourceDefinition" => Strategy::Key("type"),
-            ("status", "addresses") if self.kind.is("", "Node") => Strategy::Key("type"),
-            ("status", "podIPs" | "hostIPs") => Strategy::Key("ip"),
-            ("spec", "podCIDRs") if self.kind.is("", "Node") => Strategy::Values,
-            ("spec", "drivers") if self.kind.kind == "CSINode" => Strategy::Key("name"),
-            ("spec", "variables") if self.kind.kind == "ValidatingAdmissionPolicy" => Strategy::Key("name"),
-            _ => Strategy::Replace,
+impl Place {
+    fn field(self, name: &str) -> Option<&'static Field> {
+        types::get(self.id?).field(name)
+    }
+
+    /// The type of what is in a field: of the struct, or of the elements of the list or map.
+    fn inside(field: Option<&'static Field>) -> Self {
+        let mut form = field.map(|field| &field.form);
+        while let Some(Form::List(inner) | Form::Map(inner)) = form {
+            form = Some(&**inner);
         }
+        Self { id: if let Some(Form::Message(id)) = form { Some(*id) } else { None } }
     }
 
-    /// A map that is set as a whole: merging two selectors would select what nobody asked for.
-    fn replaces_map(&self, field: &str) -> bool {
-        field == "selector" && self.kind.kind == "PodDisruptionBudget"
-    }
-
-    fn merge_map(&mut self, target: &mut Map<String, Value>, mut patch: Map<String, Value>) -> Result<()> {
+    fn merge_map(self, target: &mut Map<String, Value>, mut patch: Map<String, Value>) -> Result<()> {
         match patch.remove("$patch").as_ref().map(directive) {
             None | Some("merge") => {}
             Some("replace") => {
@@ -141,35 +104,42 @@ impl Place<'_> {
     }
 
     fn merge_field(
-        &mut self,
+        self,
         target: &mut Map<String, Value>,
         field: String,
         value: Value,
         order: Option<Vec<Value>>,
     ) -> Result<()> {
+        let known = self.field(&field);
         match value {
             Value::Null => {
                 target.remove(&field);
             }
-            Value::Object(patch) if !self.replaces_map(&field) => {
+            Value::Object(patch) if known.is_none_or(|known| known.patch != Some(Patch::Replace)) => {
                 let mut inner = match target.remove(&field) {
                     Some(Value::Object(map)) => map,
                     _ => Map::new(),
                 };
-                self.path.push(field.clone());
-                self.merge_map(&mut inner, patch)?;
-                self.path.pop();
+                let place = match known.map(|known| &known.form) {
+                    // The values of a map are a level further down.
+                    Some(Form::Map(_)) => Self { id: None },
+                    _ => Self::inside(known),
+                };
+                place.merge_map(&mut inner, patch)?;
                 target.insert(field, Value::Object(inner));
             }
             Value::Array(patch) => {
-                let strategy = self.strategy(&field);
                 let current = match target.remove(&field) {
                     Some(Value::Array(list)) => list,
                     _ => Vec::new(),
                 };
-                self.path.push(field.clone());
-                let merged = self.merge_list(strategy, &current, patch, order)?;
-                self.path.pop();
+                let merged = match known.and_then(|known| known.patch) {
+                    None | Some(Patch::Replace) => split_replace(patch).0,
+                    Some(Patch::Merge(None)) => merge_values(&current, patch, order),
+                    Some(Patch::Merge(Some(key))) => {
+                        Self::inside(known).merge_by_key(&field, key, &current, patch, order)?
+                    }
+                };
                 target.insert(field, Value::Array(merged));
             }
             scalar => {
@@ -179,34 +149,9 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn merge_list(
-        &mut self,
-        strategy: Strategy,
-        current: &[Value],
-        patch: Vec<Value>,
-        order: Option<Vec<Value>>,
-    ) -> Result<Vec<Value>> {
-        match strategy {
-            Strategy::Replace => {
-                let (patch, _) = split_replace(patch);
-                Ok(patch)
-            }
-            Strategy::Values => {
-                let mut merged = current.to_vec();
-                for value in &patch {
-                    if !merged.contains(value) {
-                        merged.push(value.clone());
-                    }
-                }
-                let order = order.unwrap_or(patch);
-                Ok(arrange(merged, current, &order, Clone::clone))
-            }
-            Strategy::Key(key) => self.merge_by_key(key, current, patch, order),
-        }
-    }
-
     fn merge_by_key(
-        &mut self,
+        self,
+        list: &str,
         key: &'static str,
         current: &[Value],
         patch: Vec<Value>,
@@ -220,7 +165,7 @@ impl Place<'_> {
         let mut touched = Vec::new();
         for element in patch {
             let Value::Object(mut element) = element else {
-                return Err(StrategicError::NotAnObject(self.path.join(".")));
+                return Err(StrategicError::NotAnObject(list.to_owned()));
             };
             let id = element.get(key).cloned();
             let found =
@@ -260,6 +205,17 @@ impl Place<'_> {
         };
         Ok(arrange(merged, current, &order, |element| element[key].clone()))
     }
+}
+
+/// A list of plain values: all of both.
+fn merge_values(current: &[Value], patch: Vec<Value>, order: Option<Vec<Value>>) -> Vec<Value> {
+    let mut merged = current.to_vec();
+    for value in &patch {
+        if !merged.contains(value) {
+            merged.push(value.clone());
+        }
+    }
+    arrange(merged, current, &order.unwrap_or(patch), Clone::clone)
 }
 
 fn directive(value: &Value) -> &str {

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::crd;
 use crate::meta;
-use crate::registry::Kind;
+use crate::registry::{Custom, Kind};
+use crate::rules;
 use crate::status::Cause;
 
-/// What is wrong with an object beyond its metadata.
-pub(crate) fn object(kind: &Kind, value: &Value) -> Vec<Cause> {
+/// What is wrong with an object beyond its metadata; `old` is its state before a change.
+pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Some(custom) = &kind.custom {
-        return custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
+        return custom_object(kind, custom, value, old);
     }
     let mut causes = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -25,6 +26,30 @@ pub(crate) fn object(kind: &Kind, value: &Value) -> Vec<Cause> {
     causes
 }
 
+/// The schema first; rules are only looked at in an object that fits it.
+fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
+    if let Some(paths) = &kind.scale {
+        let replicas = paths.spec_replicas.iter().fold(value, |at, part| &at[part.as_str()]);
+        let path = format!(".{}", paths.spec_replicas.join("."));
+        let found = match replicas {
+            Value::String(text) => Some((text.clone(), "string")),
+            Value::Bool(flag) => Some((flag.to_string(), "bool")),
+            _ => None,
+        };
+        if let Some((shown, found)) = found {
+            let problem = format!("{path} accessor error: {shown} is of the type {found}, expected int64");
+            causes.push(Cause::invalid(&path, &0.into(), &problem));
+        }
+    }
+    match &custom.rules {
+        Some(_) if !causes.is_empty() => causes.push(rules::unchecked()),
+        Some(rules) => causes.extend(rules.broken(value, old)),
+        None => {}
+    }
+    causes
+}
+
 /// What is wrong with the change from `old` to `new` beyond its metadata.
 pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
@@ -33,6 +58,33 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
         && ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].contains(&kind.kind.as_str());
     if workload && old["spec"]["selector"] != new["spec"]["selector"] {
         causes.push(Cause::invalid("spec.selector", &new["spec"]["selector"], "field is immutable"));
+    }
+    if kind.is("", "Pod") && !same_but_mutable(&old["spec"], &new["spec"]) {
+        causes.push(Cause::forbidden("spec", POD_UPDATES));
+    }
+    if kind.is("batch", "Job") {
+        for field in ["selector", "completionMode"] {
+            if old["spec"].get(field) != new["spec"].get(field) {
+                let at = format!("spec.{field}");
+                causes.push(Cause::invalid(&at, &new["spec"][field], "field is immutable"));
+            }
+        }
+        let template = |job: &Value| job["spec"]["template"].clone();
+        if template(old) != template(new) && old["spec"]["suspend"] != true {
+            causes.push(Cause::invalid("spec.template", &new["spec"]["template"], "field is immutable"));
+        }
+    }
+    if kind.is("", "Service")
+        && old["spec"]["type"] == new["spec"]["type"]
+        && old["spec"]["type"] != "ExternalName"
+    {
+        let (before, after) = (&old["spec"]["clusterIP"], &new["spec"]["clusterIP"]);
+        if before != after {
+            causes.push(Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"));
+        }
+    }
+    if kind.group == "rbac.authorization.k8s.io" && old.get("roleRef") != new.get("roleRef") {
+        causes.push(Cause::invalid("roleRef", &new["roleRef"], "cannot change roleRef"));
     }
     let frozen = (kind.is("", "ConfigMap") || kind.is("", "Secret")) && old["immutable"] == true;
     if frozen {
@@ -44,6 +96,35 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
         }
     }
     causes
+}
+
+const POD_UPDATES: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// Whether two specs of a pod differ only in what may change while it runs.
+fn same_but_mutable(old: &Value, new: &Value) -> bool {
+    let list = |spec: &Value, field: &str| spec[field].as_array().cloned().unwrap_or_default();
+    let (before, after) = (list(old, "tolerations"), list(new, "tolerations"));
+    if !before.iter().all(|toleration| after.contains(toleration)) {
+        return false;
+    }
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        for containers in ["containers", "initContainers", "ephemeralContainers"] {
+            for container in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
+                container["image"] = Value::Null;
+            }
+        }
+        for field in ["activeDeadlineSeconds", "tolerations", "nodeName", "schedulingGates"] {
+            spec[field] = Value::Null;
+        }
+        if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+            spec["terminationGracePeriodSeconds"] = 1.into();
+        }
+        spec
+    };
+    // A node is given by a binding alone, and never taken away.
+    let node = |spec: &Value| spec["nodeName"].as_str().unwrap_or_default().to_owned();
+    node(old) == node(new) && fixed(old) == fixed(new)
 }
 
 fn workload(value: &Value, causes: &mut Vec<Cause>) {

@@ -19,7 +19,7 @@ use crate::Shared;
 use crate::convert;
 use crate::negotiate::Form;
 use crate::registry::{Kind, ResourceId};
-use crate::reply::{Chunks, metadata_only};
+use crate::reply::{Chunks, metadata_only, metadata_version};
 use crate::selector::Selector;
 use crate::status::Failure;
 use crate::store::{Change, Store, Stored};
@@ -81,6 +81,8 @@ pub(crate) struct WatchBody {
     alarm_at: Option<Instant>,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ready: VecDeque<Bytes>,
+    /// The columns of a table have been sent.
+    headed: bool,
     ended: bool,
 }
 
@@ -144,6 +146,7 @@ impl WatchBody {
             alarm_at: None,
             stop: stop.map(|token| Box::pin(token.cancelled_owned())),
             ready: VecDeque::new(),
+            headed: false,
             ended: false,
         }
     }
@@ -280,9 +283,15 @@ impl WatchBody {
         }
     }
 
-    fn write(&self, chunks: &mut Chunks, kind: &str, stored: &Stored) -> usize {
+    fn write(&mut self, chunks: &mut Chunks, kind: &str, stored: &Stored) -> usize {
         let bytes = match self.form {
-            Form::Metadata => metadata_only(&stored.value()).to_string().into(),
+            Form::Metadata { beta } => metadata_only(&stored.value(), beta).to_string().into(),
+            Form::Table(rows) => {
+                let metadata = json!({"resourceVersion": stored.revision.to_string()});
+                // Only the first event has the columns.
+                let first = !std::mem::replace(&mut self.headed, true);
+                rows.table(&self.kind, &metadata, &[stored], self.clock.wall(), first).to_string().into()
+            }
             _ => convert::render(&self.kind, stored).0,
         };
         let size = bytes.len();
@@ -300,7 +309,8 @@ impl WatchBody {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let (kind, api_version) = match self.form {
-            Form::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            Form::Metadata { beta } => ("PartialObjectMetadata", metadata_version(beta)),
+            Form::Table(rows) => ("Table", metadata_version(rows.beta)),
             _ => (self.kind.kind.as_str(), self.kind.api_version.as_str()),
         };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});

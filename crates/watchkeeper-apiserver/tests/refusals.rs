@@ -13,7 +13,7 @@ const SUBDOMAIN: &str = r"a lowercase RFC 1123 subdomain must consist of lower c
 /// Each row as a real kube-apiserver 1.36 answers it.
 #[tokio::test(start_paused = true)]
 async fn refusals_carry_code_reason_message_and_details() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = ApiServer::builder(&Env::simulated(1)).streaming_lists(false).build();
     post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
     let object = |fields: Value| {
         let mut object = config_map("x", &json!({}));
@@ -338,7 +338,9 @@ async fn bodies_in_other_forms_are_refused() {
     let a = format!("{CONFIG_MAPS}/a");
     for (method, path, kind, body, code) in [
         ("POST", CONFIG_MAPS, "text/plain", "x", 415),
-        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 415),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "no magic", 400),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0\n\u{7f}", 400),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 422),
         ("POST", CONFIG_MAPS, "application/json", "{bad json", 400),
         ("POST", CONFIG_MAPS, "application/json", "", 400),
         ("POST", CONFIG_MAPS, "application/json", "[]", 400),

@@ -8,12 +8,13 @@ use crate::convert;
 use crate::core::Core;
 use crate::crd;
 use crate::defaults;
-use crate::kinds::InitialStatus;
+use crate::managed::Managers;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Failure, Result};
 use crate::store::{Key, Stored};
 use crate::validation;
+use crate::write::Write;
 
 /// Without vowels and look-alikes, so that generated names form no words.
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -28,25 +29,32 @@ impl Core {
         kind: &Arc<Kind>,
         namespace: &str,
         mut value: Value,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Arc<Stored>> {
-        meta::normalize(&mut value).map_err(|error| unusable(kind, &error))?;
         identify(kind, &mut value);
         place(kind, namespace, &mut value)?;
         if kind.namespaced {
             self.check_namespace(kind, namespace, meta::text(&value, "name"))?;
         }
         self.check_definition_accepts(kind)?;
+        defaults::prepare(kind, &mut value);
+        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        if definition {
+            crd::default(&mut value);
+        }
+        let metadata = meta::metadata_mut(&mut value);
+        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            metadata.remove(field);
+        }
+        if !write.applied {
+            self.track(kind, kind.blank(), &mut value, Managers::default(), write, "");
+        }
         let key = self.name_object(kind, namespace, &mut value)?;
         let sent_version = meta::text(&value, "resourceVersion").to_owned();
         self.fill_system_fields(kind, &mut value);
-        initial_status(kind, &mut value);
-        defaults::prepare(kind, &mut value).map_err(|error| unusable(kind, &error))?;
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            crd::default(&mut value);
-        }
+        self.complete(kind, &mut value);
         let mut causes = meta::validate(kind, &value);
-        causes.extend(validation::object(kind, &value));
+        causes.extend(validation::object(kind, &value, None));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &key.name, causes));
         }
@@ -56,15 +64,15 @@ impl Core {
         if let Some(existing) = self.store.get(&kind.storage, &key) {
             return Err(Failure::already_exists(kind, &key.name, existing.terminating));
         }
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        if definition {
             self.accept_definition(&mut value);
         }
         let value = convert::to_storage(kind, value);
-        if dry_run {
+        if write.dry_run {
             return Ok(self.pretend(kind, &key, &value));
         }
         let stored = self.commit(kind, &key, value);
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        if definition {
             self.publish_definition(&stored.value());
         }
         Ok(stored)
@@ -105,23 +113,13 @@ impl Core {
     fn fill_system_fields(&mut self, kind: &Kind, value: &mut Value) {
         let (now, uid) = (self.now(), self.generator.uuid());
         let metadata = meta::metadata_mut(value);
-        for field in ["selfLink", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-            metadata.remove(field);
-        }
+        metadata.remove("resourceVersion");
         metadata.insert("uid".to_owned(), uid.into());
         metadata.insert("creationTimestamp".to_owned(), now.into());
         if kind.generation {
             metadata.insert("generation".to_owned(), 1.into());
         }
     }
-}
-
-/// A body that cannot be read as an object of this kind.
-pub(crate) fn unusable(kind: &Kind, why: &str) -> Box<Failure> {
-    Failure::bad_request(format!(
-        "{} in version \"{}\" cannot be handled as a {}: {why}",
-        kind.kind, kind.version, kind.kind
-    ))
 }
 
 /// Says of what kind the object is.
@@ -140,17 +138,4 @@ pub(crate) fn place(kind: &Kind, namespace: &str, value: &mut Value) -> Result<(
     }
     meta::set(value, "namespace", if kind.namespaced { namespace } else { "" });
     Ok(())
-}
-
-fn initial_status(kind: &Kind, value: &mut Value) {
-    let Value::Object(map) = value else { return };
-    match kind.status {
-        InitialStatus::None | InitialStatus::AsSent => {}
-        InitialStatus::Fixed("") => {
-            map.remove("status");
-        }
-        InitialStatus::Fixed(json) => {
-            map.insert("status".to_owned(), serde_json::from_str(json).unwrap_or_default());
-        }
-    }
 }

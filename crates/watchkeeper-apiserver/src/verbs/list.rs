@@ -129,8 +129,13 @@ impl Continue {
         let bad = |problem: &str| {
             Failure::bad_request(format!("invalid continue token: continue key is not valid: {problem}"))
         };
-        let bytes =
-            URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| bad(&error.to_string()))?;
+        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) => at,
+                _ => token.len() / 4 * 4,
+            };
+            bad(&format!("illegal base64 data at input byte {at}"))
+        })?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
         let revision = value["rv"].as_u64().ok_or_else(|| bad("no version"))?;
         let start = value["start"].as_str().and_then(|start| start.strip_suffix('\0'));

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::json;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::strategic;
+use crate::types::shape::found_type;
 use crate::verbs::create::{identify, place};
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
+use crate::write::Write;
 
 const OPERATIONS_LIMIT: usize = 10_000;
 
@@ -24,17 +27,26 @@ pub(crate) enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
     Strategic(Value),
+    /// What a client wants, for server-side apply.
+    Apply(Value),
 }
 
 impl Patch {
     /// Reads a patch of the media type `content_type`, which has no parameters any more.
     pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8]) -> Result<Self> {
         let undecodable = |error: serde_json::Error| {
-            Failure::bad_request(format!("error decoding patch: {}", crate::negotiate::json_problem(&error)))
+            Failure::bad_request(format!("error decoding patch: {}", json::problem(&error, body)))
         };
         match content_type {
             "application/json-patch+json" => {
-                let patch: json_patch::Patch = serde_json::from_slice(body).map_err(undecodable)?;
+                let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
+                if !value.is_array() {
+                    return Err(Failure::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                        found_type(&value)
+                    )));
+                }
+                let patch: json_patch::Patch = serde_json::from_value(value).map_err(undecodable)?;
                 if patch.0.len() > OPERATIONS_LIMIT {
                     return Err(Failure::new(
                         413,
@@ -54,6 +66,17 @@ impl Patch {
             "application/strategic-merge-patch+json" => Err(Failure::unsupported_media_type(
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
+            "application/apply-patch+yaml" => {
+                let config = crate::negotiate::read_yaml(body).map_err(|problem| {
+                    Failure::bad_request(format!(
+                        "error decoding YAML: error converting YAML to JSON: yaml: {problem}"
+                    ))
+                })?;
+                if config.is_object() {
+                    return Ok(Self::Apply(config));
+                }
+                Err(Failure::bad_request("error decoding YAML: the body is not an object"))
+            }
             _ => Err(Failure::unsupported_patch_type()),
         }
     }
@@ -75,7 +98,7 @@ impl Patch {
                         .map_err(|_| Failure::unprocessable())?;
                 }
             }
-            Self::Merge(patch) => json_patch::merge(&mut value, patch),
+            Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| Failure::internal(error.to_string()))?;
@@ -100,14 +123,14 @@ impl Core {
         key: &Key,
         patch: &Patch,
         part: Part,
-        dry_run: bool,
+        write: &mut Write,
     ) -> Result<Arc<Stored>> {
         let old = self.get(kind, key)?;
         let mut value = patch.apply(kind, Self::view(kind, &old))?;
         if !value.is_object() {
             return Err(unfit("the patched object is not an object"));
         }
-        meta::normalize(&mut value).map_err(|error| unfit(&error))?;
+        write.shape(kind, &mut value).map_err(|error| unfit(&error))?;
         check_same_name(meta::text(&value, "name"), key)?;
         identify(kind, &mut value);
         place(kind, &key.namespace, &mut value)?;
@@ -115,7 +138,7 @@ impl Core {
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
-        self.change(kind, &old, value, part, dry_run).map_err(|failure| {
+        self.change(kind, &old, value, part, write).map_err(|failure| {
             // What a PUT calls a malformed body is, after a patch, a patch that does not fit.
             if failure.code == 400 { unfit(&failure.message) } else { failure }
         })

@@ -11,6 +11,7 @@ use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::verbs::patch::Patch;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
+use crate::write::Write;
 
 fn lookup<'a>(value: &'a Value, path: &[String]) -> &'a Value {
     path.iter().fold(value, |at, part| &at[part.as_str()])
@@ -42,7 +43,7 @@ fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
 }
 
 /// A label selector object in the text form of query strings.
-fn selector_text(selector: &Value) -> String {
+pub(crate) fn selector_text(selector: &Value) -> String {
     let plain = selector.get("matchLabels").or_else(|| {
         // A ReplicationController's selector is a plain map of labels.
         selector.get("matchExpressions").is_none().then_some(selector)
@@ -76,11 +77,11 @@ impl Core {
         kind: &Arc<Kind>,
         key: &Key,
         scale: &Value,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Value> {
         let old = self.get(kind, key)?;
         check_same_name(meta::text(scale, "name"), key)?;
-        self.set_scale(kind, &old, scale, dry_run)
+        self.set_scale(kind, &old, scale, write)
     }
 
     pub(crate) fn patch_scale(
@@ -88,12 +89,12 @@ impl Core {
         kind: &Arc<Kind>,
         key: &Key,
         patch: &Patch,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Value> {
         let old = self.get(kind, key)?;
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         let scale = patch.apply(kind, scale_of(paths, &Self::view(kind, &old)))?;
-        self.set_scale(kind, &old, &scale, dry_run)
+        self.set_scale(kind, &old, &scale, write)
     }
 
     fn set_scale(
@@ -101,7 +102,7 @@ impl Core {
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
         scale: &Value,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         let version = version_of(scale)?;
@@ -130,7 +131,7 @@ impl Core {
             at = &mut at[part.as_str()];
         }
         *at = replicas.into();
-        let stored = self.change(kind, old, value, Part::Main, dry_run)?;
+        let stored = self.change(kind, old, value, Part::Scale, write)?;
         Ok(scale_of(paths, &Self::view(kind, &stored)))
     }
 }

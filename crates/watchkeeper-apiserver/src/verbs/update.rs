@@ -8,12 +8,15 @@ use crate::convert;
 use crate::core::Core;
 use crate::crd;
 use crate::defaults;
+use crate::managed::{self, Managers};
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
+use crate::strategy;
 use crate::validation;
-use crate::verbs::create::{identify, place, unusable};
+use crate::verbs::create::{identify, place};
+use crate::write::Write;
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,26 @@ pub(crate) enum Part {
     Status,
     /// The finalizers of a namespace's spec alone.
     Finalize,
+    /// The number of replicas alone.
+    Scale,
+    /// What server-side apply has made of the object, or of its status, with the managers in it.
+    Applied(bool),
+}
+
+impl Part {
+    pub(crate) fn is_main(self) -> bool {
+        matches!(self, Self::Main | Self::Scale | Self::Applied(false))
+    }
+
+    /// What managers know the endpoint by.
+    pub(crate) fn subresource(self) -> &'static str {
+        match self {
+            Self::Main | Self::Applied(false) => "",
+            Self::Status | Self::Applied(true) => "status",
+            Self::Finalize => "finalize",
+            Self::Scale => "scale",
+        }
+    }
 }
 
 pub(crate) const MODIFIED: &str =
@@ -37,9 +60,8 @@ impl Core {
         key: &Key,
         mut value: Value,
         part: Part,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<(Arc<Stored>, bool)> {
-        meta::normalize(&mut value).map_err(|error| unusable(kind, &error))?;
         let name = meta::text(&value, "name");
         if name.is_empty() {
             return Err(Failure::bad_request(format!(
@@ -54,7 +76,7 @@ impl Core {
             Some(old) => old.clone(),
             None if kind.create_on_update && part == Part::Main => {
                 meta::set(&mut value, "resourceVersion", "");
-                return self.create(kind, &key.namespace, value, dry_run).map(|stored| (stored, true));
+                return self.create(kind, &key.namespace, value, write).map(|stored| (stored, true));
             }
             None => return Err(Failure::not_found(kind, &key.name)),
         };
@@ -76,7 +98,7 @@ impl Core {
             );
             return Err(Failure::conflict(kind, &key.name, &why));
         }
-        self.change(kind, &old, value, part, dry_run).map(|stored| (stored, false))
+        self.change(kind, &old, value, part, write).map(|stored| (stored, false))
     }
 
     /// Brings an object from `old` to `new`, which is normalized and in the version of `kind`.
@@ -86,33 +108,75 @@ impl Core {
         old: &Arc<Stored>,
         new: Value,
         part: Part,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Arc<Stored>> {
         let stored = old.value();
         let before = convert::from_storage(kind, stored.clone());
+        // A subresource does not take managers; elsewhere one who sends none means those that are there.
+        let sent = if part == Part::Main { Managers::sent(&new) } else { None };
+        let managers = sent.unwrap_or_else(|| Managers::read(&before));
         let mut after = merge_part(kind, &before, new, part);
         keep_system_fields(&before, &mut after);
-        defaults::prepare(kind, &mut after).map_err(|error| unusable(kind, &error))?;
+        defaults::prepare(kind, &mut after);
+        // A scale of which nobody was the owner gets none: the real server has nowhere to note it.
+        let unowned = part == Part::Scale
+            && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
+        if !write.applied && !unowned {
+            self.track(kind, &before, &mut after, managers, write, part.subresource());
+        }
+        if kind.is("", "Service") && part.is_main() {
+            strategy::keep_addresses(&before, &mut after);
+            self.address_service(kind, &mut after);
+        }
+        self.settle(kind, old, (&stored, &before), after, part, write.dry_run)
+    }
+
+    /// Notes who wrote what.
+    pub(crate) fn track(
+        &self,
+        kind: &Kind,
+        before: &Value,
+        after: &mut Value,
+        mut managers: Managers,
+        write: &Write,
+        subresource: &'static str,
+    ) {
+        let now = if subresource == "scale" { String::new() } else { self.now() };
+        managers.update(kind.shape(), before, after, &write.writer(kind, subresource, &now));
+        managers.write(after);
+    }
+
+    /// Checks and stores the object as it is to be.
+    fn settle(
+        &mut self,
+        kind: &Arc<Kind>,
+        old: &Arc<Stored>,
+        (stored, before): (&Value, &Value),
+        mut after: Value,
+        part: Part,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>> {
+        let main = part.is_main();
         let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
-        if definition && part == Part::Main {
+        if definition && main {
             crd::default(&mut after);
         }
         let mut causes = meta::validate(kind, &after);
-        causes.extend(meta::validate_update(&before, &after));
-        causes.extend(validation::object(kind, &after));
-        causes.extend(validation::update(kind, &before, &after));
+        causes.extend(meta::validate_update(before, &after));
+        causes.extend(validation::object(kind, &after, Some(before)));
+        causes.extend(validation::update(kind, before, &after));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &old.key.name, causes));
         }
-        if part == Part::Main && kind.generation && desire_changed(kind, &before, &after) {
+        if main && kind.generation && desire_changed(kind, before, &after) {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
         }
-        if definition && part == Part::Main {
+        if definition && main {
             self.accept_definition(&mut after);
         }
         let after = convert::to_storage(kind, after);
-        if after == stored {
+        if managed::same(&after, stored) {
             // Nothing changed: the version stays, and nobody is told.
             return Ok(old.clone());
         }
@@ -181,7 +245,7 @@ fn is_released(kind: &Kind, value: &Value) -> bool {
 /// What the request may set, laid over what it may not.
 fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value {
     match part {
-        Part::Main => {
+        Part::Main | Part::Scale | Part::Applied(false) => {
             if kind.has_status() {
                 copy_field(before, &mut new, "status");
             }
@@ -191,7 +255,7 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             }
             new
         }
-        Part::Status => {
+        Part::Status | Part::Applied(true) => {
             let mut after = before.clone();
             copy_field(&new, &mut after, "status");
             let mut taken = vec!["managedFields"];

@@ -1,0 +1,180 @@
+//! What does the server add to a new object that nobody asked for? What its strategies and admission do after the defaults: nobody owns it.
+
+use serde_json::{Value, json};
+
+use crate::core::Core;
+use crate::defaults::{each, set};
+use crate::kinds::InitialStatus;
+use crate::meta;
+use crate::registry::Kind;
+
+impl Core {
+    /// Completes a new object, which has its name and uid.
+    pub(crate) fn complete(&mut self, kind: &Kind, value: &mut Value) {
+        initial_status(kind, value);
+        match (kind.group.as_str(), kind.kind.as_str(), &kind.custom) {
+            (_, _, Some(_)) => {}
+            ("", "Namespace", _) => namespace(value),
+            ("", "Pod", _) => pod(value),
+            ("", "Service", _) => self.address_service(kind, value),
+            ("batch", "Job", _) => job(value),
+            _ => {}
+        }
+    }
+
+    /// Gives a service its address within the cluster, and a port on every node where its type has one.
+    pub(crate) fn address_service(&mut self, kind: &Kind, value: &mut Value) {
+        let spec = &mut value["spec"];
+        let sort = spec["type"].as_str().unwrap_or_default().to_owned();
+        if sort == "ExternalName" {
+            return;
+        }
+        let taken: Vec<Value> =
+            self.store.range(&kind.storage, None, None).map(|stored| stored.value()).collect();
+        if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
+            let address = loop {
+                let number = 1 + self.generator.below(65_534);
+                let address = format!("10.0.{}.{}", number / 256, number % 256);
+                if !taken.iter().any(|service| service["spec"]["clusterIP"] == address.as_str()) {
+                    break address;
+                }
+            };
+            spec["clusterIP"] = address.into();
+        }
+        let address = spec["clusterIP"].clone();
+        set(spec, "clusterIPs", json!([address]));
+        set(spec, "ipFamilies", json!(["IPv4"]));
+        set(spec, "ipFamilyPolicy", "SingleStack".into());
+        if sort == "NodePort" || sort == "LoadBalancer" {
+            let mut used: Vec<i64> = Vec::new();
+            for service in &taken {
+                used.extend(
+                    service["spec"]["ports"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|p| p["nodePort"].as_i64()),
+                );
+            }
+            for port in each(&mut spec["ports"]).filter(|port| port["nodePort"].as_i64().unwrap_or(0) == 0) {
+                let number = loop {
+                    let number = 30_000 + i64::try_from(self.generator.below(2768)).unwrap_or(0);
+                    if !used.contains(&number) || used.len() >= 2768 {
+                        break number;
+                    }
+                };
+                used.push(number);
+                port["nodePort"] = number.into();
+            }
+        }
+    }
+}
+
+/// What was allocated to a service stays its own when a client does not repeat it.
+pub(crate) fn keep_addresses(before: &Value, after: &mut Value) {
+    if after["spec"]["type"] == "ExternalName" {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let Some(value) = before["spec"].get(field) {
+            set(&mut after["spec"], field, value.clone());
+        }
+    }
+    if after["spec"]["type"] == before["spec"]["type"] && after["spec"]["type"] != "ClusterIP" {
+        for port in each(&mut after["spec"]["ports"]) {
+            let mut known = before["spec"]["ports"].as_array().into_iter().flatten();
+            let same = known.find(|old| old["port"] == port["port"] && old["protocol"] == port["protocol"]);
+            if let Some(number) = same.and_then(|old| old.get("nodePort")) {
+                set(port, "nodePort", number.clone());
+            }
+        }
+    }
+}
+
+fn initial_status(kind: &Kind, value: &mut Value) {
+    let Value::Object(map) = value else { return };
+    match kind.status {
+        InitialStatus::None | InitialStatus::AsSent => {}
+        InitialStatus::Fixed("") => {
+            map.remove("status");
+        }
+        InitialStatus::Fixed(json) => {
+            let blank = kind.blank().get("status").cloned();
+            let mut status = blank.unwrap_or_else(|| json!({}));
+            json_patch::merge(&mut status, &serde_json::from_str(json).unwrap_or_default());
+            map.insert("status".to_owned(), status);
+        }
+    }
+}
+
+fn namespace(value: &mut Value) {
+    let name = meta::text(value, "name").to_owned();
+    let metadata = meta::metadata_mut(value);
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    labels["kubernetes.io/metadata.name"] = name.into();
+    set(&mut value["spec"], "finalizers", json!(["kubernetes"]));
+}
+
+fn pod(value: &mut Value) {
+    let spec = &mut value["spec"];
+    set(spec, "priority", 0.into());
+    set(spec, "preemptionPolicy", "PreemptLowerPriority".into());
+    set(spec, "tolerations", json!([]));
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = each(&mut spec["tolerations"]).any(|toleration| toleration["key"] == key);
+        if let (false, Value::Array(list)) = (tolerated, &mut spec["tolerations"]) {
+            list.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
+        }
+    }
+    let class = quality_of_service(spec);
+    value["status"]["qosClass"] = class.into();
+}
+
+/// How a pod ranks when its node runs short: all limits set and equal to the requests, none set at all, or in between.
+fn quality_of_service(spec: &Value) -> &'static str {
+    let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
+    let asks =
+        |container: &Value, kind: &str, resource: &str| container["resources"][kind].get(resource).cloned();
+    let any = containers.iter().any(|container| {
+        ["limits", "requests"]
+            .iter()
+            .any(|kind| container["resources"][*kind].as_object().is_some_and(|m| !m.is_empty()))
+    });
+    let all = containers.iter().all(|container| {
+        ["cpu", "memory"].iter().all(|resource| {
+            let (limit, request) =
+                (asks(container, "limits", resource), asks(container, "requests", resource));
+            limit.is_some() && (request.is_none() || request == limit)
+        })
+    });
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// A job finds its pods by labels that no other job has, unless its author has chosen them.
+fn job(value: &mut Value) {
+    if value["spec"]["manualSelector"] == true {
+        return;
+    }
+    let (uid, name) = (meta::text(value, "uid").to_owned(), meta::text(value, "name").to_owned());
+    let labels = [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ];
+    for pointer in ["/metadata", "/spec/template/metadata"] {
+        if let Some(metadata) = value.pointer_mut(pointer) {
+            set(metadata, "labels", json!({}));
+            for (key, text) in labels {
+                set(&mut metadata["labels"], key, text.as_str().into());
+            }
+        }
+    }
+    set(&mut value["spec"], "selector", json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+}

@@ -1,0 +1,519 @@
+//! What does a built-in object show in its columns? One value per column, by kind.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::age::{human, since};
+use super::cells::{access_modes, containers, count, labels, list, number, or, selector, shown, some, text};
+use super::pod;
+
+/// The cells of an object of a built-in kind.
+pub(crate) fn row(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+    let (name, age) = (text(&metadata["name"]), since(&metadata["creationTimestamp"], now));
+    let template = &spec["template"];
+    let cells = match kind {
+        "ConfigMap" => json!([name, count(&object["data"]) + count(&object["binaryData"]), age]),
+        "Secret" => json!([name, text(&object["type"]), count(&object["data"]), age]),
+        "Namespace" => json!([name, text(&status["phase"]), age]),
+        "Lease" => json!([name, text(&spec["holderIdentity"]), age]),
+        "LimitRange" | "ClusterRole" | "Role" | "CustomResourceDefinition" => {
+            json!([name, metadata["creationTimestamp"]])
+        }
+        "Pod" => {
+            let summary = pod::summary(object, now);
+            let gates = list(&spec["readinessGates"]);
+            let met = gates.iter().filter(|gate| {
+                list(&status["conditions"])
+                    .iter()
+                    .any(|c| c["type"] == gate["conditionType"] && c["status"] == "True")
+            });
+            let gates = if gates.is_empty() {
+                "<none>".to_owned()
+            } else {
+                format!("{}/{}", met.count(), gates.len())
+            };
+            json!([
+                name,
+                summary.ready,
+                summary.status,
+                summary.restarts,
+                age,
+                or(text(&status["podIP"]), "<none>"),
+                or(text(&spec["nodeName"]), "<none>"),
+                or(text(&status["nominatedNodeName"]), "<none>"),
+                gates,
+            ])
+        }
+        "Deployment" => json!([
+            name,
+            format!("{}/{}", number(&status["readyReplicas"]), number(&spec["replicas"])),
+            number(&status["updatedReplicas"]),
+            number(&status["availableReplicas"]),
+            age,
+            containers(template, "name"),
+            containers(template, "image"),
+            selector(&spec["selector"]),
+        ]),
+        "ReplicaSet" | "ReplicationController" => json!([
+            name,
+            number(&spec["replicas"]),
+            number(&status["replicas"]),
+            number(&status["readyReplicas"]),
+            age,
+            containers(template, "name"),
+            containers(template, "image"),
+            selector(&spec["selector"]),
+        ]),
+        "StatefulSet" => json!([
+            name,
+            format!("{}/{}", number(&status["readyReplicas"]), number(&spec["replicas"])),
+            age,
+            containers(template, "name"),
+            containers(template, "image"),
+        ]),
+        "DaemonSet" => json!([
+            name,
+            number(&status["desiredNumberScheduled"]),
+            number(&status["currentNumberScheduled"]),
+            number(&status["numberReady"]),
+            number(&status["updatedNumberScheduled"]),
+            number(&status["numberAvailable"]),
+            labels(&template["spec"]["nodeSelector"]),
+            age,
+            containers(template, "name"),
+            containers(template, "image"),
+            selector(&spec["selector"]),
+        ]),
+        "Job" => job(object, &age, now),
+        "CronJob" => {
+            let template = &spec["jobTemplate"]["spec"]["template"];
+            let last = &status["lastScheduleTime"];
+            let last = if last.is_null() { "<none>".to_owned() } else { since(last, now) };
+            json!([
+                name,
+                text(&spec["schedule"]),
+                or(text(&spec["timeZone"]), "<none>"),
+                spec["suspend"] == true,
+                count(&status["active"]),
+                last,
+                age,
+                containers(template, "name"),
+                containers(template, "image"),
+                selector(&spec["jobTemplate"]["spec"]["selector"]),
+            ])
+        }
+        "Service" => json!([
+            name,
+            text(&spec["type"]),
+            or(text(&spec["clusterIP"]), "<none>"),
+            external_address(object),
+            ports(&spec["ports"]),
+            age,
+            labels(&spec["selector"]),
+        ]),
+        "Endpoints" => {
+            let addresses = list(&object["subsets"]).iter().flat_map(subset);
+            json!([name, some(&addresses.collect::<Vec<_>>(), 3), age])
+        }
+        "EndpointSlice" => {
+            let ports = list(&object["ports"]).iter().map(|port| shown(&port["port"], "*"));
+            let addresses =
+                list(&object["endpoints"]).iter().flat_map(|endpoint| list(&endpoint["addresses"]));
+            let unset =
+                |texts: Vec<String>| if texts.is_empty() { "<unset>".to_owned() } else { some(&texts, 3) };
+            json!([
+                name,
+                text(&object["addressType"]),
+                unset(ports.collect()),
+                unset(addresses.map(|a| text(a).to_owned()).collect()),
+                age,
+            ])
+        }
+        "Event" => event(object, now),
+        "Node" => node(object, &age),
+        "PersistentVolumeClaim" => {
+            let bound = !text(&spec["volumeName"]).is_empty();
+            let capacity = if bound { text(&status["capacity"]["storage"]) } else { "" };
+            let modes = if bound { access_modes(&status["accessModes"]) } else { String::new() };
+            json!([
+                name,
+                phase(object),
+                text(&spec["volumeName"]),
+                capacity,
+                modes,
+                text(&spec["storageClassName"]),
+                or(text(&spec["volumeAttributesClassName"]), "<unset>"),
+                age,
+                or(text(&spec["volumeMode"]), "<unset>"),
+            ])
+        }
+        "PersistentVolume" => {
+            let claim = &spec["claimRef"];
+            let claim = if claim.is_object() {
+                format!("{}/{}", text(&claim["namespace"]), text(&claim["name"]))
+            } else {
+                String::new()
+            };
+            json!([
+                name,
+                text(&spec["capacity"]["storage"]),
+                access_modes(&spec["accessModes"]),
+                text(&spec["persistentVolumeReclaimPolicy"]),
+                phase(object),
+                claim,
+                text(&spec["storageClassName"]),
+                or(text(&spec["volumeAttributesClassName"]), "<unset>"),
+                text(&status["reason"]),
+                age,
+                or(text(&spec["volumeMode"]), "<unset>"),
+            ])
+        }
+        "ClusterRoleBinding" | "RoleBinding" => {
+            let subjects = |kind: &str| {
+                let of_kind = list(&object["subjects"]).iter().filter(|subject| subject["kind"] == kind);
+                let names = of_kind.map(|subject| match text(&subject["namespace"]) {
+                    "" => text(&subject["name"]).to_owned(),
+                    namespace => format!("{namespace}/{}", text(&subject["name"])),
+                });
+                names.collect::<Vec<_>>().join(", ")
+            };
+            let role = format!("{}/{}", text(&object["roleRef"]["kind"]), text(&object["roleRef"]["name"]));
+            json!([name, role, age, subjects("User"), subjects("Group"), subjects("ServiceAccount")])
+        }
+        _ => rare(kind, object, name, &age),
+    };
+    match cells {
+        Value::Array(cells) => cells,
+        other => vec![other],
+    }
+}
+
+/// Kinds that fewer people list.
+fn rare(kind: &str, object: &Value, name: &str, age: &str) -> Value {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    match kind {
+        "HorizontalPodAutoscaler" => {
+            let target = &spec["scaleTargetRef"];
+            let metrics: Vec<_> = list(&spec["metrics"]).iter().map(metric).collect();
+            json!([
+                name,
+                format!("{}/{}", text(&target["kind"]), text(&target["name"])),
+                some(&metrics, 2),
+                shown(&spec["minReplicas"], "<unset>"),
+                number(&spec["maxReplicas"]),
+                number(&status["currentReplicas"]),
+                age,
+            ])
+        }
+        "Ingress" => {
+            let hosts = list(&spec["rules"]).iter().map(|rule| text(&rule["host"]).to_owned());
+            let hosts: Vec<_> = hosts.filter(|host| !host.is_empty()).collect();
+            let hosts = if hosts.is_empty() { "*".to_owned() } else { some(&hosts, 3) };
+            let ports = if list(&spec["tls"]).is_empty() { "80" } else { "80, 443" };
+            json!([name, or(text(&spec["ingressClassName"]), "<none>"), hosts, balancer(status), ports, age])
+        }
+        "IngressClass" => {
+            let parameters = &spec["parameters"];
+            let group = text(&parameters["apiGroup"]);
+            let shown = match (parameters.is_object(), group) {
+                (false, _) => "<none>".to_owned(),
+                (true, "") => format!("{}/{}", text(&parameters["kind"]), text(&parameters["name"])),
+                (true, group) => {
+                    format!("{}.{group}/{}", text(&parameters["kind"]), text(&parameters["name"]))
+                }
+            };
+            json!([name, text(&spec["controller"]), shown, age])
+        }
+        "NetworkPolicy" => json!([name, selector(&spec["podSelector"]), age]),
+        "PodDisruptionBudget" => json!([
+            name,
+            shown(&spec["minAvailable"], "N/A"),
+            shown(&spec["maxUnavailable"], "N/A"),
+            number(&status["disruptionsAllowed"]),
+            age,
+        ]),
+        "StorageClass" => {
+            let default =
+                object["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == "true";
+            let name = if default { format!("{name} (default)") } else { name.to_owned() };
+            json!([
+                name,
+                text(&object["provisioner"]),
+                or(text(&object["reclaimPolicy"]), "Delete"),
+                or(text(&object["volumeBindingMode"]), "Immediate"),
+                object["allowVolumeExpansion"] == true,
+                age,
+            ])
+        }
+        "PriorityClass" => json!([
+            name,
+            number(&object["value"]),
+            object["globalDefault"] == true,
+            age,
+            or(text(&object["preemptionPolicy"]), "PreemptLowerPriority"),
+        ]),
+        "RuntimeClass" => json!([name, text(&object["handler"]), age]),
+        "ControllerRevision" => {
+            let owners = list(&object["metadata"]["ownerReferences"]);
+            let owner = owners.iter().find(|owner| owner["controller"] == true);
+            let owner = owner.map_or("<none>".to_owned(), |owner| {
+                let group = text(&owner["apiVersion"]).split_once('/').map_or("", |(group, _)| group);
+                let dot = if group.is_empty() { "" } else { "." };
+                format!("{}{dot}{group}/{}", text(&owner["kind"]).to_lowercase(), text(&owner["name"]))
+            });
+            json!([name, owner, number(&object["revision"]), age])
+        }
+        "PodTemplate" => {
+            let template = &object["template"];
+            json!([
+                name,
+                containers(template, "name"),
+                containers(template, "image"),
+                labels(&template["metadata"]["labels"])
+            ])
+        }
+        "ResourceQuota" => {
+            let amounts = |limits: bool| {
+                let hard = status["hard"].as_object().into_iter().flatten();
+                let wanted = hard.filter(|(resource, _)| resource.starts_with("limits.") == limits);
+                let shown = wanted.map(|(resource, hard)| {
+                    format!(
+                        "{resource}: {}/{}",
+                        or(text(&status["used"][resource.as_str()]), "0"),
+                        text(hard)
+                    )
+                });
+                shown.collect::<Vec<_>>().join(", ")
+            };
+            json!([name, amounts(false), amounts(true), age])
+        }
+        "CSIDriver" => json!([
+            name,
+            spec["attachRequired"] != false,
+            spec["podInfoOnMount"] == true,
+            spec["storageCapacity"] == true,
+            "<unset>",
+            spec["requiresRepublish"] == true,
+            or(&list(&spec["volumeLifecycleModes"]).iter().map(text).collect::<Vec<_>>().join(","), "<none>"),
+            age,
+        ]),
+        "CSINode" => json!([name, count(&spec["drivers"]), age]),
+        "VolumeAttachment" => json!([
+            name,
+            text(&spec["attacher"]),
+            text(&spec["source"]["persistentVolumeName"]),
+            text(&spec["nodeName"]),
+            status["attached"] == true,
+            age,
+        ]),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            json!([name, count(&object["webhooks"]), age])
+        }
+        "ValidatingAdmissionPolicy" => {
+            let kind = &spec["paramKind"];
+            let kind = if kind.is_object() {
+                format!("{}/{}", text(&kind["apiVersion"]), text(&kind["kind"]))
+            } else {
+                "<unset>".to_owned()
+            };
+            json!([name, count(&spec["validations"]), kind, age])
+        }
+        "ValidatingAdmissionPolicyBinding" => {
+            let reference = &spec["paramRef"];
+            let shown = match (reference.is_object(), text(&reference["namespace"])) {
+                (false, _) => "<unset>".to_owned(),
+                (true, "") => text(&reference["name"]).to_owned(),
+                (true, namespace) => format!("{namespace}/{}", text(&reference["name"])),
+            };
+            json!([name, text(&spec["policyName"]), shown, age])
+        }
+        "CertificateSigningRequest" => {
+            let has = |wanted: &str| list(&status["conditions"]).iter().any(|c| c["type"] == wanted);
+            let mut condition = match (has("Approved"), has("Denied")) {
+                (_, true) => "Denied".to_owned(),
+                (true, _) => "Approved".to_owned(),
+                _ => "Pending".to_owned(),
+            };
+            if has("Failed") {
+                condition += ",Failed";
+            }
+            if !text(&status["certificate"]).is_empty() {
+                condition += ",Issued";
+            }
+            let duration = spec["expirationSeconds"].as_i64().map_or("<none>".to_owned(), human);
+            json!([name, age, text(&spec["signerName"]), text(&spec["username"]), duration, condition])
+        }
+        _ => json!([name, age]),
+    }
+}
+
+fn phase(object: &Value) -> &str {
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        "Terminating"
+    } else {
+        text(&object["status"]["phase"])
+    }
+}
+
+fn job(object: &Value, age: &str, now: Timestamp) -> Value {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let has = |wanted: &str| {
+        list(&status["conditions"]).iter().any(|c| c["type"] == wanted && c["status"] == "True")
+    };
+    let state = [
+        (has("Complete"), "Complete"),
+        (has("Failed"), "Failed"),
+        (object["metadata"]["deletionTimestamp"].is_string(), "Terminating"),
+        (has("Suspended"), "Suspended"),
+        (has("FailureTarget"), "FailureTarget"),
+        (has("SuccessCriteriaMet"), "SuccessCriteriaMet"),
+    ];
+    let state = state.iter().find(|(is, _)| *is).map_or("Running", |(_, name)| *name);
+    let succeeded = number(&status["succeeded"]);
+    let completions = match (spec["completions"].as_i64(), number(&spec["parallelism"])) {
+        (Some(wanted), _) => format!("{succeeded}/{wanted}"),
+        (None, 2..) => format!("{succeeded}/1 of {}", number(&spec["parallelism"])),
+        (None, _) => format!("{succeeded}/1"),
+    };
+    let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let duration = match (time(&status["startTime"]), time(&status["completionTime"])) {
+        (Some(start), Some(end)) => human(end.as_second() - start.as_second()),
+        (Some(start), None) => human(now.as_second() - start.as_second()),
+        (None, _) => String::new(),
+    };
+    json!([
+        text(&object["metadata"]["name"]),
+        state,
+        completions,
+        duration,
+        age,
+        containers(&spec["template"], "name"),
+        containers(&spec["template"], "image"),
+        selector(&spec["selector"]),
+    ])
+}
+
+fn event(object: &Value, now: Timestamp) -> Value {
+    let time =
+        |value: &Value, instead: &str| if value.is_string() { since(value, now) } else { instead.to_owned() };
+    let first = time(&object["firstTimestamp"], &since(&object["eventTime"], now));
+    let last = match &object["series"] {
+        Value::Object(series) => since(&series["lastObservedTime"], now),
+        _ => time(&object["lastTimestamp"], &first),
+    };
+    let times = match (&object["series"]["count"], number(&object["count"])) {
+        (Value::Number(times), _) => times.as_i64().unwrap_or(1),
+        (_, 0) => 1,
+        (_, times) => times,
+    };
+    let about = &object["involvedObject"];
+    let source = match (text(&object["source"]["component"]), text(&object["source"]["host"])) {
+        ("", _) => text(&object["reportingComponent"]).to_owned(),
+        (component, "") => component.to_owned(),
+        (component, host) => format!("{component}, {host}"),
+    };
+    json!([
+        last,
+        text(&object["type"]),
+        text(&object["reason"]),
+        format!("{}/{}", text(&about["kind"]).to_lowercase(), text(&about["name"])),
+        text(&about["fieldPath"]),
+        source,
+        text(&object["message"]).trim(),
+        first,
+        times,
+        text(&object["metadata"]["name"]),
+    ])
+}
+
+fn node(object: &Value, age: &str) -> Value {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    let ready = list(&status["conditions"]).iter().find(|condition| condition["type"] == "Ready");
+    let mut state = match ready.map(|condition| condition["status"] == "True") {
+        Some(true) => "Ready",
+        Some(false) => "NotReady",
+        None => "Unknown",
+    }
+    .to_owned();
+    if object["spec"]["unschedulable"] == true {
+        state += ",SchedulingDisabled";
+    }
+    let roles = metadata["labels"].as_object().into_iter().flatten().filter_map(|(key, value)| {
+        match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) if !role.is_empty() => Some(role),
+            _ if key == "kubernetes.io/role" => Some(text(value)),
+            _ => None,
+        }
+    });
+    let roles: Vec<_> = roles.collect();
+    let address = |kind: &str| {
+        let found = list(&status["addresses"]).iter().find(|address| address["type"] == kind);
+        found.map_or("<none>", |address| text(&address["address"]))
+    };
+    let info = |field: &str| or(text(&status["nodeInfo"][field]), "<unknown>");
+    json!([
+        text(&metadata["name"]),
+        state,
+        or(&roles.join(","), "<none>"),
+        age,
+        text(&status["nodeInfo"]["kubeletVersion"]),
+        address("InternalIP"),
+        address("ExternalIP"),
+        info("osImage"),
+        info("kernelVersion"),
+        info("containerRuntimeVersion"),
+    ])
+}
+
+fn balancer(status: &Value) -> String {
+    let ingress = list(&status["loadBalancer"]["ingress"]).iter();
+    let addresses = ingress.map(|entry| or(text(&entry["ip"]), text(&entry["hostname"])).to_owned());
+    addresses.collect::<Vec<_>>().join(",")
+}
+
+fn external_address(service: &Value) -> String {
+    let spec = &service["spec"];
+    let own: Vec<_> = list(&spec["externalIPs"]).iter().map(text).collect();
+    match text(&spec["type"]) {
+        "ExternalName" => text(&spec["externalName"]).to_owned(),
+        "LoadBalancer" => {
+            let balanced = balancer(&service["status"]);
+            let all: Vec<_> = [balanced.as_str()].into_iter().filter(|b| !b.is_empty()).chain(own).collect();
+            or(&all.join(","), "<pending>").to_owned()
+        }
+        _ => or(&own.join(","), "<none>").to_owned(),
+    }
+}
+
+fn ports(ports: &Value) -> String {
+    let shown = list(ports).iter().map(|port| match number(&port["nodePort"]) {
+        0 => format!("{}/{}", number(&port["port"]), text(&port["protocol"])),
+        node => format!("{}:{node}/{}", number(&port["port"]), text(&port["protocol"])),
+    });
+    or(&shown.collect::<Vec<_>>().join(","), "<none>").to_owned()
+}
+
+fn subset(subset: &Value) -> Vec<String> {
+    let addresses = list(&subset["addresses"]);
+    let ports = list(&subset["ports"]);
+    let plain = |address: &Value| text(&address["ip"]).to_owned();
+    if ports.is_empty() {
+        return addresses.iter().map(plain).collect();
+    }
+    let pairs = ports.iter().flat_map(|port| {
+        addresses.iter().map(move |address| format!("{}:{}", text(&address["ip"]), number(&port["port"])))
+    });
+    pairs.collect()
+}
+
+fn metric(metric: &Value) -> String {
+    let resource = &metric["resource"];
+    match (text(&metric["type"]), resource["target"]["averageUtilization"].as_i64()) {
+        ("Resource", Some(wanted)) => format!("{}: <unknown>/{wanted}%", text(&resource["name"])),
+        ("Resource", None) => {
+            format!("{}: <unknown>/{}", text(&resource["name"]), text(&resource["target"]["averageValue"]))
+        }
+        _ => "<unknown>/<auto>".to_owned(),
+    }
+}

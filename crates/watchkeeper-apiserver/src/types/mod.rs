@@ -1,0 +1,292 @@
+//! What is a built-in kind made of? Its fields, their types and numbers, and how its lists merge, from a table of facts.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+pub(crate) mod protobuf;
+pub(crate) mod quantity;
+pub(crate) mod shape;
+
+/// The form of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    Float,
+    Bytes,
+    Time,
+    MicroTime,
+    /// A set of managed fields: any JSON object.
+    Fields,
+    IntOrString,
+    Quantity,
+    /// An embedded object, as JSON.
+    Raw,
+    /// Any JSON value.
+    Json,
+    SchemaOrBool,
+    SchemaOrArray,
+    SchemaOrStrings,
+    /// A list of strings that is a message of its own in protobuf.
+    Strings,
+    List(Box<Form>),
+    Map(Box<Form>),
+    Message(Id),
+}
+
+/// A type, by its place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Id(usize);
+
+/// How a list or map merges in server-side apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Merge {
+    /// Lists as a whole, maps and structs field by field.
+    #[default]
+    Usual,
+    /// A map or struct as a whole.
+    Atomic,
+    Set,
+    Keys(Vec<&'static str>),
+}
+
+/// How a list merges in a strategic merge patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patch {
+    Replace,
+    /// By this key, or by value where there is none.
+    Merge(Option<&'static str>),
+}
+
+/// A field of a type.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) number: u64,
+    pub(crate) form: Form,
+    /// Absent and zero are two things.
+    pub(crate) pointer: bool,
+    /// Printed even when it has nothing to say.
+    pub(crate) always: bool,
+    pub(crate) merge: Merge,
+    /// What an absent value counts as in a key.
+    pub(crate) default: Option<&'static str>,
+    pub(crate) patch: Option<Patch>,
+    /// The strategy says that keys which a patch does not name are dropped.
+    pub(crate) retain_keys: bool,
+}
+
+/// A type: its fields in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Type {
+    pub(crate) name: &'static str,
+    pub(crate) fields: Vec<Field>,
+    /// Types whose fields are printed as if they were this one's, with their number.
+    pub(crate) inlined: Vec<(u64, Id)>,
+    pub(crate) atomic: bool,
+    /// Every field as JSON shows it, also those of embedded types: the type it is in, and its place there.
+    by_name: BTreeMap<&'static str, (Id, usize)>,
+    /// Those that are always printed.
+    always: Vec<(Id, usize)>,
+}
+
+/// Everything in the table.
+#[derive(Debug)]
+pub(crate) struct Types {
+    types: Vec<Type>,
+    kinds: BTreeMap<(&'static str, &'static str), Id>,
+    metadata: Form,
+    schema: Form,
+}
+
+/// The table itself, which the generator beside it has made.
+pub(crate) const TABLE: &str = include_str!("table.txt");
+
+static TYPES: LazyLock<Types> = LazyLock::new(|| Types::read(TABLE));
+
+/// The form of every object's metadata.
+pub(crate) fn metadata() -> &'static Form {
+    &TYPES.metadata
+}
+
+/// The form of a schema in a definition.
+pub(crate) fn schema() -> &'static Form {
+    &TYPES.schema
+}
+
+/// The type of a kind.
+pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<Id> {
+    TYPES.kinds.get(&(api_version, kind)).copied()
+}
+
+/// A type by its place.
+pub(crate) fn get(id: Id) -> &'static Type {
+    // An id is only ever made for a type that is there.
+    &TYPES.types[id.0]
+}
+
+/// A type by its name.
+#[cfg(test)]
+pub(crate) fn named(name: &str) -> Option<Id> {
+    TYPES.types.iter().position(|entry| entry.name == name).map(Id)
+}
+
+impl Type {
+    /// A field by its name in JSON, also one of an embedded type.
+    pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
+        let (owner, at) = self.by_name.get(name)?;
+        get(*owner).fields.get(*at)
+    }
+
+    /// Every field as JSON shows it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Field> + use<'_> {
+        self.by_name.values().filter_map(|(owner, at)| get(*owner).fields.get(*at))
+    }
+
+    /// The fields that are always printed.
+    pub(crate) fn always(&self) -> impl Iterator<Item = &'static Field> + use<'_> {
+        self.always.iter().filter_map(|(owner, at)| get(*owner).fields.get(*at))
+    }
+}
+
+impl Types {
+    fn read(text: &'static str) -> Self {
+        let lines = || text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' '));
+        let names =
+            lines().filter_map(|mut words| (words.next() == Some("@type")).then(|| words.next()).flatten());
+        let ids: Ids = names.enumerate().map(|(at, name)| (name, Id(at))).collect();
+        let mut types: Vec<Type> = Vec::with_capacity(ids.len());
+        let mut kinds = BTreeMap::new();
+        for words in lines() {
+            let words: Vec<&'static str> = words.collect();
+            match (&words[..], types.last_mut()) {
+                (["@kind", version, kind, name], _) => drop(kinds.insert((*version, *kind), ids[name])),
+                (["@type", name, rest @ ..], _) => {
+                    types.push(Type { name, atomic: rest.contains(&"=atomic"), ..Type::default() });
+                }
+                ([".", number, form, ..], Some(open)) => {
+                    open.inlined.push((number.parse().unwrap_or(0), ids[form]));
+                }
+                ([name, number, form, flags @ ..], Some(open)) => {
+                    open.fields.push(field(&ids, name, number, form, flags));
+                }
+                _ => debug_assert!(false, "the table has no line like {words:?}"),
+            }
+        }
+        let form = |name: &str| Form::Message(ids[name]);
+        let (metadata, schema) = (form("meta/v1.ObjectMeta"), form("apiextensions/v1.JSONSchemaProps"));
+        let mut table = Self { types, kinds, metadata, schema };
+        for at in 0..table.types.len() {
+            let mut by_name = BTreeMap::new();
+            table.collect(Id(at), &mut by_name);
+            let always =
+                by_name.values().copied().filter(|(id, field)| table.types[id.0].fields[*field].always);
+            table.types[at].always = always.collect();
+            table.types[at].by_name = by_name;
+        }
+        table
+    }
+
+    fn collect(&self, id: Id, into: &mut BTreeMap<&'static str, (Id, usize)>) {
+        let entry = &self.types[id.0];
+        into.extend(entry.fields.iter().enumerate().map(|(at, field)| (field.name, (id, at))));
+        for (_, inlined) in &entry.inlined {
+            self.collect(*inlined, into);
+        }
+    }
+}
+
+type Ids = BTreeMap<&'static str, Id>;
+
+fn field(ids: &Ids, name: &'static str, number: &str, form: &'static str, flags: &[&'static str]) -> Field {
+    let mut field = Field {
+        name,
+        number: number.parse().unwrap_or(0),
+        form: read_form(ids, form),
+        pointer: false,
+        always: false,
+        merge: Merge::Usual,
+        default: None,
+        patch: None,
+        retain_keys: false,
+    };
+    for flag in flags {
+        let (sign, rest) = flag.split_at(1);
+        match (sign, rest) {
+            ("*", _) => field.pointer = true,
+            ("!", _) => field.always = true,
+            ("~", text) => field.default = Some(text),
+            ("=", "atomic") => field.merge = Merge::Atomic,
+            ("=", "set") => field.merge = Merge::Set,
+            ("=", keys) => field.merge = Merge::Keys(keys.trim_start_matches("map:").split(',').collect()),
+            (_, strategy) => {
+                let (names, key) =
+                    strategy.split_once(':').map_or((strategy, None), |(names, key)| (names, Some(key)));
+                field.retain_keys = names.contains("retainKeys");
+                if names.contains("replace") {
+                    field.patch = Some(Patch::Replace);
+                } else if names.contains("merge") {
+                    field.patch = Some(Patch::Merge(key));
+                }
+            }
+        }
+    }
+    field
+}
+
+fn read_form(ids: &Ids, text: &'static str) -> Form {
+    match text {
+        "string" => Form::String,
+        "bool" => Form::Bool,
+        "int32" => Form::Int32,
+        "int64" => Form::Int64,
+        "float" => Form::Float,
+        "bytes" => Form::Bytes,
+        "time" => Form::Time,
+        "microtime" => Form::MicroTime,
+        "fields" => Form::Fields,
+        "intorstring" => Form::IntOrString,
+        "quantity" => Form::Quantity,
+        "raw" => Form::Raw,
+        "json" => Form::Json,
+        "schemaorbool" => Form::SchemaOrBool,
+        "schemaorarray" => Form::SchemaOrArray,
+        "schemaorstrings" => Form::SchemaOrStrings,
+        "strings" => Form::Strings,
+        _ => match (text.strip_prefix("[]"), text.strip_prefix("{}")) {
+            (Some(inner), _) => Form::List(Box::new(read_form(ids, inner))),
+            (_, Some(inner)) => Form::Map(Box::new(read_form(ids, inner))),
+            _ => Form::Message(ids[text]),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{BUILTINS, REVIEWS};
+    use crate::registry::api_version;
+
+    #[test]
+    fn every_kind_is_in_the_table() {
+        for row in BUILTINS {
+            assert!(of_kind(&api_version(row.group, row.version), row.kind).is_some(), "{}", row.kind);
+        }
+        for row in REVIEWS {
+            assert!(of_kind(&api_version(row.group, row.version), row.kind).is_some(), "{}", row.kind);
+        }
+    }
+
+    #[test]
+    fn the_fields_of_an_embedded_type_are_its_holders() {
+        let volume = get(named("core/v1.Volume").unwrap());
+        assert!(volume.field("name").is_some());
+        let source = named("core/v1.ConfigMapVolumeSource").unwrap();
+        assert_eq!(volume.field("configMap").unwrap().form, Form::Message(source));
+        let ports = get(named("core/v1.Container").unwrap()).field("ports").unwrap();
+        assert_eq!(ports.merge, Merge::Keys(vec!["containerPort", "protocol"]));
+        assert_eq!(ports.patch, Some(Patch::Merge(Some("containerPort"))));
+    }
+}

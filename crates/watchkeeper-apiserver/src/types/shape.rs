@@ -1,0 +1,361 @@
+//! Does an object fit the type of its kind? Types checked, unknown fields dropped and named, zeros as typed clients print them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{Field, Form, Id, get, metadata, quantity, schema};
+
+/// A step on the way to a value.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+struct Place<'a> {
+    before: Option<&'a Place<'a>>,
+    step: Step<'a>,
+}
+
+impl Place<'_> {
+    /// As messages name it: `spec.containers[0].name`.
+    fn path(&self) -> String {
+        let before = self.before.map(Place::path).unwrap_or_default();
+        match self.step {
+            Step::Index(at) => format!("{before}[{at}]"),
+            Step::Field(name) | Step::Key(name) if before.is_empty() => name.to_owned(),
+            Step::Field(name) | Step::Key(name) => format!("{before}.{name}"),
+        }
+    }
+
+    /// The fields alone, as errors of types name it.
+    fn fields(&self) -> String {
+        let before = self.before.map(Place::fields).unwrap_or_default();
+        match self.step {
+            Step::Field(name) if before.is_empty() => name.to_owned(),
+            Step::Field(name) => format!("{before}.{name}"),
+            _ => before,
+        }
+    }
+}
+
+/// Brings `value` into the form in which the type `name` is stored; returns the fields that it does not know.
+///
+/// The error says which value has the wrong type. It never repeats the value: it may be secret.
+pub(crate) fn shape(id: Id, value: &mut Value) -> Result<Vec<String>, String> {
+    let mut shaper = Shaper { unknown: Vec::new(), holder: get(id).name };
+    shaper.message(id, value, None)?;
+    Ok(shaper.unknown)
+}
+
+/// As [`shape`], for the metadata of an object.
+pub(crate) fn shape_metadata(value: &mut Value) -> Result<Vec<String>, String> {
+    let mut shaper = Shaper { unknown: Vec::new(), holder: "ObjectMeta" };
+    shaper.value(metadata(), value, &Place { before: None, step: Step::Field("metadata") })?;
+    Ok(shaper.unknown)
+}
+
+/// What an object of this type looks like that nobody has filled in.
+pub(crate) fn empty(id: Id) -> Value {
+    let mut value = Value::Object(Map::new());
+    let shaped = shape(id, &mut value);
+    debug_assert!(shaped.is_ok(), "nothing is of a wrong type in nothing");
+    value
+}
+
+fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+pub(crate) fn found_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn wanted_type(form: &Form) -> String {
+    match form {
+        Form::String => "string".to_owned(),
+        Form::Bool => "bool".to_owned(),
+        Form::Int32 => "int32".to_owned(),
+        Form::Int64 => "int64".to_owned(),
+        Form::Float => "float64".to_owned(),
+        Form::Bytes => "[]uint8".to_owned(),
+        Form::List(inner) => format!("[]{}", wanted_type(inner)),
+        Form::Map(inner) => format!("map[string]{}", wanted_type(inner)),
+        Form::Message(id) => get(*id).name.rsplit('/').next().unwrap_or_default().to_owned(),
+        Form::Strings => "[]string".to_owned(),
+        Form::IntOrString => "intstr.IntOrString".to_owned(),
+        Form::Quantity => "resource.Quantity".to_owned(),
+        Form::Time => "v1.Time".to_owned(),
+        Form::MicroTime => "v1.MicroTime".to_owned(),
+        _ => "object".to_owned(),
+    }
+}
+
+struct Shaper {
+    unknown: Vec<String>,
+    /// The name of the innermost struct, for messages.
+    holder: &'static str,
+}
+
+impl Shaper {
+    fn wrong(&self, form: &Form, found: &Value, at: Option<&Place<'_>>) -> String {
+        let fields = at.map(Place::fields).unwrap_or_default();
+        format!(
+            "json: cannot unmarshal {} into Go struct field {}.{fields} of type {}",
+            found_type(found),
+            short(self.holder),
+            wanted_type(form)
+        )
+    }
+
+    fn message(&mut self, id: Id, value: &mut Value, at: Option<&Place<'_>>) -> Result<(), String> {
+        let kind = get(id);
+        let Value::Object(map) = value else { return Err(self.wrong(&Form::Message(id), value, at)) };
+        let holder = std::mem::replace(&mut self.holder, kind.name);
+        let root = at.is_none();
+        let mut failed = None;
+        map.retain(|name, value| {
+            if failed.is_some() || (root && (name == "apiVersion" || name == "kind")) {
+                return true;
+            }
+            let here = Place { before: at, step: Step::Field(name) };
+            let Some(field) = kind.field(name) else {
+                self.unknown.push(here.path());
+                return false;
+            };
+            if value.is_null() {
+                return false;
+            }
+            match self.field(field, value, &here) {
+                Ok(hidden) => !hidden,
+                Err(problem) => {
+                    failed = Some(problem);
+                    true
+                }
+            }
+        });
+        if let Some(problem) = failed {
+            return Err(problem);
+        }
+        for field in kind.always() {
+            if !map.contains_key(field.name) {
+                map.insert(field.name.to_owned(), zero(field));
+            }
+        }
+        self.holder = holder;
+        Ok(())
+    }
+
+    /// Shapes a field that is not null; tells whether it is one that is not printed.
+    fn field(&mut self, field: &'static Field, value: &mut Value, at: &Place<'_>) -> Result<bool, String> {
+        self.value(&field.form, value, at)?;
+        if field.always || field.pointer {
+            return Ok(false);
+        }
+        Ok(match value {
+            Value::Null => true,
+            Value::Bool(flag) => !*flag,
+            Value::Number(number) => number.as_f64() == Some(0.0) && field.form != Form::IntOrString,
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => match &field.form {
+                Form::Message(id) => *value == empty_part(*id),
+                _ => map.is_empty(),
+            },
+        })
+    }
+
+    fn value(&mut self, form: &'static Form, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
+        let fits = match (form, &mut *value) {
+            (Form::Json, _) => true,
+            (Form::SchemaOrBool | Form::SchemaOrArray | Form::SchemaOrStrings, value) => {
+                let one = [&mut *value];
+                let schemas: Box<dyn Iterator<Item = &mut Value>> = match one {
+                    [Value::Array(list)] => Box::new(list.iter_mut()),
+                    [value] => Box::new(std::iter::once(value)),
+                };
+                for value in schemas.filter(|value| value.is_object()) {
+                    self.value(schema(), value, at)?;
+                }
+                true
+            }
+            (Form::Fields | Form::Raw, value) => value.is_object(),
+            (Form::String, value) => value.is_string(),
+            (Form::Bool, value) => value.is_boolean(),
+            (Form::Float, value) => {
+                // A whole number is printed without a fraction.
+                if let Some(whole) =
+                    value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() < 1e15)
+                {
+                    *value = (whole as i64).into();
+                }
+                value.is_number()
+            }
+            (Form::Int32, Value::Number(number)) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
+            (Form::Int64, Value::Number(number)) => number.as_i64().is_some(),
+            (Form::IntOrString, Value::Number(number)) => number.as_i64().is_some(),
+            (Form::IntOrString, value) => value.is_string(),
+            (Form::Bytes, Value::String(text)) => return check_base64(text),
+            (Form::Quantity, value @ (Value::String(_) | Value::Number(_))) => return amount(value),
+            (Form::Time | Form::MicroTime, Value::String(text)) => {
+                *text = time(text, *form == Form::MicroTime)?;
+                true
+            }
+            (Form::Strings, Value::Array(list)) => list.iter().all(Value::is_string),
+            (Form::List(inner), Value::Array(list)) => {
+                for (index, value) in list.iter_mut().enumerate() {
+                    let here = Place { before: Some(at), step: Step::Index(index) };
+                    self.element(inner, value, &here)?;
+                }
+                true
+            }
+            (Form::Map(inner), Value::Object(map)) => {
+                for (key, value) in map.iter_mut() {
+                    let here = Place { before: Some(at), step: Step::Key(key) };
+                    self.element(inner, value, &here)?;
+                }
+                true
+            }
+            (Form::Message(id), value) => return self.message(*id, value, Some(at)),
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(self.wrong(form, value, Some(at))) }
+    }
+
+    fn element(&mut self, form: &'static Form, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
+        if value.is_null() {
+            *value = zero_of(form);
+            return Ok(());
+        }
+        self.value(form, value, at)
+    }
+}
+
+/// What a struct within an object looks like that nobody has filled in.
+fn empty_part(id: Id) -> Value {
+    let always = get(id).always().map(|field| (field.name.to_owned(), zero(field)));
+    Value::Object(always.collect())
+}
+
+/// What an absent field is printed as.
+fn zero(field: &'static Field) -> Value {
+    if field.pointer { Value::Null } else { zero_of(&field.form) }
+}
+
+fn zero_of(form: &'static Form) -> Value {
+    match form {
+        Form::String => "".into(),
+        Form::Bool => false.into(),
+        Form::Int32 | Form::Int64 | Form::Float | Form::IntOrString => 0.into(),
+        Form::Quantity => "0".into(),
+        Form::Message(id) => empty_part(*id),
+        _ => Value::Null,
+    }
+}
+
+/// Tells where a text stops being base64, and nothing of the text.
+fn check_base64(text: &str) -> Result<(), String> {
+    let Err(error) = STANDARD.decode(text) else { return Ok(()) };
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) => at,
+        _ => text.len() / 4 * 4,
+    };
+    Err(format!("illegal base64 data at input byte {at}"))
+}
+
+fn amount(value: &mut Value) -> Result<(), String> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let form = quantity::canonical(&text).ok_or(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    )?;
+    *value = form.into();
+    Ok(())
+}
+
+/// A time as it is stored: in UTC, to the second or the microsecond.
+pub(crate) fn time(text: &str, micro: bool) -> Result<String, String> {
+    let parsed: Timestamp = text.parse().map_err(|_| {
+        format!(
+            "parsing time {text:?} as \"2006-01-02T15:04:05{}Z07:00\": cannot parse it",
+            if micro { ".000000" } else { "" }
+        )
+    })?;
+    let whole = Timestamp::from_second(parsed.as_second()).unwrap_or(parsed).to_string();
+    if !micro {
+        return Ok(whole);
+    }
+    Ok(format!("{}.{:06}Z", whole.trim_end_matches('Z'), parsed.subsec_microsecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::named;
+    use super::*;
+
+    fn shaped(name: &str, mut value: Value) -> (Value, Vec<String>) {
+        let unknown = shape(named(name).unwrap(), &mut value).unwrap();
+        (value, unknown)
+    }
+
+    #[test]
+    fn zeros_are_printed_where_typed_clients_print_them() {
+        let (replica_set, _) =
+            shaped("apps/v1.ReplicaSet", json!({"spec": {"replicas": 0, "minReadySeconds": 0}}));
+        assert_eq!(
+            replica_set,
+            json!({"metadata": {}, "spec": {"replicas": 0, "selector": null, "template": {"metadata": {}, "spec": {"containers": null}}},
+                   "status": {"replicas": 0}})
+        );
+        let (event, _) = shaped("core/v1.Event", json!({"count": 0, "reason": ""}));
+        assert_eq!(event["firstTimestamp"], Value::Null);
+        assert_eq!(event.get("count"), None);
+    }
+
+    #[test]
+    fn unknown_fields_are_dropped_and_named_by_their_path() {
+        let (pod, unknown) = shaped(
+            "core/v1.Pod",
+            json!({"kind": "Pod", "metadata": {"foo": 1}, "spec": {"containers": [{"name": "a", "bar": 1}]}}),
+        );
+        assert_eq!(unknown, ["metadata.foo", "spec.containers[0].bar"]);
+        assert_eq!(pod["spec"]["containers"], json!([{"name": "a", "resources": {}}]));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_named_but_not_told() {
+        let mut value = json!({"data": {"a": 1}});
+        let error = shape(named("core/v1.ConfigMap").unwrap(), &mut value).unwrap_err();
+        assert_eq!(error, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string");
+        let mut value = json!({"data": {"a": "no base64!"}});
+        assert_eq!(
+            shape(named("core/v1.Secret").unwrap(), &mut value).unwrap_err(),
+            "illegal base64 data at input byte 2"
+        );
+    }
+
+    #[test]
+    fn amounts_and_times_have_one_form() {
+        let (pod, _) = shaped(
+            "core/v1.Pod",
+            json!({"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": "1000m", "memory": 1024}}}]}}),
+        );
+        assert_eq!(
+            pod["spec"]["containers"][0]["resources"]["limits"],
+            json!({"cpu": "1", "memory": "1024"})
+        );
+        assert_eq!(time("2026-01-01T01:00:00.5+01:00", false).unwrap(), "2026-01-01T00:00:00Z");
+        assert_eq!(time("2026-01-01T00:00:00.123456Z", true).unwrap(), "2026-01-01T00:00:00.123456Z");
+    }
+}

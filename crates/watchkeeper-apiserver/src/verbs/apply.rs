@@ -1,0 +1,148 @@
+//! How does a client say what it wants, and no more? Server-side apply: its fields are set, its old ones go, others' are left alone.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::core::Core;
+use crate::managed::Managers;
+use crate::managed::shape::Shape;
+use crate::meta;
+use crate::registry::Kind;
+use crate::status::{Failure, Result};
+use crate::store::{Key, Stored};
+use crate::verbs::create::place;
+use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
+use crate::write::{Write, unusable};
+
+impl Core {
+    /// Applies `config`; the flag tells that the object was created.
+    pub(crate) fn apply(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        mut config: Value,
+        part: Part,
+        force: bool,
+        write: &mut Write,
+    ) -> Result<(Arc<Stored>, bool)> {
+        check_config(kind, key, &config)?;
+        meta::set(&mut config, "name", &key.name);
+        place(kind, &key.namespace, &mut config)?;
+        let version = version_of(&config)?;
+        let (uid, now) = (meta::text(&config, "uid").to_owned(), self.now());
+        let writer_of = |manager: &str| Write { manager: manager.to_owned(), ..write.clone() };
+        let old = match self.store.get(&kind.storage, key).cloned() {
+            Some(old) => old,
+            None if part != Part::Main => return Err(Failure::not_found(kind, &key.name)),
+            None if !uid.is_empty() => {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Failure::conflict(kind, &key.name, &why));
+            }
+            None => {
+                meta::set(&mut config, "resourceVersion", "");
+                let mut managers = Managers::default();
+                let writer = write.writer(kind, "", &now);
+                let mut object = managers.apply(kind.shape(), kind.blank(), &config, &writer, force)?;
+                self.finish_apply(kind, &mut object, managers, write)?;
+                return self.create(kind, &key.namespace, object, write).map(|stored| (stored, true));
+            }
+        };
+        if version != 0 && version != old.revision {
+            return Err(Failure::conflict(kind, &key.name, MODIFIED));
+        }
+        let mut live = Self::view(kind, &old);
+        let mut managers = Managers::read(&live);
+        meta::metadata_mut(&mut live).remove("managedFields");
+        if managers.is_empty() {
+            // Written before anybody kept note: what is there is somebody's, but not the applier's.
+            let before = writer_of("before-first-apply");
+            managers.update(kind.shape(), kind.blank(), &live, &before.writer(kind, "", &now));
+        }
+        let writer = write.writer(kind, part.subresource(), &now);
+        let mut object = managers.apply(kind.shape(), &live, &config, &writer, force)?;
+        self.finish_apply(kind, &mut object, managers, write)?;
+        let part = Part::Applied(part == Part::Status);
+        self.change(kind, &old, object, part, write).map(|stored| (stored, false))
+    }
+
+    fn finish_apply(
+        &self,
+        kind: &Kind,
+        object: &mut Value,
+        managers: Managers,
+        write: &mut Write,
+    ) -> Result<()> {
+        write.shape(kind, object).map_err(|why| unusable(kind, &why))?;
+        managers.write(object);
+        write.applied = true;
+        Ok(())
+    }
+}
+
+fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
+    let text = |field: &str| config[field].as_str().unwrap_or_default();
+    if text("apiVersion") != kind.api_version || text("kind") != kind.kind {
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        return Err(Failure::bad_request(format!(
+            "invalid object type: {group}/{version}, Kind={}",
+            text("kind")
+        )));
+    }
+    if config["metadata"].get("managedFields").is_some_and(|entries| !entries.is_null()) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    let name = meta::text(config, "name");
+    if !name.is_empty() {
+        check_same_name(name, key)?;
+    }
+    let mut undeclared = Vec::new();
+    declared(kind.shape(), config, "", &mut undeclared);
+    if undeclared.is_empty() {
+        return Ok(());
+    }
+    let problems = if let [one] = &undeclared[..] {
+        one.clone()
+    } else {
+        format!("errors:\n  {}", undeclared.join("\n  "))
+    };
+    Err(Failure::internal(format!(
+        "failed to create typed patch object ({}/{name}; {}/{}, Kind={}): {problems}",
+        meta::text(config, "namespace"),
+        kind.group,
+        kind.version,
+        kind.kind
+    )))
+}
+
+/// Finds fields that the kind does not know: a typo in what is applied must not pass in silence.
+fn declared(shape: Shape<'_>, value: &Value, path: &str, undeclared: &mut Vec<String>) {
+    match value {
+        Value::Object(map) if has_fields(shape, map) => {
+            for (name, value) in map {
+                match shape.field(name) {
+                    Some((inner, _)) => declared(inner, value, &format!("{path}.{name}"), undeclared),
+                    None => undeclared.push(format!("{path}.{name}: field not declared in schema")),
+                }
+            }
+        }
+        Value::Array(list) => {
+            for value in list {
+                declared(shape.item(), value, path, undeclared);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether the shape says which fields there are.
+fn has_fields(shape: Shape<'_>, map: &Map<String, Value>) -> bool {
+    use crate::types::Form;
+    match shape {
+        Shape::Form(Form::Message(_) | Form::Map(_), _) | Shape::Kind(_) | Shape::Custom(_) => true,
+        Shape::Node(_) => !map.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,133 @@
+//! What can be done with a pod beyond reading and writing it? Binding it to a node, evicting it, asking for its log.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::core::Core;
+use crate::meta;
+use crate::registry::Kind;
+use crate::status::{Cause, Failure, Result};
+use crate::store::{Key, Stored};
+use crate::verbs::delete::DeleteOptions;
+
+impl Core {
+    /// Gives a pod its node, once.
+    pub(crate) fn bind(&mut self, kind: &Arc<Kind>, key: &Key, binding: &Value, dry_run: bool) -> Result<()> {
+        let old = self.get(kind, key)?;
+        let mut pod = old.value();
+        let node = binding["target"]["name"].as_str().unwrap_or_default();
+        if node.is_empty() {
+            let cause = Cause::required("target.name", "");
+            return Err(Failure::invalid_as("", "Binding", &key.name, vec![cause]));
+        }
+        let conflict = |why: &str| {
+            let mut failure = Failure::conflict(kind, &key.name, why);
+            failure.message = failure.message.replacen("pods ", "pods/binding ", 1);
+            if let Some(details) = &mut failure.details {
+                details.kind = "pods/binding".to_owned();
+            }
+            failure
+        };
+        if old.terminating {
+            return Err(conflict(&format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                key.name
+            )));
+        }
+        let bound = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        if !bound.is_empty() {
+            return Err(conflict(&format!("pod {} is already assigned to node \"{bound}\"", key.name)));
+        }
+        pod["spec"]["nodeName"] = node.into();
+        for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
+            pod["metadata"]["annotations"][key.as_str()] = value.clone();
+        }
+        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now()});
+        set_condition(&mut pod, scheduled);
+        if !dry_run {
+            self.commit(kind, key, pod);
+        }
+        Ok(())
+    }
+
+    /// Deletes a pod, unless a budget says that too few would be left.
+    pub(crate) fn evict(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<()> {
+        let pod = self.get(kind, key)?;
+        let value = pod.value();
+        let ended = ["Pending", "Succeeded", "Failed"]
+            .contains(&value["status"]["phase"].as_str().unwrap_or_default());
+        if !ended && !pod.terminating {
+            self.check_budgets(&pod)?;
+        }
+        if !ended && !options.dry_run {
+            let mut value = value;
+            let condition = json!({
+                "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now(),
+                "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+            });
+            set_condition(&mut value, condition);
+            self.commit(kind, key, value);
+        }
+        self.delete(kind, key, options).map(drop)
+    }
+
+    fn check_budgets(&self, pod: &Stored) -> Result<()> {
+        let Some(kind) = self.registry.builtin("policy", "PodDisruptionBudget") else { return Ok(()) };
+        for budget in self.store.range(&kind.storage, Some(&pod.key.namespace), None) {
+            let budget = budget.value();
+            let wanted = budget["spec"]["selector"]["matchLabels"].as_object();
+            let labels = |key: &str| {
+                pod.labels.iter().find(|(label, _)| label == key).map(|(_, value)| value.as_str())
+            };
+            let selects = wanted.is_some_and(|w| w.iter().all(|(key, value)| labels(key) == value.as_str()));
+            let status = &budget["status"];
+            if selects && status["disruptionsAllowed"].as_i64().unwrap_or(0) <= 0 {
+                let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+                let mut failure = Failure::new(429, "TooManyRequests", message);
+                let number = |field: &str| status[field].as_i64().unwrap_or(0);
+                let cause = Cause {
+                    reason: "DisruptionBudget",
+                    message: format!(
+                        "The disruption budget {} needs {} healthy pods and has {} currently",
+                        meta::text(&budget, "name"),
+                        number("desiredHealthy"),
+                        number("currentHealthy")
+                    ),
+                    field: String::new(),
+                };
+                failure.details = Some(crate::status::Details { causes: vec![cause], ..Default::default() });
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why there is no log: nothing runs here that could write one.
+    pub(crate) fn no_log(&self, kind: &Arc<Kind>, key: &Key, container: &str) -> Result<Box<Failure>> {
+        let pod = self.get(kind, key)?.value();
+        let containers = ["containers", "initContainers", "ephemeralContainers"];
+        let mut all = containers.iter().flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten());
+        if !container.is_empty() && !all.any(|known| known["name"] == container) {
+            return Ok(Failure::bad_request(format!(
+                "container {container} is not valid for pod {}",
+                key.name
+            )));
+        }
+        if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+            return Ok(Failure::bad_request(format!("pod {} does not have a host assigned", key.name)));
+        }
+        Ok(Failure::internal("no preferred addresses found; known addresses: []"))
+    }
+}
+
+fn set_condition(pod: &mut Value, condition: Value) {
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(list) = conditions.as_array_mut() {
+        list.retain(|other| other["type"] != condition["type"]);
+        list.push(condition);
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_core::{Selector, SelectorExt};
 
 use crate::object::{DecodeError, Kind, Object, ObjectName};
-use crate::store::{Indexer, NAMESPACE_INDEX, Snapshot};
+use crate::store::{Indexer, NAMESPACE_INDEX};
 
 /// Reads typed objects of one kind from an informer's store. Clones share it.
 #[derive(Debug)]
@@ -87,16 +87,12 @@ impl<K: Kind> NamespaceLister<K> {
     pub fn list(&self, selector: &Selector) -> Vec<Object<K>> {
         let snapshot = self.lister.store.snapshot();
         let selected = |object: &&Object<K>| matches(selector, object);
-        if has_namespace_index(&snapshot) {
-            return snapshot.by_index(NAMESPACE_INDEX, &self.namespace).filter(selected).cloned().collect();
+        if let Ok(here) = snapshot.by_index(NAMESPACE_INDEX, &self.namespace) {
+            return here.filter(selected).cloned().collect();
         }
         let here = |object: &&Object<K>| object.namespace() == Some(&self.namespace);
         snapshot.iter().filter(here).filter(selected).cloned().collect()
     }
-}
-
-fn has_namespace_index<K>(snapshot: &Snapshot<K>) -> bool {
-    snapshot.index_names().any(|name| name == NAMESPACE_INDEX)
 }
 
 fn matches<K>(selector: &Selector, object: &Object<K>) -> bool {

@@ -5,29 +5,9 @@
 use std::error::Error;
 
 use k8s_openapi::api::core::v1::Pod;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::store::Index;
 use watchkeeper::{Env, Object, SharedInformerFactory};
-
-#[derive(Deserialize)]
-struct OnNode {
-    spec: Spec,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Spec {
-    node_name: Option<String>,
-}
-
-/// Pods by the node they run on; those without one are in no bucket.
-fn by_node() -> Index<Pod> {
-    Index::new("node", |pod: &Object<Pod>| {
-        let node = pod.view::<OnNode>().ok().and_then(|pod| pod.spec.node_name);
-        node.into_iter().collect()
-    })
-}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -41,16 +21,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (factory, stop) = (SharedInformerFactory::builder(&clients).build(), CancellationToken::new());
     let informer = factory.informer::<Pod>();
     // Before or after the start: an index that comes late is filled with what is there.
-    informer.indexer().add_indexes([by_node()])?;
+    informer.indexer().add_indexes([Index::field("node", "spec.nodeName")?])?;
     factory.start(&stop);
     factory.wait_for_sync(&stop).await?;
 
     // A snapshot is one moment: its items, its indexes and its version agree.
     let snapshot = informer.indexer().snapshot();
-    let mut nodes: Vec<_> = snapshot.index_values("node").collect();
+    let mut nodes: Vec<_> = snapshot.index_values("node")?.collect();
     nodes.sort_unstable();
     for node in nodes {
-        let mut names: Vec<_> = snapshot.by_index("node", node).map(Object::name).collect();
+        let mut names: Vec<_> = snapshot.by_index("node", node)?.map(Object::name).collect();
         names.sort_unstable();
         println!("{node}: {}", names.join(", "));
     }

@@ -477,7 +477,7 @@ async fn an_unshared_informer_hears_of_everything_unchanged_objects_of_a_relist_
         settle(&world.env).await;
         assert_eq!(world.log.take_sorted(), ["+ d@16", "- c tombstone", "a 11->11", "b 2->15"]);
         assert_eq!(cached(&world.store), ["a@11", "b@15", "d@16"]);
-        assert_eq!(world.store.snapshot().by_index(NAMESPACE_INDEX, "ns").count(), 3);
+        assert_eq!(world.store.snapshot().by_index(NAMESPACE_INDEX, "ns").unwrap().count(), 3);
         assert_eq!((world.store.version(), world.informer.last_sync_version()), (20.into(), 20.into()));
         world.stop.cancel();
     }

@@ -403,7 +403,7 @@ async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_c
         let names = |index: &str, value: &str| -> Vec<String> {
             let snapshot = world.informer.indexer().snapshot();
             let mut names: Vec<_> =
-                snapshot.by_index(index, value).map(|object| object.name().to_owned()).collect();
+                snapshot.by_index(index, value).unwrap().map(|object| object.name().to_owned()).collect();
             names.sort();
             names
         };

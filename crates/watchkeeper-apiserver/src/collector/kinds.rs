@@ -137,7 +137,7 @@ impl Kinds {
     fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Kind> {
         let source = ApiSource::new::<Meta>(self.clients.watch().clone(), &resource, &Scope::Cluster);
         let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
-            object.owner_references().into_iter().map(|owner| owner.uid).collect()
+            object.owner_references().into_iter().map(|owner| owner.uid)
         });
         let informer =
             SharedInformer::<Meta>::builder_of(resource.clone(), env).indexes([by_owner]).build(source);
@@ -199,7 +199,9 @@ fn of_owner(known: &Known, owner: &OwnerReference) -> Option<Arc<Kind>> {
 fn dependents(known: &Known, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
     let mut found = Vec::new();
     for kind in known.values() {
-        for object in kind.informer.indexer().snapshot().by_index(OWNER, &owner.uid) {
+        // Every informer here has the index.
+        let snapshot = kind.informer.indexer().snapshot();
+        for object in snapshot.by_index(OWNER, &owner.uid).into_iter().flatten() {
             // What is in a namespace owns nothing in another.
             let is_near = owner.key.namespace().is_none() || owner.key.namespace() == object.namespace();
             if let (true, Ok(meta)) = (is_near, object.get()) {

@@ -31,7 +31,7 @@ pub(super) fn apply<K>(store: &Indexer<K>, popped: &Popped<K>) -> Vec<Notificati
                 }
                 Delta::SyncAll => told.extend(
                     batch
-                        .each()
+                        .iter()
                         .map(|object| Notification::Update { old: object.clone(), new: object.clone() }),
                 ),
                 Delta::Bookmark(_) => {}
@@ -81,15 +81,11 @@ fn replace_all<K>(
     in_initial_list: bool,
     told: &mut Vec<Notification<K>>,
 ) {
-    let before = batch.clear();
-    for object in items {
-        batch.put(object);
-    }
+    let before = batch.replace(items, version.clone());
     for old in before.iter().filter(|old| batch.get_like(old).is_none()) {
         told.push(Notification::Delete(Deleted::tombstone(old)));
     }
     for object in items {
         tell_put(before.get_like(object).cloned(), object, in_initial_list, told);
     }
-    batch.set_version(version.clone());
 }

@@ -6,7 +6,7 @@ use kube_core::{Selector, SelectorExt};
 
 use super::latch::Latch;
 use crate::object::{DecodeError, Kind, Object, ObjectName};
-use crate::store::{Indexer, NAMESPACE_INDEX, Snapshot};
+use crate::store::{Indexer, NAMESPACE_INDEX};
 
 /// Reads typed objects of one kind from an informer's store. Clones share it.
 ///
@@ -146,8 +146,8 @@ impl<K: Kind> NamespaceLister<K> {
     pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
         let snapshot = self.lister.store.snapshot();
         let selected = |object: &&Object<K>| matches(selector, object);
-        if has_namespace_index(&snapshot) {
-            return snapshot.by_index(NAMESPACE_INDEX, &self.namespace).filter(selected).cloned().collect();
+        if let Ok(here) = snapshot.by_index(NAMESPACE_INDEX, &self.namespace) {
+            return here.filter(selected).cloned().collect();
         }
         let here = |object: &&Object<K>| object.namespace() == Some(&self.namespace);
         snapshot.iter().filter(here).filter(selected).cloned().collect()
@@ -156,10 +156,6 @@ impl<K: Kind> NamespaceLister<K> {
 
 fn decoded<K: Kind>(objects: Vec<Object<K>>) -> Result<Vec<Arc<K>>, LookupError> {
     objects.iter().map(|object| Ok(object.get()?)).collect()
-}
-
-fn has_namespace_index<K>(snapshot: &Snapshot<K>) -> bool {
-    snapshot.index_names().any(|name| name == NAMESPACE_INDEX)
 }
 
 fn matches<K>(selector: &Selector, object: &Object<K>) -> bool {

@@ -21,6 +21,7 @@ pub use identity::IdentityError;
 pub use json_error::JsonError;
 pub use name::{KeyError, ObjectName};
 pub use paths::PathError;
+pub(crate) use paths::{Segment, segments};
 pub use scan::Malformed;
 pub use transform::Transform;
 pub use version::ResourceVersion;

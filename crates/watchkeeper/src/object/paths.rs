@@ -37,7 +37,7 @@ struct Node {
 pub(super) struct Selected(Node);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
+pub(crate) enum Segment {
     Key(Box<str>),
     Each,
 }
@@ -68,9 +68,7 @@ impl Selected {
     fn new<P: AsRef<str>>(paths: impl IntoIterator<Item = P>, rest_stays: bool) -> Result<Self, PathError> {
         let mut root = Node::empty(rest_stays);
         for path in paths {
-            let path = path.as_ref();
-            let segments = parse(path).map_err(|why| PathError { path: path.to_owned(), why })?;
-            root.name(&segments);
+            root.name(&segments(path.as_ref())?);
         }
         root.keep_identity();
         Ok(Self(root))
@@ -238,6 +236,11 @@ impl Gap {
     fn at(cursor: &Cursor<'_>) -> Self {
         Self { after: cursor.at(), any_stays: false, any_went: false }
     }
+}
+
+/// The steps of a path.
+pub(crate) fn segments(path: &str) -> Result<Vec<Segment>, PathError> {
+    parse(path).map_err(|why| PathError { path: path.to_owned(), why })
 }
 
 fn parse(path: &str) -> Result<Vec<Segment>, &'static str> {

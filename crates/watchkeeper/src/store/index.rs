@@ -3,50 +3,94 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::object::Object;
+use super::field::Field;
+use crate::object::{Object, PathError};
 
-/// A named function that gives each object the values to find it by: none, one or several.
-pub struct Index<K> {
-    name: Arc<str>,
-    values: Arc<Values<K>>,
+/// A named function that gives each object the values to find it by: none, one or several. A clone copies a pointer.
+///
+/// It is called with the store locked for writers, must not use the store, and must depend on the object alone. An object for which it
+/// panics is reported; it stays in the store, and this index does not find it.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use watchkeeper::Object;
+/// use watchkeeper::store::Index;
+///
+/// let by_node = Index::<Pod>::field("node", "spec.nodeName")?;
+/// let by_images = Index::<Pod>::field("images", "spec.containers[*].image")?;
+/// let by_owner = Index::new("owner", |pod: &Object<Pod>| pod.controller().map(|owner| owner.uid));
+/// assert_eq!(by_node.name(), "node");
+/// # Ok::<(), watchkeeper::object::PathError>(())
+/// ```
+pub struct Index<K>(Arc<Named<Values<K>>>);
+
+struct Named<F: ?Sized> {
+    name: Box<str>,
+    values: F,
 }
 
-type Values<K> = dyn Fn(&Object<K>) -> Vec<String> + Send + Sync;
+type Values<K> = dyn Fn(&Object<K>, &mut dyn FnMut(&str)) + Send + Sync;
 
 /// The name of the index by namespace.
 pub const NAMESPACE_INDEX: &str = "namespace";
 
 /// The index by namespace, which every informer of the factory has.
 pub fn namespace_index<K: 'static>() -> Index<K> {
-    Index::new(NAMESPACE_INDEX, |object: &Object<K>| {
-        object.namespace().map(str::to_owned).into_iter().collect()
+    Index::visit(NAMESPACE_INDEX, |object: &Object<K>, each| {
+        if let Some(namespace) = object.namespace() {
+            each(namespace);
+        }
     })
 }
 
 impl<K> Index<K> {
-    /// An index called `name`. `values` must depend on the object alone; one that panics gives no values, and is reported.
-    pub fn new(name: &str, values: impl Fn(&Object<K>) -> Vec<String> + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), values: Arc::new(values) }
+    /// An index called `name` by the values that the function returns: an `Option`, a `Vec`, or anything else that can be iterated over.
+    pub fn new<V: IntoIterator<Item = String>>(
+        name: &str,
+        values: impl Fn(&Object<K>) -> V + Send + Sync + 'static,
+    ) -> Self {
+        Self::visit(name, move |object, each| values(object).into_iter().for_each(|value| each(&value)))
+    }
+
+    /// An index called `name` by the values that the function passes on, without an allocation for each.
+    pub fn visit(
+        name: &str,
+        values: impl Fn(&Object<K>, &mut dyn FnMut(&str)) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Named { name: name.into(), values }))
+    }
+
+    /// An index called `name` by what stands at `path` in the JSON of each object: texts, numbers and booleans. Nothing is decoded.
+    ///
+    /// Paths are written as for a [`Transform`](crate::object::Transform#paths): `spec.nodeName`, `metadata.labels.app\.kubernetes\.io/name`,
+    /// `spec.containers[*].image`.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be read is named.
+    pub fn field(name: &str, path: &str) -> Result<Self, PathError> {
+        let field = Field::new(path)?;
+        Ok(Self::visit(name, move |object, each| field.each(object.json(), each)))
     }
 
     /// The name it is found by.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
-    pub(super) fn values(&self, object: &Object<K>) -> Vec<String> {
-        (self.values)(object)
+    pub(super) fn each(&self, object: &Object<K>, each: &mut dyn FnMut(&str)) {
+        (self.0.values)(object, each);
     }
 }
 
 impl<K> Clone for Index<K> {
     fn clone(&self) -> Self {
-        Self { name: self.name.clone(), values: self.values.clone() }
+        Self(self.0.clone())
     }
 }
 
 impl<K> fmt::Debug for Index<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Index").field(&self.name).finish()
+        f.debug_tuple("Index").field(&self.name()).finish()
     }
 }

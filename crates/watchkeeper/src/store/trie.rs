@@ -16,7 +16,8 @@ enum Node<T> {
     Branch(Arc<[Node<T>; WIDTH]>),
 }
 
-const WIDTH: usize = 16;
+/// Narrow nodes make a change cheap, since fewer neighbours are copied; wide ones make a lookup short. With leaves of 16, 8 costs lookups nothing.
+const WIDTH: usize = 8;
 const BITS: u32 = WIDTH.trailing_zeros();
 /// Entries of a leaf before it becomes a branch.
 const LEAF: usize = 16;
@@ -50,23 +51,32 @@ impl<T> Trie<T> {
         self.len
     }
 
-    /// The entry with `hash` for which `is` holds.
-    pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
+    /// The entries with `hash`: mostly one or none.
+    pub(crate) fn with_hash(&self, hash: u64) -> impl Iterator<Item = &T> + Clone {
         let (mut node, mut depth) = (&self.root, 0);
-        loop {
+        let leaf: &[(u64, T)] = loop {
             match node {
-                Node::Empty => return None,
-                Node::Leaf(entries) => {
-                    return entries.iter().find(|(h, entry)| *h == hash && is(entry)).map(|(_, entry)| entry);
-                }
+                Node::Empty => break &[],
+                Node::Leaf(entries) => break entries,
                 Node::Branch(children) => node = &children[slot(hash, depth)],
             }
             depth += 1;
-        }
+        };
+        leaf.iter().filter(move |(h, _)| *h == hash).map(|(_, entry)| entry)
     }
 
-    pub(crate) fn iter(&self) -> Iter<'_, T> {
-        Iter { branches: vec![std::slice::from_ref(&self.root).iter()], leaf: [].iter(), left: self.len }
+    /// The entry with `hash` for which `is` holds.
+    pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
+        self.with_hash(hash).find(|entry| is(entry))
+    }
+
+    /// All entries with their hashes, in the order of the hashes' bits.
+    pub(crate) fn entries(&self) -> Entries<'_, T> {
+        Entries { branches: vec![std::slice::from_ref(&self.root).iter()], leaf: [].iter(), left: self.len }
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.entries().map(|(_, entry)| entry)
     }
 }
 
@@ -164,19 +174,19 @@ fn remove<T: Clone>(node: &mut Node<T>, depth: u32, hash: u64, is: &dyn Fn(&T) -
     }
 }
 
-/// All entries, in the order of their hashes' bits.
-pub(crate) struct Iter<'a, T> {
+/// See [`Trie::entries`].
+pub(crate) struct Entries<'a, T> {
     branches: Vec<std::slice::Iter<'a, Node<T>>>,
     leaf: std::slice::Iter<'a, (u64, T)>,
     left: usize,
 }
 
-impl<'a, T> Iterator for Iter<'a, T> {
-    type Item = &'a T;
+impl<'a, T> Iterator for Entries<'a, T> {
+    type Item = &'a (u64, T);
 
-    fn next(&mut self) -> Option<&'a T> {
+    fn next(&mut self) -> Option<&'a (u64, T)> {
         loop {
-            if let Some((_, entry)) = self.leaf.next() {
+            if let Some(entry) = self.leaf.next() {
                 self.left -= 1;
                 return Some(entry);
             }
@@ -196,7 +206,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
     }
 }
 
-impl<T> ExactSizeIterator for Iter<'_, T> {}
+impl<T> ExactSizeIterator for Entries<'_, T> {}
 
 #[cfg(test)]
 mod tests {

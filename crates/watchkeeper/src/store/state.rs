@@ -1,0 +1,213 @@
+//! What is in the store at one moment? Objects by the hash of their key, and for each value of each index the hashes of its objects.
+
+use std::any::Any;
+use std::hash::{BuildHasher, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
+use super::index::Index;
+use super::publish::Versioned;
+use super::trie::Trie;
+use crate::object::{Object, ObjectName, ResourceVersion};
+use crate::report::Reporter;
+
+/// Items, indexes and version of one moment. A clone shares everything.
+pub(super) struct State<K> {
+    pub(super) items: Trie<Object<K>>,
+    pub(super) indexes: Vec<Filled<K>>,
+    pub(super) version: ResourceVersion,
+    /// The size of all items.
+    pub(super) bytes: usize,
+    pub(super) tools: Arc<Tools>,
+}
+
+pub(super) struct Tools {
+    pub(super) hasher: FixedState,
+    /// The bits of a hash that count: all of them, but in tests of keys that share a hash.
+    pub(super) mask: u64,
+    pub(super) reporter: Reporter,
+}
+
+/// An index and what it has found.
+pub(super) struct Filled<K> {
+    pub(super) index: Index<K>,
+    pub(super) buckets: Trie<Bucket>,
+}
+
+/// All objects with one value of an index, by the hashes of their keys: a new state of an object with the same value changes nothing here.
+/// Never empty.
+#[derive(Clone)]
+pub(super) struct Bucket {
+    pub(super) value: Arc<str>,
+    pub(super) hashes: Trie<()>,
+}
+
+impl<K> State<K> {
+    pub(super) fn new(tools: Tools) -> Self {
+        let (items, tools) = (Trie::default(), Arc::new(tools));
+        Self { items, indexes: Vec::new(), version: ResourceVersion::UNSET, bytes: 0, tools }
+    }
+
+    /// The object of that namespace and name.
+    pub(super) fn find(&self, key: (&[u8], &[u8])) -> Option<&Object<K>> {
+        self.items.get(self.tools.hash_of(key), |object| object.key_bytes() == key)
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<&Filled<K>> {
+        self.indexes.iter().find(|filled| filled.index.name() == name)
+    }
+
+    /// The objects in a bucket of `filled`.
+    pub(super) fn in_bucket<'a>(
+        &'a self,
+        filled: &'a Filled<K>,
+        bucket: &'a Bucket,
+    ) -> impl Iterator<Item = &'a Object<K>> {
+        bucket.hashes.entries().flat_map(move |(hash, ())| {
+            let alike = self.items.with_hash(*hash);
+            let is_one = alike.clone().nth(1).is_none();
+            // Where two keys have one hash, the index tells which of them has the value.
+            alike.filter(move |object| is_one || gives(&filled.index, object, &bucket.value))
+        })
+    }
+}
+
+impl<K> Filled<K> {
+    pub(super) fn bucket(&self, tools: &Tools, value: &str) -> Option<&Bucket> {
+        self.buckets.get(tools.hash_of_value(value), |bucket| *bucket.value == *value)
+    }
+
+    /// Moves the object of `key`, whose hash is `hash`, from the buckets of `before` to those of `after`; `items` show the change already.
+    pub(super) fn refile(
+        &mut self,
+        tools: &Tools,
+        items: &Trie<Object<K>>,
+        hash: u64,
+        key: (&[u8], &[u8]),
+        before: &Values,
+        after: &Values,
+    ) {
+        let Self { index, buckets } = self;
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            // Another key with the same hash may need it there.
+            let mut others = items.with_hash(hash).filter(|object| object.key_bytes() != key);
+            if others.any(|object| gives(index, object, value)) {
+                continue;
+            }
+            let value_hash = tools.hash_of_value(value);
+            let Some(bucket) = buckets.get_mut(value_hash, |bucket| *bucket.value == *value) else {
+                continue;
+            };
+            bucket.hashes.remove(hash, |()| true);
+            if bucket.hashes.len() == 0 {
+                buckets.remove(value_hash, |bucket| *bucket.value == *value);
+            }
+        }
+        for value in after.iter().filter(|value| !before.contains(value)) {
+            let value_hash = tools.hash_of_value(value);
+            if let Some(bucket) = buckets.get_mut(value_hash, |bucket| *bucket.value == *value) {
+                bucket.hashes.insert(hash, (), |()| true);
+                continue;
+            }
+            let mut bucket = Bucket { value: value.into(), hashes: Trie::default() };
+            bucket.hashes.insert(hash, (), |()| true);
+            buckets.insert(value_hash, bucket, |_| false);
+        }
+    }
+}
+
+/// The values that an index gives to one object, in two buffers that can be used again.
+#[derive(Default, PartialEq, Eq)]
+pub(super) struct Values {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Values {
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    /// Takes the values of `object` in; none, and the panic, where the function panics.
+    pub(super) fn fill<K>(
+        &mut self,
+        index: &Index<K>,
+        object: &Object<K>,
+    ) -> Result<(), Box<dyn Any + Send>> {
+        self.clear();
+        let push = &mut |value: &str| {
+            self.text.push_str(value);
+            self.ends.push(self.text.len());
+        };
+        catch_unwind(AssertUnwindSafe(|| index.each(object, push))).inspect_err(|_| self.clear())
+    }
+
+    /// As [`Values::fill`], with a panic reported.
+    pub(super) fn fill_or_report<K>(&mut self, index: &Index<K>, object: &Object<K>, reporter: &Reporter) {
+        if let Err(panic) = self.fill(index, object) {
+            let subject = format!("index {:?} of {}", index.name(), object.key());
+            reporter.panic("indexer", &subject, panic.as_ref());
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
+    }
+
+    fn contains(&self, value: &str) -> bool {
+        self.iter().any(|other| other == value)
+    }
+}
+
+/// Whether `index` gives `value` to `object`. A panic was reported when the object came in.
+fn gives<K>(index: &Index<K>, object: &Object<K>, value: &str) -> bool {
+    let mut values = Values::default();
+    let _reported = values.fill(index, object);
+    values.contains(value)
+}
+
+impl Tools {
+    pub(super) fn hash_of(&self, (namespace, name): (&[u8], &[u8])) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(namespace);
+        hasher.write_u8(0xff);
+        hasher.write(name);
+        hasher.finish() & self.mask
+    }
+
+    pub(super) fn hash_of_value(&self, value: &str) -> u64 {
+        self.hasher.hash_one(value) & self.mask
+    }
+}
+
+pub(super) fn bytes_of(key: &ObjectName) -> (&[u8], &[u8]) {
+    (key.namespace().unwrap_or_default().as_bytes(), key.name().as_bytes())
+}
+
+impl<K> Versioned for State<K> {
+    fn version(&self) -> &ResourceVersion {
+        &self.version
+    }
+}
+
+impl<K> Clone for State<K> {
+    fn clone(&self) -> Self {
+        Self {
+            items: self.items.clone(),
+            indexes: self.indexes.clone(),
+            version: self.version.clone(),
+            bytes: self.bytes,
+            tools: self.tools.clone(),
+        }
+    }
+}
+
+impl<K> Clone for Filled<K> {
+    fn clone(&self) -> Self {
+        Self { index: self.index.clone(), buckets: self.buckets.clone() }
+    }
+}

@@ -1,13 +1,12 @@
 //! The pod-controller as a program, against the cluster of a kubeconfig or the one it runs in.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use pod_controller::Output;
-use tracing_subscriber::EnvFilter;
 use watchkeeper::Env;
-use watchkeeper::process::{ClientArgs, signals};
+use watchkeeper::process::{ClientArgs, LogArgs, signals};
 
 /// Says what happens to the Pods of a namespace
 #[derive(Parser)]
@@ -17,14 +16,16 @@ struct Args {
     client: ClientArgs,
     #[command(flatten)]
     options: pod_controller::Options,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    if let Err(error) = args.log.install("info") {
+        Args::command().error(ErrorKind::InvalidValue, error).exit();
+    }
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -92,6 +92,11 @@ impl Controller {
         Ok(controller)
     }
 
+    /// The Foos that wait to be synced.
+    pub fn queue(&self) -> &RateLimitingQueue<ObjectName> {
+        &self.queue
+    }
+
     /// Works with `workers` workers until `stop`. The caches must have synced.
     pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
         tracing::info!(workers, "starting workers");

@@ -8,11 +8,13 @@ mod controller;
 mod deployment;
 mod example;
 mod options;
+mod program;
 
 pub use controller::{Controller, SyncError};
 pub use deployment::new_deployment;
 pub use example::{CRD, CRD_STATUS_SUBRESOURCE, EXAMPLE, example};
-pub use options::{Options, RunError, run};
+pub use options::Options;
+pub use program::{Program, RunError, run, serve};
 
 /// The name under which the controller writes and records events.
 pub const COMPONENT: &str = "sample-controller";

@@ -1,11 +1,13 @@
 //! The sample-controller as a program of its own, against the cluster of a kubeconfig or the one it runs in.
 
+use std::error::Error;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use sample_controller::Options;
 use watchkeeper::Env;
-use watchkeeper::process::{ClientArgs, LogArgs, signals};
-use watchkeeper::report::What;
+use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs, signals};
 
 /// Keeps a Deployment for each Foo
 #[derive(Parser)]
@@ -14,7 +16,9 @@ struct Args {
     #[command(flatten)]
     client: ClientArgs,
     #[command(flatten)]
-    options: sample_controller::Options,
+    options: Options,
+    #[command(flatten)]
+    admin: AdminArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -23,21 +27,20 @@ struct Args {
 async fn main() -> ExitCode {
     let args = Args::parse();
     if let Err(error) = args.log.install("info") {
-        // Before there is a log: as clap tells of any other flag.
-        clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{error}\n")).exit();
+        Args::command().error(ErrorKind::InvalidValue, error).exit();
     }
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("error running the controller: {}", What::Error(&*error));
+            tracing::error!(error = &*error, "error running the controller");
             ExitCode::FAILURE
         }
     }
 }
 
-async fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
     let clients = args.client.connect(&env).await?;
-    Ok(sample_controller::run(&clients, &args.options, &stop).await?)
+    Ok(sample_controller::serve(&clients, &args.options, &args.admin, &stop).await?)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use watchkeeper::process::ClientArgs;
+use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
 /// A Kubernetes control plane in the box, with the sample controller on it
 #[derive(Debug, Parser)]
@@ -14,19 +14,28 @@ pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
-    pub(crate) up: UpArgs,
+    pub(crate) up: Logged<UpArgs>,
+}
+
+/// The arguments of a command that logs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logged<T: clap::Args> {
+    #[command(flatten)]
+    pub(crate) args: T,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start the control plane, the sample controller and an example Foo, and show what happens (the default)
-    Up(UpArgs),
+    Up(Logged<UpArgs>),
     /// Start the control plane alone
-    Serve(ServeArgs),
+    Serve(Logged<ServeArgs>),
     /// Play the story of a Foo step by step, and say which step was not seen, if any
-    Demo(DemoArgs),
+    Demo(Logged<DemoArgs>),
     /// Run the sample controller alone, on the cluster of a kubeconfig or the one around it
-    SampleController(ControllerArgs),
+    SampleController(Logged<ControllerArgs>),
     /// Print the CustomResourceDefinition of Foos, for `kubectl apply -f -`
     Crd(CrdArgs),
     /// Print the completions of this command for a shell
@@ -85,6 +94,8 @@ pub(crate) struct ControllerArgs {
     pub(crate) client: ClientArgs,
     #[command(flatten)]
     pub(crate) options: sample_controller::Options,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
 }
 
 #[cfg(test)]
@@ -101,7 +112,7 @@ mod tests {
     #[test]
     fn flags_of_up_need_no_command() {
         let args = Args::try_parse_from(["watchkeeper", "--queue", "delta", "--no-example"]).unwrap();
-        assert!(args.command.is_none() && args.up.no_example);
+        assert!(args.command.is_none() && args.up.args.no_example);
         assert!(Args::try_parse_from(["watchkeeper", "--queue", "other"]).is_err());
         assert!(Args::try_parse_from(["watchkeeper", "--listen", "nowhere"]).is_err());
     }

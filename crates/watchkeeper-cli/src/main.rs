@@ -10,28 +10,18 @@ mod up;
 mod view;
 
 use std::error::Error;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
+use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
-use watchkeeper::process::signals;
+use watchkeeper::process::{LogArgs, signals};
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, ControllerArgs};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Some tell their story themselves, and in a demonstration trouble is part of it; the others have only their log.
-    let level = match args.command {
-        Some(Command::SampleController(_)) => "info",
-        Some(Command::Demo(_)) => "error",
-        _ => "warn",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     match run(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -42,23 +32,36 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    match args.command {
-        Some(Command::Crd(crd)) => return Ok(print::crd(&crd)?),
-        Some(Command::Completions { shell }) => return Ok(print::completions(shell)?),
-        _ => {}
-    }
-    let env = Env::system();
-    let stop = signals::install(&env)?;
-    match args.command {
-        None => up::run(&args.up, &env, &stop).await?,
-        Some(Command::Up(up)) => up::run(&up, &env, &stop).await?,
-        Some(Command::Serve(serve)) => plane::serve(&serve, &env, &stop).await?,
-        Some(Command::Demo(demo)) => demo::run(&demo, &env, &stop).await?,
-        Some(Command::Crd(_) | Command::Completions { .. }) => {}
-        Some(Command::SampleController(controller)) => {
-            let clients = controller.client.connect(&env).await?;
-            sample_controller::run(&clients, &controller.options, &stop).await?;
+    // Some tell their story themselves, and in a demonstration trouble is part of it; the others have only their log.
+    match args.command.unwrap_or(Command::Up(args.up)) {
+        Command::Up(up) => {
+            let (env, stop) = begin(&up.log, "warn")?;
+            up::run(&up.args, &env, &stop).await?;
         }
+        Command::Serve(serve) => {
+            let (env, stop) = begin(&serve.log, "warn")?;
+            plane::serve(&serve.args, &env, &stop).await?;
+        }
+        Command::Demo(demo) => {
+            let (env, stop) = begin(&demo.log, "error")?;
+            demo::run(&demo.args, &env, &stop).await?;
+        }
+        Command::SampleController(controller) => {
+            let (env, stop) = begin(&controller.log, "info")?;
+            let ControllerArgs { client, options, admin } = &controller.args;
+            let clients = client.connect(&env).await?;
+            sample_controller::serve(&clients, options, admin, &stop).await?;
+        }
+        Command::Crd(crd) => print::crd(&crd)?,
+        Command::Completions { shell } => print::completions(shell)?,
     }
     Ok(())
+}
+
+/// The log, the world, and the stop that a signal gives.
+fn begin(log: &LogArgs, level: &str) -> Result<(Env, CancellationToken), Box<dyn Error>> {
+    log.install(level)?;
+    let env = Env::system();
+    let stop = signals::install(&env)?;
+    Ok((env, stop))
 }

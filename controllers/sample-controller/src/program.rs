@@ -1,0 +1,105 @@
+//! How is the controller run as a program, or as a part of one? Put together, observed, started and stopped in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{InformerStopped, NotSynced};
+use watchkeeper::process::metrics::{InformerCollector, QueueCollector, register_events, register_reports};
+use watchkeeper::process::{AdminArgs, AdminError, Gate, Pages};
+use watchkeeper::record::EventSink;
+use watchkeeper::{Clients, SharedInformerFactory, record};
+
+use crate::COMPONENT;
+use crate::controller::Controller;
+use crate::options::Options;
+
+/// Why the controller did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The caches of some kinds did not fill.
+    #[error(transparent)]
+    NotSynced(#[from] NotSynced),
+    /// A handler could not be added.
+    #[error(transparent)]
+    Stopped(#[from] InformerStopped),
+    /// The admin pages could not be served.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
+
+const RESYNC: Duration = Duration::from_secs(30);
+
+/// The controller with all that it needs, ready to run.
+#[derive(Debug)]
+pub struct Program {
+    factory: SharedInformerFactory,
+    controller: Arc<Controller>,
+    sink: EventSink,
+    /// Opened when the caches have filled.
+    caches: Gate,
+    workers: usize,
+}
+
+impl Program {
+    /// Puts everything together; what can be seen of it from outside goes to `pages`.
+    pub fn new(clients: &Clients, options: &Options, pages: &mut Pages) -> Result<Self, InformerStopped> {
+        let (recorder, sink) = record::recorder(COMPONENT, clients);
+        register_reports(&mut pages.metrics, &clients.env().reporter);
+        register_events(&mut pages.metrics, &recorder);
+        let informers = InformerCollector::register(&mut pages.metrics);
+        let factory = SharedInformerFactory::builder(clients)
+            .resync(RESYNC)
+            .queue(options.queue)
+            .metrics(COMPONENT, Arc::new(informers))
+            .build();
+        let controller = Controller::new(clients, &factory, recorder)?;
+        QueueCollector::register(&mut pages.metrics).add(controller.queue());
+        Ok(Self { factory, controller, sink, caches: pages.ready.gate("caches"), workers: options.workers })
+    }
+
+    /// Runs until `stop`, and returns when all tasks have ended. Dropping the future ends them too.
+    pub async fn run(self, stop: &CancellationToken) -> Result<(), RunError> {
+        let Self { factory, controller, sink, caches, workers } = self;
+        tracing::info!("starting the Foo controller");
+        factory.start(stop);
+        // The sink stops after the workers: what they recorded last is written too.
+        let worked = CancellationToken::new();
+        let work = async {
+            let _worked = worked.clone().drop_guard();
+            tracing::info!("waiting for informer caches to sync");
+            factory.wait_for_sync(stop).await?;
+            caches.open();
+            controller.run(workers, stop).await;
+            Ok(())
+        };
+        let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
+        factory.shut_down().await;
+        result
+    }
+}
+
+/// Runs the controller until `stop`, unobserved; see [`Program::run`].
+pub async fn run(clients: &Clients, options: &Options, stop: &CancellationToken) -> Result<(), RunError> {
+    Program::new(clients, options, &mut Pages::default())?.run(stop).await
+}
+
+/// Runs the controller until `stop`, and serves its metrics and health as `admin` says.
+pub async fn serve(
+    clients: &Clients,
+    options: &Options,
+    admin: &AdminArgs,
+    stop: &CancellationToken,
+) -> Result<(), RunError> {
+    let mut pages = Pages::default();
+    let program = Program::new(clients, options, &mut pages)?;
+    let admin = admin.bind(pages, clients.env()).await?;
+    // Whichever ends first ends the other too.
+    let stop = stop.child_token();
+    let controller = async {
+        let _stop = stop.clone().drop_guard();
+        program.run(&stop).await
+    };
+    let (controller, ()) = tokio::join!(controller, admin.run(stop.clone()));
+    controller
+}

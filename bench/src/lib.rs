@@ -4,3 +4,4 @@
 pub mod informer;
 pub mod measure;
 pub mod serve;
+pub mod store;

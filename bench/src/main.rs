@@ -2,6 +2,7 @@
 
 use bench::informer::{self, InformerArgs};
 use bench::serve::{self, ServeArgs};
+use bench::store::{self, StoreArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -24,12 +25,15 @@ enum Command {
     Serve(ServeArgs),
     /// Sync an informer from a server of Pods, apply its events, and print what both cost.
     Informer(InformerArgs),
+    /// Read and write the store, and what else it could be made of, and print how long that takes and waits.
+    Store(StoreArgs),
 }
 
 fn main() {
     let outcome: Result<(), Box<dyn std::error::Error + Send + Sync>> = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args).map_err(Into::into),
         Command::Informer(args) => informer::run(&args),
+        Command::Store(args) => store::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

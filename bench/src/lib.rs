@@ -5,3 +5,4 @@ pub mod informer;
 pub mod measure;
 pub mod queue;
 pub mod serve;
+pub mod store;

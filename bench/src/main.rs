@@ -3,6 +3,7 @@
 use bench::informer::{self, InformerArgs};
 use bench::queue::{self, QueueArgs};
 use bench::serve::{self, ServeArgs};
+use bench::store::{self, StoreArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -27,6 +28,8 @@ enum Command {
     Informer(InformerArgs),
     /// Time a work queue, and weigh a million keys that wait in it.
     Queue(QueueArgs),
+    /// Read and write the store, and what else it could be made of, and print how long that takes and waits.
+    Store(StoreArgs),
 }
 
 fn main() {
@@ -34,6 +37,7 @@ fn main() {
         Command::Serve(args) => serve::run(&args).map_err(Into::into),
         Command::Informer(args) => informer::run(&args),
         Command::Queue(args) => queue::run(&args),
+        Command::Store(args) => store::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

@@ -102,6 +102,15 @@ fn objects_that_share_a_value_are_found_by_it_or_by_one_of_them() {
 }
 
 #[test]
+fn what_is_printed_of_a_store_says_how_much_is_in_it_and_nothing_of_what() {
+    let store = Indexer::new(&Env::simulated(1), [by_node()]);
+    store.replace(vec![pod("a/x", 1, "n1", "secret")], 3.into());
+    let text = r#"Snapshot { len: 1, version: "3" }"#;
+    assert_eq!((format!("{store:?}"), format!("{:?}", store.snapshot().clone())), (text.into(), text.into()));
+    assert_eq!(format!("{:?}", store.snapshot().indexes().collect::<Vec<_>>()), r#"[Index("node")]"#);
+}
+
+#[test]
 fn an_index_that_there_is_not_is_an_error_that_names_those_there_are() {
     let now = Indexer::new(&Env::simulated(1), [by_node(), namespace_index()]).snapshot();
     let error = now.by_index("nodes", "n1").err().unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Upstream's tests, benchmarks and examples in the files that the table covers; `TestWatchList` has a row for each of its eleven cases.
-const ROWS: usize = 278;
+const ROWS: usize = 319;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

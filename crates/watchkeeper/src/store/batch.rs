@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 use super::index::Index;
 use super::snapshot::Snapshot;
@@ -74,22 +73,20 @@ impl<'a, K> Batch<'a, K> {
         let tools = self.state.tools.clone();
         let hash_of = |object: &Object<K>| tools.hash_of(object.key_bytes());
         // Into an empty store everything is put, and nothing has to go.
-        let expected = if before.is_empty() { 0 } else { items.len() };
-        let mut listed = HashTable::<&Object<K>>::with_capacity(expected);
+        let mut listed = (!before.is_empty()).then(|| HashTable::<&Object<K>>::with_capacity(items.len()));
         for object in items {
             let hash = hash_of(object);
-            let is_listed = |other: &&Object<K>| same_key(other, object);
-            if expected > 0
-                && let Entry::Vacant(vacant) = listed.entry(hash, is_listed, |object| hash_of(object))
-            {
-                vacant.insert(object);
+            if let Some(listed) = &mut listed {
+                listed.entry(hash, |other| same_key(other, object), |other| hash_of(other)).or_insert(object);
             }
             let there = self.state.items.get(hash, |other| same_key(other, object));
             if there.is_none_or(|there| !there.same_state(object)) {
                 self.put_at(hash, object);
             }
         }
-        if listed.len() < self.state.items.len() {
+        if let Some(listed) = listed
+            && listed.len() != self.state.items.len()
+        {
             for (hash, old) in before.state().items.entries() {
                 if listed.find(*hash, |object| same_key(object, old)).is_none() {
                     self.remove_at(*hash, old.key_bytes());

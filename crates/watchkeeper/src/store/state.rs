@@ -211,3 +211,31 @@ impl<K> Clone for Filled<K> {
         Self { index: self.index.clone(), buckets: self.buckets.clone() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::env::Env;
+
+    #[test]
+    fn hashes_differ_wherever_names_namespaces_or_values_do_unless_they_are_masked() {
+        let env = Env::simulated(1);
+        let tools = |mask| Tools { hasher: env.generator.hasher(), mask, reporter: env.reporter.clone() };
+        let (whole, narrow) = (tools(u64::MAX), tools(0b11));
+        let names: Vec<_> = (0..1000_u32).map(|number| number.to_string().into_bytes()).collect();
+        let of_keys = |tools: &Tools| {
+            let keys = names.iter().flat_map(|name| [(&b"ns"[..], &name[..]), (name, b"ns"), (b"", name)]);
+            keys.map(|key| tools.hash_of(key)).collect::<BTreeSet<_>>()
+        };
+        let of_values = |tools: &Tools| {
+            let values = (0..1000_u32).map(|number| tools.hash_of_value(&number.to_string()));
+            values.collect::<BTreeSet<_>>()
+        };
+        assert_eq!((of_keys(&whole).len(), of_values(&whole).len()), (3000, 1000));
+        assert_ne!(whole.hash_of((b"a", b"bc")), whole.hash_of((b"ab", b"c")));
+        let all = BTreeSet::from([0, 1, 2, 3]);
+        assert_eq!((of_keys(&narrow), of_values(&narrow)), (all.clone(), all));
+    }
+}

@@ -228,8 +228,32 @@ mod tests {
     type Entry = (u16, u32);
 
     fn contents(trie: &Trie<Entry>) -> BTreeMap<u16, u32> {
-        assert_eq!(trie.iter().len(), trie.len());
+        check(&trie.root, 0, 0);
+        let mut entries = trie.entries();
+        for left in (0..trie.len()).rev() {
+            entries.next().unwrap();
+            assert_eq!(entries.len(), left);
+        }
+        assert!(entries.next().is_none());
         trie.iter().copied().collect()
+    }
+
+    /// Every entry is where its hash says, and leaves are small where they can be.
+    fn check(node: &Node<Entry>, depth: u32, path: u64) {
+        match node {
+            Node::Empty => {}
+            Node::Leaf(entries) => {
+                assert!(!entries.is_empty() && (entries.len() <= LEAF || depth == DEEPEST));
+                let way = (1_u64 << (depth * BITS)) - 1;
+                assert!(entries.iter().all(|(hash, entry)| *hash == bad_hash(entry.0) && hash & way == path));
+            }
+            Node::Branch(children) => {
+                assert!(depth < DEEPEST && children.iter().any(|child| !matches!(child, Node::Empty)));
+                for (slot, child) in (0..).zip(&**children) {
+                    check(child, depth + 1, path | slot << (depth * BITS));
+                }
+            }
+        }
     }
 
     proptest! {

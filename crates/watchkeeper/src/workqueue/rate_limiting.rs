@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::delaying::Delaying;
 use super::item::{Key, WorkItem};
 use super::known::KeyRecord;
 use super::limiter::RateLimiter;
 use super::metrics::{QueueFigures, QueueMetrics};
 use super::priority::Priority;
+use super::queue::Queue;
 use super::shared::{Shared, State, Time};
 use super::tick::Tick;
 use crate::Env;
@@ -91,7 +91,7 @@ impl<T: Key> RateLimitingQueue<T> {
     /// A queue that remembers of `kept` idle keys how their last runs ended; [`new`](Self::new) remembers 16,384.
     pub fn remembering(kept: usize, name: &str, limiter: impl RateLimiter<T>, env: &Env) -> Self {
         let epoch = env.clock.now();
-        let queue = Delaying::new(kept, env.generator.fork(name).hasher());
+        let queue = Queue::new(kept, env.generator.fork(name).hasher());
         Self(Arc::new(Inner {
             name: name.into(),
             reporter: env.reporter.clone(),

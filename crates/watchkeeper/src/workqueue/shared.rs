@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::delaying::Delaying;
+use super::delaying::Delays;
 use super::item::Key;
 use super::known::LastError;
 use super::limiter::RateLimiter;
 use super::metrics::QueueFigures;
 use super::priority::Priority;
-use super::queue::{Added, Taken, Ticket};
+use super::queue::{Added, Queue, Taken, Ticket};
 use super::slots::Number;
 use super::tick::Tick;
 use super::waiting::{Place, Waiters, Waiting};
@@ -42,7 +42,8 @@ pub(super) struct Shared<T: Key, M: Lock<State<T>> = Mutex<State<T>>> {
 }
 
 pub(super) struct State<T> {
-    pub(super) queue: Delaying<T>,
+    pub(super) queue: Queue<T>,
+    delays: Delays,
     limiter: Box<dyn RateLimiter<T>>,
     epoch: Instant,
     /// Those that change by events; the others are read off when asked for.
@@ -81,7 +82,7 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
     /// Runs one operation at `now`, after letting in what is due.
     pub(super) fn with<R>(&self, now: Tick, operation: impl FnOnce(&mut State<T>) -> R) -> R {
         self.change(|state| {
-            state.figures.adds += state.queue.advance(now);
+            state.figures.adds += state.delays.advance(&mut state.queue, now);
             operation(state)
         })
     }
@@ -128,6 +129,7 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
     pub(super) fn shut_down(&self, now: Tick, drain: bool) {
         self.with(now, |state| {
             state.queue.shut_down();
+            state.delays.clear(&mut state.queue);
             state.draining = drain;
         });
     }
@@ -167,9 +169,10 @@ impl<T: Key, M: Lock<State<T>>> Drop for Drain<'_, T, M> {
 }
 
 impl<T: Key> State<T> {
-    pub(super) fn new(queue: Delaying<T>, limiter: Box<dyn RateLimiter<T>>, epoch: Instant) -> Self {
+    pub(super) fn new(queue: Queue<T>, limiter: Box<dyn RateLimiter<T>>, epoch: Instant) -> Self {
         Self {
             queue,
+            delays: Delays::default(),
             limiter,
             epoch,
             figures: QueueFigures::default(),
@@ -209,7 +212,7 @@ impl<T: Key> State<T> {
         if delay.is_zero() {
             self.add_slot(number, priority, now);
         } else {
-            self.queue.delay(number, now.after(delay), priority);
+            self.delays.delay(&mut self.queue, number, now.after(delay), priority);
         }
     }
 
@@ -264,7 +267,7 @@ impl<T: Key> State<T> {
         QueueFigures {
             depth: self.queue.depth(),
             running: self.queue.running(now),
-            delayed: self.queue.delayed(),
+            delayed: self.delays.len(),
             ..self.figures.clone()
         }
     }
@@ -290,7 +293,7 @@ impl<T: Key> State<T> {
 
     /// The next due time, if no waiting `get` has set its timer that early.
     fn unattended(&self) -> Option<Tick> {
-        let due = self.queue.next_due()?;
+        let due = self.delays.next()?;
         self.armed.is_none_or(|armed| due < armed).then_some(due)
     }
 

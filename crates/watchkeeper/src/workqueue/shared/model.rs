@@ -152,7 +152,7 @@ struct World {
 
 impl World {
     fn new(fault: Fault) -> Arc<Self> {
-        let queue = Delaying::new(1, FixedState::default());
+        let queue = Queue::new(1, FixedState::default());
         let limiter = Box::new(ItemExponential::new(NANO, 4 * NANO));
         let state = Mutex::new(State::new(queue, limiter, Clock::system().now()));
         let shared = Shared::new(Tampering { state, fault, uses: AtomicU32::new(0) });

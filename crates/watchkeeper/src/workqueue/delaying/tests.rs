@@ -118,21 +118,19 @@ fn equal_times_are_released_in_the_order_in_which_they_were_given() {
 }
 
 #[test]
-fn times_that_were_replaced_are_cleared_away() {
+fn times_that_were_replaced_are_cleared_away_once_they_are_many() {
     let (mut queue, start) = queue();
+    let mut most = 0;
     // Ever earlier: each time takes the place of the one before.
     for step in 0..10_000 {
-        for key in ["a", "b"] {
+        for key in ["a", "b", "c"] {
             queue.delay(key, start.after((20_000 - step) * MS));
+            most = most.max(queue.delays.waiting.len());
         }
-        assert!(
-            queue.delays.waiting.len() <= 2 * 2 + SLACK,
-            "{} entries for two keys",
-            queue.delays.waiting.len()
-        );
     }
-    assert_eq!((queue.delays.len(), queue.delays.next()), (2, Some(start.after(10_001 * MS))));
-    assert_eq!(released(&mut queue, start.after(10_001 * MS)), ["a", "b"]);
+    assert_eq!(most, 2 * 3 + SLACK, "seldom, as it goes through all of them, but often enough");
+    assert_eq!((queue.delays.len(), queue.delays.next()), (3, Some(start.after(10_001 * MS))));
+    assert_eq!(released(&mut queue, start.after(10_001 * MS)), ["a", "b", "c"]);
     assert_eq!((queue.delays.len(), queue.delays.next()), (0, None));
 }
 

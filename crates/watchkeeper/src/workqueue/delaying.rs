@@ -3,26 +3,23 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::Hash;
-use std::ops::{Deref, DerefMut};
-
-use foldhash::fast::FixedState;
 
 use super::priority::Priority;
 use super::queue::{Added, Queue};
 use super::slots::{Number, Slots};
 use super::tick::Tick;
 
-/// The pure queue with a waiting room in front of it.
+/// The waiting room in front of a queue.
 ///
 /// Due keys enter the queue at the start of every operation, before the operation's own key, so that the order is that of the due times
 /// even when nobody was looking at the time.
-pub(super) struct Delaying<T> {
-    queue: Queue<T>,
-    /// The due time of each slot that has one, and times that were replaced by earlier ones and are not cleared away yet. The first is
-    /// none of those: the time that took its place is earlier.
+#[derive(Default)]
+pub(super) struct Delays {
+    /// The due time of each slot that has one, and times that were replaced by earlier ones and are not cleared away yet. After an
+    /// [`advance`](Self::advance) the first is none of those: the time that took its place is earlier.
     waiting: BinaryHeap<Reverse<Due>>,
     /// How many slots have a due time.
-    delayed: usize,
+    len: usize,
     /// Counts the due times given. Wraps: only the order of equal times depends on it.
     given: u32,
 }
@@ -39,14 +36,10 @@ fn holds<T>(slots: &Slots<T>, (due, order, number): Due) -> bool {
     slot.due == Some(due) && slot.due_order == order
 }
 
-impl<T: Hash + Eq + Clone> Delaying<T> {
-    pub(super) fn new(kept: usize, hasher: FixedState) -> Self {
-        Self { queue: Queue::new(kept, hasher), waiting: BinaryHeap::new(), delayed: 0, given: 0 }
-    }
-
+impl Delays {
     /// Lets a claimed slot join the queue at `due`. The earlier of two times wins, and the higher of two priorities.
-    pub(super) fn delay(&mut self, number: Number, due: Tick, priority: Priority) {
-        let slot = &mut self.queue.slots[number];
+    pub(super) fn delay<T>(&mut self, queue: &mut Queue<T>, number: Number, due: Tick, priority: Priority) {
+        let slot = &mut queue.slots[number];
         let old = slot.due;
         slot.due_priority = if old.is_some() { slot.due_priority.max(priority) } else { priority };
         if old.is_some_and(|old| old <= due) {
@@ -55,68 +48,52 @@ impl<T: Hash + Eq + Clone> Delaying<T> {
         (slot.due, slot.due_order) = (Some(due), self.given);
         self.waiting.push(Reverse((due, self.given, number)));
         self.given = self.given.wrapping_add(1);
-        self.delayed += usize::from(old.is_none());
-        if self.waiting.len() > 2 * self.delayed + SLACK {
-            self.waiting.retain(|entry| holds(&self.queue.slots, entry.0));
+        self.len += usize::from(old.is_none());
+        if self.waiting.len() > 2 * self.len + SLACK {
+            self.waiting.retain(|entry| holds(&queue.slots, entry.0));
         }
     }
 
     /// Moves every key that is due at `now` into the queue; returns how many of them led to a run of their own.
-    pub(super) fn advance(&mut self, now: Tick) -> u64 {
+    pub(super) fn advance<T: Hash + Eq + Clone>(&mut self, queue: &mut Queue<T>, now: Tick) -> u64 {
         let mut runs = 0;
         while let Some(&Reverse(first @ (due, _, number))) = self.waiting.peek() {
-            let holds = holds(&self.queue.slots, first);
+            let holds = holds(&queue.slots, first);
             if holds && due > now {
                 break;
             }
             self.waiting.pop();
             if holds {
-                self.delayed -= 1;
-                let slot = &mut self.queue.slots[number];
+                self.len -= 1;
+                let slot = &mut queue.slots[number];
                 (slot.due, slot.backing_off) = (None, false);
                 let priority = slot.due_priority;
                 // As of its due time: how long it went unnoticed is part of its wait.
-                runs += u64::from(self.queue.add(number, priority, due) != Added::Collapsed);
+                runs += u64::from(queue.add(number, priority, due) != Added::Collapsed);
             }
         }
         runs
     }
 
     /// When the next key becomes due.
-    pub(super) fn next_due(&self) -> Option<Tick> {
+    pub(super) fn next(&self) -> Option<Tick> {
         self.waiting.peek().map(|&Reverse((due, ..))| due)
     }
 
     /// How many keys are delayed.
-    pub(super) fn delayed(&self) -> usize {
-        self.delayed
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
-    /// Refuses every add from now on, and drops what is not due yet.
-    pub(super) fn shut_down(&mut self) {
-        self.queue.shut_down();
-        self.delayed = 0;
+    /// Drops what is not due yet.
+    pub(super) fn clear<T: Hash + Eq + Clone>(&mut self, queue: &mut Queue<T>) {
+        self.len = 0;
         while let Some(Reverse(entry)) = self.waiting.pop() {
-            if holds(&self.queue.slots, entry) {
-                self.queue.slots[entry.2].due = None;
-                self.queue.rest(entry.2);
+            if holds(&queue.slots, entry) {
+                queue.slots[entry.2].due = None;
+                queue.rest(entry.2);
             }
         }
-    }
-}
-
-/// Adds, gets and dones go through.
-impl<T> Deref for Delaying<T> {
-    type Target = Queue<T>;
-
-    fn deref(&self) -> &Queue<T> {
-        &self.queue
-    }
-}
-
-impl<T> DerefMut for Delaying<T> {
-    fn deref_mut(&mut self) -> &mut Queue<T> {
-        &mut self.queue
     }
 }
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use super::keys::Outcome;
 use super::known::message;
 use super::priority::Priority;
 use super::queue::{Taken, Ticket};
 use super::rate_limiting::RateLimitingQueue;
-use super::shared::Outcome;
 
 /// What can be a key of a work queue: anything small that can be hashed, compared, cloned cheaply and printed.
 pub trait Key: Hash + Eq + Clone + Send + fmt::Debug + 'static {}
@@ -102,7 +102,7 @@ impl<T: Key> WorkItem<T> {
 
     fn settle(&mut self, outcome: Outcome) {
         if let Some(ticket) = self.ticket.take() {
-            self.queue.0.with(|state, now| state.settle(ticket, self.priority, outcome, now));
+            self.queue.0.with(|keys, now| keys.settle(ticket, self.priority, outcome, now));
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! Producers add keys, workers take them, and [`RateLimitingQueue`] stands between: it collapses repeated adds, never gives a key to two
 //! workers at once, and holds back keys that failed. It is made of layers, each with one idea: `slots` (what is known of a key),
-//! `ready` (whose turn it is), `queue` (who has it), `delaying` (due times), `shared` (the lock, backoff by a [`limiter`], and who is
-//! woken), and `rate_limiting` (what users see of it).
+//! `ready` (whose turn it is), `queue` (who has it), `delaying` (due times), `keys` (backoff by a [`limiter`]), `shared` (the lock, and who
+//! is woken), and `rate_limiting` (what users see of it).
 
 mod bucket;
 mod delaying;
 mod enqueue;
 mod item;
+mod keys;
 mod known;
 pub mod limiter;
 mod metrics;

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::delaying::Delaying;
 use super::item::{Key, WorkItem};
+use super::keys::Keys;
 use super::known::KeyRecord;
 use super::limiter::RateLimiter;
 use super::metrics::{QueueFigures, QueueMetrics};
 use super::priority::Priority;
+use super::queue::Queue;
 use super::shared::{Shared, State, Time};
 use super::tick::Tick;
 use crate::Env;
@@ -91,12 +92,12 @@ impl<T: Key> RateLimitingQueue<T> {
     /// A queue that remembers of `kept` idle keys how their last runs ended; [`new`](Self::new) remembers 16,384.
     pub fn remembering(kept: usize, name: &str, limiter: impl RateLimiter<T>, env: &Env) -> Self {
         let epoch = env.clock.now();
-        let queue = Delaying::new(kept, env.generator.fork(name).hasher());
+        let queue = Queue::new(kept, env.generator.fork(name).hasher());
         Self(Arc::new(Inner {
             name: name.into(),
             reporter: env.reporter.clone(),
             time: QueueTime { clock: env.clock.clone(), epoch },
-            shared: Shared::new(Mutex::new(State::new(queue, Box::new(limiter), epoch))),
+            shared: Shared::new(Mutex::new(State::new(Keys::new(queue, Box::new(limiter), epoch)))),
         }))
     }
 
@@ -112,7 +113,7 @@ impl<T: Key> RateLimitingQueue<T> {
 
     /// As [`add`](Self::add), with a priority. A key that waits keeps the highest of those it was added with.
     pub fn add_with(&self, item: T, priority: Priority) {
-        self.0.with(|state, now| state.add(item, priority, now));
+        self.0.with(|keys, now| keys.add(item, priority, now));
     }
 
     /// Adds `item` after `delay`, at once if that is zero.
@@ -120,21 +121,17 @@ impl<T: Key> RateLimitingQueue<T> {
     /// Of several delayed adds of one key the earliest counts; a plain [`add`](Self::add) leaves it standing. Is ignored once the queue shuts
     /// down, and a shutdown drops what is not due yet.
     pub fn add_after(&self, item: T, delay: Duration) {
-        self.0.with(|state, now| state.add_after(item, delay, now));
+        self.0.with(|keys, now| keys.add_after(item, delay, now));
     }
 
     /// Adds `item` when the limiter says so; counts as a failure of the key.
     pub fn add_rate_limited(&self, item: T) {
-        self.0.with(|state, now| state.add_rate_limited(item, now));
+        self.0.with(|keys, now| keys.add_rate_limited(item, now));
     }
 
     /// Forgets the failures of `item`. Does not touch the queue itself.
     pub fn forget(&self, item: &T) {
-        self.0.with(|state, _| {
-            if let Some(number) = state.queue.slots.find(item) {
-                state.queue.slots[number].failures = 0;
-            }
-        });
+        self.0.with(|keys, _| keys.forget(item));
     }
 
     /// How often `item` was added rate limited since it was last forgotten.
@@ -144,7 +141,7 @@ impl<T: Key> RateLimitingQueue<T> {
 
     /// How many keys wait for a worker. Keys that are with a worker or not yet due do not count.
     pub fn len(&self) -> usize {
-        self.0.with(|state, _| state.queue.len())
+        self.0.with(|keys, _| keys.queue.len())
     }
 
     /// Whether no key waits for a worker.
@@ -156,25 +153,15 @@ impl<T: Key> RateLimitingQueue<T> {
     ///
     /// `None` for a key that has nothing to wait for and was never worked on, or so long ago that others took its place.
     pub fn explain(&self, item: &T) -> Option<KeyRecord<T>> {
-        let epoch = self.0.time.epoch;
-        self.0.with(|state, _| {
-            let number = state.queue.slots.find(item)?;
-            state.queue.slots[number].record(epoch)
-        })
+        self.0.with(|keys, _| keys.explain(item))
     }
 
     /// What is known of every key, in no order.
     ///
     /// The queue goes on meanwhile: each record is true for the moment in which the iterator came to it.
     pub fn records(&self) -> impl Iterator<Item = KeyRecord<T>> {
-        let epoch = self.0.time.epoch;
-        let batch = move |start: usize| {
-            let records: Vec<_> = self.0.with(|state, _| {
-                state.queue.slots.range(start, BATCH).iter().map(|slot| slot.record(epoch)).collect()
-            });
-            (!records.is_empty()).then_some(records)
-        };
-        (0..).step_by(BATCH).map_while(batch).flatten().flatten()
+        let batch = |start| self.0.with(|keys, _| keys.records(start, BATCH));
+        (0..).step_by(BATCH).map_while(batch).flatten()
     }
 
     /// The queue for an exporter of metrics, which it does not keep alive.
@@ -219,15 +206,15 @@ impl<T: Key> RateLimitingQueue<T> {
 
     /// Whether the queue was shut down, with or without a drain.
     pub fn is_shutting_down(&self) -> bool {
-        self.0.with(|state, _| state.queue.is_shutting_down())
+        self.0.with(|keys, _| keys.queue.is_shutting_down())
     }
 }
 
 impl<T: Key> Inner<T> {
     /// Runs one operation under the lock, after letting in what is due.
-    pub(super) fn with<R>(&self, operation: impl FnOnce(&mut State<T>, Tick) -> R) -> R {
+    pub(super) fn with<R>(&self, operation: impl FnOnce(&mut Keys<T>, Tick) -> R) -> R {
         let now = self.time.now();
-        self.shared.with(now, |state| operation(state, now))
+        self.shared.with(now, |state| operation(&mut state.keys, now))
     }
 }
 
@@ -237,7 +224,7 @@ impl<T: Key> QueueMetrics for Inner<T> {
     }
 
     fn figures(&self) -> QueueFigures {
-        self.with(|state, now| state.figures(now))
+        self.with(|keys, now| keys.figures(now))
     }
 }
 

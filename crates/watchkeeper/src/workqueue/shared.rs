@@ -2,21 +2,14 @@
 
 use std::future::{Future, poll_fn};
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::delaying::Delaying;
 use super::item::Key;
-use super::known::LastError;
-use super::limiter::RateLimiter;
-use super::metrics::QueueFigures;
-use super::priority::Priority;
-use super::queue::{Added, Taken, Ticket};
-use super::slots::Number;
+use super::keys::Keys;
+use super::queue::Taken;
 use super::tick::Tick;
 use super::waiting::{Place, Waiters, Waiting};
-use crate::clock::Instant;
 
 /// What guards the state: a mutex, or in tests one that tries all orders of the tasks that want it.
 pub(super) trait Lock<S> {
@@ -42,11 +35,7 @@ pub(super) struct Shared<T: Key, M: Lock<State<T>> = Mutex<State<T>>> {
 }
 
 pub(super) struct State<T> {
-    pub(super) queue: Delaying<T>,
-    limiter: Box<dyn RateLimiter<T>>,
-    epoch: Instant,
-    /// Those that change by events; the others are read off when asked for.
-    figures: QueueFigures,
+    pub(super) keys: Keys<T>,
     pub(super) gets: Waiters,
     /// How many `get`s were woken and have not looked yet. While any waits, no less than there is work for.
     on_their_way: usize,
@@ -55,15 +44,6 @@ pub(super) struct State<T> {
     /// Someone waits for a drain, and no plain shutdown told them not to.
     draining: bool,
     drains: Waiters,
-}
-
-/// How a run ended, and so what becomes of its key.
-pub(super) enum Outcome {
-    /// Perhaps to be run again after a time.
-    Success(Option<Duration>),
-    Failure(Box<str>),
-    /// A failure for good.
-    GivenUp(Box<str>),
 }
 
 /// What a `get` finds.
@@ -81,7 +61,7 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
     /// Runs one operation at `now`, after letting in what is due.
     pub(super) fn with<R>(&self, now: Tick, operation: impl FnOnce(&mut State<T>) -> R) -> R {
         self.change(|state| {
-            state.figures.adds += state.queue.advance(now);
+            state.keys.advance(now);
             operation(state)
         })
     }
@@ -102,7 +82,7 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
     pub(super) async fn get(&self, time: &impl Time) -> Option<Taken<T>> {
         // Most often one is there: no need to prepare for a wait.
         let now = time.now();
-        if let Some(taken) = self.with(now, |state| state.get(now)) {
+        if let Some(taken) = self.with(now, |state| state.keys.get(now)) {
             return Some(taken);
         }
         let mut waiting = Waiting::new(self);
@@ -127,7 +107,7 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
 
     pub(super) fn shut_down(&self, now: Tick, drain: bool) {
         self.with(now, |state| {
-            state.queue.shut_down();
+            state.keys.shut_down();
             state.draining = drain;
         });
     }
@@ -167,105 +147,14 @@ impl<T: Key, M: Lock<State<T>>> Drop for Drain<'_, T, M> {
 }
 
 impl<T: Key> State<T> {
-    pub(super) fn new(queue: Delaying<T>, limiter: Box<dyn RateLimiter<T>>, epoch: Instant) -> Self {
+    pub(super) fn new(keys: Keys<T>) -> Self {
         Self {
-            queue,
-            limiter,
-            epoch,
-            figures: QueueFigures::default(),
+            keys,
             gets: Waiters::default(),
             on_their_way: 0,
             armed: None,
             draining: false,
             drains: Waiters::default(),
-        }
-    }
-
-    pub(super) fn add(&mut self, key: T, priority: Priority, now: Tick) {
-        if let Some(number) = self.queue.claim(key) {
-            self.add_slot(number, priority, now);
-        }
-    }
-
-    pub(super) fn add_after(&mut self, key: T, delay: Duration, now: Tick) {
-        if let Some(number) = self.queue.claim(key) {
-            self.add_slot_after(number, delay, Priority::Normal, now);
-        }
-    }
-
-    pub(super) fn add_rate_limited(&mut self, key: T, now: Tick) {
-        if let Some(number) = self.queue.claim(key) {
-            self.back_off(number, Priority::Normal, now);
-        }
-    }
-
-    fn add_slot(&mut self, number: Number, priority: Priority, now: Tick) {
-        let added = self.queue.add(number, priority, now);
-        self.figures.adds += u64::from(added != Added::Collapsed);
-    }
-
-    fn add_slot_after(&mut self, number: Number, delay: Duration, priority: Priority, now: Tick) {
-        self.figures.retries += 1;
-        if delay.is_zero() {
-            self.add_slot(number, priority, now);
-        } else {
-            self.queue.delay(number, now.after(delay), priority);
-        }
-    }
-
-    /// Counts a failure, and adds the key when the limiter says so.
-    fn back_off(&mut self, number: Number, priority: Priority, now: Tick) {
-        let slot = &mut self.queue.slots[number];
-        let Some(key) = &slot.key else { return };
-        let delay = self.limiter.when(key, slot.failures, now.instant(self.epoch));
-        slot.failures = slot.failures.saturating_add(1);
-        slot.backing_off = !delay.is_zero();
-        self.add_slot_after(number, delay, priority, now);
-    }
-
-    pub(super) fn get(&mut self, now: Tick) -> Option<Taken<T>> {
-        let (taken, waited) = self.queue.get(now)?;
-        self.figures.queue_duration.record(waited);
-        Some(taken)
-    }
-
-    /// Takes a key back from its worker. Another run keeps the priority of this one.
-    pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) {
-        let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
-        let slot = &mut self.queue.slots[number];
-        match outcome {
-            Outcome::Success(again) => {
-                (slot.failures, slot.last_success) = (0, Some(now));
-                if let Some(delay) = again
-                    && open
-                {
-                    self.add_slot_after(number, delay, priority, now);
-                }
-            }
-            Outcome::GivenUp(message) => {
-                slot.failures = 0;
-                slot.last_error = Some(Box::new(LastError { at: now, message }));
-            }
-            Outcome::Failure(message) => {
-                slot.last_error = Some(Box::new(LastError { at: now, message }));
-                if open && slot.backing_off {
-                    // This run did not wait for the backoff: it does not show that a longer one is needed.
-                    self.figures.retries += 1;
-                } else if open {
-                    self.back_off(number, priority, now);
-                }
-            }
-        }
-        let worked = self.queue.done(ticket, now);
-        self.figures.work_duration.record(worked);
-    }
-
-    pub(super) fn figures(&self, now: Tick) -> QueueFigures {
-        QueueFigures {
-            depth: self.queue.depth(),
-            running: self.queue.running(now),
-            delayed: self.queue.delayed(),
-            ..self.figures.clone()
         }
     }
 
@@ -290,12 +179,12 @@ impl<T: Key> State<T> {
 
     /// The next due time, if no waiting `get` has set its timer that early.
     fn unattended(&self) -> Option<Tick> {
-        let due = self.queue.next_due()?;
+        let due = self.keys.delays.next()?;
         self.armed.is_none_or(|armed| due < armed).then_some(due)
     }
 
     fn is_drained(&self) -> bool {
-        self.queue.working() == 0 || !self.draining
+        self.keys.queue.working() == 0 || !self.draining
     }
 
     fn anyone_waits(&self) -> bool {
@@ -303,8 +192,8 @@ impl<T: Key> State<T> {
     }
 
     fn whom_to_wake(&mut self) -> Vec<Waker> {
-        let work = self.queue.len() + usize::from(self.unattended().is_some());
-        let wanted = if self.queue.is_shutting_down() { usize::MAX } else { work };
+        let work = self.keys.queue.len() + usize::from(self.unattended().is_some());
+        let wanted = if self.keys.queue.is_shutting_down() { usize::MAX } else { work };
         let mut wakers = Vec::new();
         while self.on_their_way < wanted
             && let Some(waker) = self.gets.next()

@@ -69,10 +69,10 @@ impl<'a, T: Key, M: Lock<State<T>>> Waiting<'a, T, M> {
         let (place, armed) = (self.place.take(), self.armed.take());
         self.shared.with(now, |state| {
             state.leave(place, armed);
-            if let Some(taken) = state.get(now) {
+            if let Some(taken) = state.keys.get(now) {
                 return Found::Key(taken);
             }
-            if state.queue.is_shutting_down() {
+            if state.keys.queue.is_shutting_down() {
                 return Found::ShutDown;
             }
             self.place = Some(state.gets.join(waker));

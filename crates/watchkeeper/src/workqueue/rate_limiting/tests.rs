@@ -378,7 +378,14 @@ async fn retries_are_counted_even_without_a_delay_but_not_after_a_shutdown() {
 async fn an_exporter_does_not_keep_a_queue_alive() {
     let (queue, _env) = queue();
     let metrics = queue.metrics();
-    assert_eq!(format!("{queue:?}"), "RateLimitingQueue { name: \"test\", .. }");
     drop(queue);
     assert!(metrics.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_and_an_item_print_their_names() {
+    let (queue, _env) = queue();
+    queue.add("foo");
+    assert_eq!(format!("{queue:?}"), "RateLimitingQueue { name: \"test\", .. }");
+    assert_eq!(format!("{:?}", ready(&queue).unwrap()), "WorkItem { queue: \"test\", key: \"foo\" }");
 }

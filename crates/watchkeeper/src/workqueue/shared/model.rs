@@ -19,7 +19,10 @@ use shuttle::{Config, MaxSteps, Runner};
 
 use super::*;
 use crate::clock::Clock;
+use crate::workqueue::keys::Outcome;
 use crate::workqueue::limiter::ItemExponential;
+use crate::workqueue::priority::Priority;
+use crate::workqueue::queue::Queue;
 
 const KEYS: usize = 2;
 const NANO: Duration = Duration::from_nanos(1);
@@ -55,13 +58,13 @@ impl Lock<State<usize>> for Tampering {
                 Fault::None => {}
                 Fault::LostWakeUp => state.on_their_way += 1,
                 Fault::LostTimer => state.armed = Some(state.unattended().or(state.armed).unwrap_or(tick(0))),
-                Fault::LostKey => _ = state.queue.get(tick(0)),
+                Fault::LostKey => _ = state.keys.queue.get(tick(0)),
                 Fault::LostDrain => state.drains = Waiters::default(),
                 Fault::LostOwner => {
-                    let busy = (0..KEYS).filter_map(|key| state.queue.slots.find(&key));
+                    let busy = (0..KEYS).filter_map(|key| state.keys.queue.slots.find(&key));
                     let busy: Vec<_> =
-                        busy.filter(|&number| state.queue.slots[number].started.is_some()).collect();
-                    busy.into_iter().for_each(|number| state.queue.slots.remove(number));
+                        busy.filter(|&number| state.keys.queue.slots[number].started.is_some()).collect();
+                    busy.into_iter().for_each(|number| state.keys.queue.slots.remove(number));
                 }
             }
         }
@@ -152,9 +155,9 @@ struct World {
 
 impl World {
     fn new(fault: Fault) -> Arc<Self> {
-        let queue = Delaying::new(1, FixedState::default());
+        let queue = Queue::new(1, FixedState::default());
         let limiter = Box::new(ItemExponential::new(NANO, 4 * NANO));
-        let state = Mutex::new(State::new(queue, limiter, Clock::system().now()));
+        let state = Mutex::new(State::new(Keys::new(queue, limiter, Clock::system().now())));
         let shared = Shared::new(Tampering { state, fault, uses: AtomicU32::new(0) });
         Arc::new(Self { shared, time: Arc::default(), ledger: Mutex::default() })
     }
@@ -166,9 +169,9 @@ impl World {
             self.ledger.lock().unwrap().wanted[key] += 1;
             let now = self.time.now();
             self.shared.with(now, |state| match delay {
-                0 => state.add(key, Priority::Low, now),
-                1 => state.add(key, Priority::Normal, now),
-                delay => state.add_after(key, delay * NANO, now),
+                0 => state.keys.add(key, Priority::Low, now),
+                1 => state.keys.add(key, Priority::Normal, now),
+                delay => state.keys.add_after(key, delay * NANO, now),
             });
         }
     }
@@ -193,7 +196,7 @@ impl World {
         }
         let outcome = if failed { Outcome::Failure("no luck".into()) } else { Outcome::Success(None) };
         let now = self.time.now();
-        self.shared.with(now, |state| state.settle(taken.ticket, taken.priority, outcome, now));
+        self.shared.with(now, |state| state.keys.settle(taken.ticket, taken.priority, outcome, now));
     }
 
     async fn patient(self: Arc<Self>) {
@@ -271,8 +274,8 @@ fn drains(fault: Fault) {
     let taken: Vec<_> = (0..KEYS)
         .filter_map(|key| {
             world.shared.with(now, |state| {
-                state.add(key, Priority::Normal, now);
-                state.get(now)
+                state.keys.add(key, Priority::Normal, now);
+                state.keys.get(now)
             })
         })
         .collect();
@@ -299,7 +302,9 @@ fn drains(fault: Fault) {
                 yield_now().await;
                 busy.fetch_sub(1, SeqCst);
                 let (ticket, priority) = (taken.ticket, taken.priority);
-                world.shared.with(now, |state| state.settle(ticket, priority, Outcome::Success(None), now));
+                world
+                    .shared
+                    .with(now, |state| state.keys.settle(ticket, priority, Outcome::Success(None), now));
             })
         })
         .collect();

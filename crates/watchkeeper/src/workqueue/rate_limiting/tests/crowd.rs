@@ -163,9 +163,8 @@ async fn no_wake_up_is_lost_between_few_keys_and_many_cancelled_gets() {
         }
         let gone = async {
             loop {
-                let idle = queue
-                    .0
-                    .with(|state, _| state.queue.len() + state.queue.working() + state.queue.delayed() == 0);
+                let figures = queue.0.figures();
+                let idle = figures.depth == [0; 3] && figures.running.count + figures.delayed == 0;
                 if idle {
                     return;
                 }

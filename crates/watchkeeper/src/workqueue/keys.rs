@@ -1,0 +1,158 @@
+//! What becomes of a key that is added, worked on, or fails? It waits, for its turn or for its backoff, and all of it is counted.
+
+use std::time::Duration;
+
+use super::delaying::Delays;
+use super::item::Key;
+use super::known::{KeyRecord, LastError};
+use super::limiter::RateLimiter;
+use super::metrics::QueueFigures;
+use super::priority::Priority;
+use super::queue::{Added, Queue, Taken, Ticket};
+use super::slots::Number;
+use super::tick::Tick;
+use crate::clock::Instant;
+
+/// The whole queue but the waiting: queue, waiting room, limiter and figures. Pure: the time is an argument.
+///
+/// Every operation is preceded by an [`advance`](Self::advance) to its time.
+pub(super) struct Keys<T> {
+    pub(super) queue: Queue<T>,
+    pub(super) delays: Delays,
+    limiter: Box<dyn RateLimiter<T>>,
+    epoch: Instant,
+    /// Those that change by events; the others are read off when asked for.
+    figures: QueueFigures,
+}
+
+/// How a run ended, and so what becomes of its key.
+pub(super) enum Outcome {
+    /// Perhaps to be run again after a time.
+    Success(Option<Duration>),
+    Failure(Box<str>),
+    /// A failure for good.
+    GivenUp(Box<str>),
+}
+
+impl<T: Key> Keys<T> {
+    pub(super) fn new(queue: Queue<T>, limiter: Box<dyn RateLimiter<T>>, epoch: Instant) -> Self {
+        Self { queue, delays: Delays::default(), limiter, epoch, figures: QueueFigures::default() }
+    }
+
+    /// Lets in what is due.
+    pub(super) fn advance(&mut self, now: Tick) {
+        self.figures.adds += self.delays.advance(&mut self.queue, now);
+    }
+
+    pub(super) fn add(&mut self, key: T, priority: Priority, now: Tick) {
+        if let Some(number) = self.queue.claim(key) {
+            self.add_slot(number, priority, now);
+        }
+    }
+
+    pub(super) fn add_after(&mut self, key: T, delay: Duration, now: Tick) {
+        if let Some(number) = self.queue.claim(key) {
+            self.add_slot_after(number, delay, Priority::Normal, now);
+        }
+    }
+
+    pub(super) fn add_rate_limited(&mut self, key: T, now: Tick) {
+        if let Some(number) = self.queue.claim(key) {
+            self.back_off(number, Priority::Normal, now);
+        }
+    }
+
+    fn add_slot(&mut self, number: Number, priority: Priority, now: Tick) {
+        let added = self.queue.add(number, priority, now);
+        self.figures.adds += u64::from(added != Added::Collapsed);
+    }
+
+    fn add_slot_after(&mut self, number: Number, delay: Duration, priority: Priority, now: Tick) {
+        self.figures.retries += 1;
+        if delay.is_zero() {
+            self.add_slot(number, priority, now);
+        } else {
+            self.delays.delay(&mut self.queue, number, now.after(delay), priority);
+        }
+    }
+
+    /// Counts a failure, and adds the key when the limiter says so.
+    fn back_off(&mut self, number: Number, priority: Priority, now: Tick) {
+        let slot = &mut self.queue.slots[number];
+        let Some(key) = &slot.key else { return };
+        let delay = self.limiter.when(key, slot.failures, now.instant(self.epoch));
+        slot.failures = slot.failures.saturating_add(1);
+        slot.backing_off = !delay.is_zero();
+        self.add_slot_after(number, delay, priority, now);
+    }
+
+    pub(super) fn get(&mut self, now: Tick) -> Option<Taken<T>> {
+        let (taken, waited) = self.queue.get(now)?;
+        self.figures.queue_duration.record(waited);
+        Some(taken)
+    }
+
+    /// Takes a key back from its worker. Another run keeps the priority of this one.
+    pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) {
+        let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
+        let slot = &mut self.queue.slots[number];
+        match outcome {
+            Outcome::Success(again) => {
+                (slot.failures, slot.last_success) = (0, Some(now));
+                if let Some(delay) = again
+                    && open
+                {
+                    self.add_slot_after(number, delay, priority, now);
+                }
+            }
+            Outcome::GivenUp(message) => {
+                slot.failures = 0;
+                slot.last_error = Some(Box::new(LastError { at: now, message }));
+            }
+            Outcome::Failure(message) => {
+                slot.last_error = Some(Box::new(LastError { at: now, message }));
+                if open && slot.backing_off {
+                    // This run did not wait for the backoff: it does not show that a longer one is needed.
+                    self.figures.retries += 1;
+                } else if open {
+                    self.back_off(number, priority, now);
+                }
+            }
+        }
+        let worked = self.queue.done(ticket, now);
+        self.figures.work_duration.record(worked);
+    }
+
+    pub(super) fn figures(&self, now: Tick) -> QueueFigures {
+        QueueFigures {
+            depth: self.queue.depth(),
+            running: self.queue.running(now),
+            delayed: self.delays.len(),
+            ..self.figures.clone()
+        }
+    }
+
+    /// Forgets the failures of `key`.
+    pub(super) fn forget(&mut self, key: &T) {
+        if let Some(number) = self.queue.slots.find(key) {
+            self.queue.slots[number].failures = 0;
+        }
+    }
+
+    pub(super) fn explain(&self, key: &T) -> Option<KeyRecord<T>> {
+        let number = self.queue.slots.find(key)?;
+        self.queue.slots[number].record(self.epoch)
+    }
+
+    /// What is known of the keys in `count` slots from `start` on; nothing behind the last one.
+    pub(super) fn records(&self, start: usize, count: usize) -> Option<Vec<KeyRecord<T>>> {
+        let slots = self.queue.slots.range(start, count);
+        (!slots.is_empty()).then(|| slots.iter().filter_map(|slot| slot.record(self.epoch)).collect())
+    }
+
+    /// Refuses every add from now on, and drops what is not due yet.
+    pub(super) fn shut_down(&mut self) {
+        self.queue.shut_down();
+        self.delays.clear(&mut self.queue);
+    }
+}

@@ -76,7 +76,7 @@ async fn the_first_of_an_event_is_created_and_its_repetitions_are_patched() {
     world
         .run(world.sink(), async {
             let recorder = world.recorder.clone().host("here");
-            let draft = || recorder.about(&node()).annotation("a", "b");
+            let draft = || recorder.about(&node()).action("Do").related(&pod("p")).annotation("a", "b");
             draft().send(EventType::Warning, "Why", "because");
             world.clients.env().clock.sleep(3 * SECOND).await;
             draft().send(EventType::Warning, "Why", "because");
@@ -97,7 +97,10 @@ async fn the_first_of_an_event_is_created_and_its_repetitions_are_patched() {
             "apiVersion": "v1", "kind": "Event",
             "metadata": {"name": name, "namespace": "default", "annotations": {"a": "b"}},
             "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "resourceVersion": "4"},
-            "type": "Warning", "reason": "Why", "message": "because", "count": 1,
+            "related": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "p-uid", "resourceVersion": "7",
+            },
+            "type": "Warning", "reason": "Why", "action": "Do", "message": "because", "count": 1,
             "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z",
             "source": {"component": "me", "host": "here"},
             "reportingComponent": "me", "reportingInstance": "here",

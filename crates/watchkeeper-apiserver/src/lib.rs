@@ -41,6 +41,7 @@ use tower::Service;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
+mod actions;
 mod convert;
 mod core;
 mod crd;

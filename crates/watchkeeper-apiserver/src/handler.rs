@@ -8,25 +8,22 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNIN
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
 use crate::core::Core;
 use crate::discovery;
 use crate::kinds::Review;
-use crate::managed::shape::Shape;
-use crate::managed::{Managers, Writer};
 use crate::negotiate::{self, Asked, Form};
 use crate::openapi;
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::route::{Query, Route, Target, route};
-use crate::status::{self, Failure, Result, quoted};
+use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
-use crate::types;
-use crate::verbs::delete::{DeleteOptions, Deleted};
+use crate::verbs::delete::Deleted;
 use crate::verbs::list::Page;
 use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
@@ -141,11 +138,11 @@ fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
 
 /// A request for a resource.
 pub(crate) struct Call {
-    shared: Arc<Shared>,
-    method: Method,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
-    target: Target,
+    pub(crate) target: Target,
     stop: Option<CancellationToken>,
 }
 
@@ -231,7 +228,7 @@ impl Call {
         }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.shared.clock.wall()
     }
 
@@ -324,36 +321,6 @@ impl Call {
         }
     }
 
-    async fn pod_part<B>(&self, kind: &Arc<Kind>, key: &Key, part: &str, form: Form, body: B) -> Result<Reply>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
-        match (part, &self.method) {
-            ("log", &Method::GET) => {
-                Err(self.shared.core.lock().no_log(kind, key, self.query.text("container"))?)
-            }
-            ("binding", &Method::POST) => {
-                let write = self.write_options("CreateOptions")?;
-                let body = read_body(body).await?;
-                let (binding, _) = negotiate::read_object(&self.headers, &body, ("v1", "Binding"), true)?;
-                self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
-                Ok(reply::value(201, form, &status::success()))
-            }
-            ("eviction", &Method::POST) => {
-                let write = self.write_options("CreateOptions")?;
-                let body = read_body(body).await?;
-                let (eviction, _) =
-                    negotiate::read_object(&self.headers, &body, ("policy/v1", "Eviction"), true)?;
-                let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
-                options.dry_run |= write.dry_run;
-                self.shared.run(|core| core.evict(kind, key, &options))?;
-                Ok(reply::value(201, form, &status::success()))
-            }
-            _ => Err(Failure::method_not_allowed()),
-        }
-    }
-
     async fn scale<B>(&self, kind: &Arc<Kind>, key: &Key, form: Form, body: B) -> Result<Reply>
     where
         B: Body<Data = Bytes> + Send,
@@ -430,51 +397,6 @@ impl Call {
             },
         );
         Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
-    }
-
-    /// Answers a question about access: everything is allowed.
-    fn review(&self, review: &Review, body: &[u8]) -> Result<Reply> {
-        if review.namespaced != self.target.namespace.is_some() || self.target.name.is_some() {
-            return Err(Failure::no_such_path());
-        }
-        if self.method != Method::POST {
-            return Err(Failure::method_not_allowed());
-        }
-        let form = negotiate::accept_plain(&self.headers)?;
-        let api_version = format!("{}/{}", review.group, review.version);
-        let (mut value, _) = negotiate::read_object(&self.headers, body, (&api_version, review.kind), true)?;
-        if let Some(id) = types::of_kind(&api_version, review.kind) {
-            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
-        }
-        let write = self.write_options("CreateOptions")?;
-        if let Some(id) = types::of_kind(&api_version, review.kind) {
-            let (mut managers, now) = (Managers::default(), crate::meta::timestamp(self.now()));
-            let writer = Writer {
-                manager: &write.manager,
-                api_version: &api_version,
-                subresource: "",
-                now: &now,
-                ignored: &["f:status"],
-            };
-            managers.update(Shape::Kind(id), &types::shape::empty(id), &value, &writer);
-            managers.write(&mut value);
-        }
-        if review.kind == "SelfSubjectReview" {
-            crate::meta::set(&mut value, "creationTimestamp", &crate::meta::timestamp(self.now()));
-        }
-        value["kind"] = review.kind.into();
-        value["apiVersion"] = api_version.into();
-        value["status"] = match review.kind {
-            "SelfSubjectReview" => json!({"userInfo": {
-                "username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}),
-            "SelfSubjectRulesReview" => json!({
-                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-                "incomplete": false,
-            }),
-            _ => json!({"allowed": true}),
-        };
-        Ok(reply::value(201, form, &value))
     }
 
     /// A GET may ask for a version that is not there yet.

@@ -42,6 +42,7 @@ use tower::Service;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
+mod actions;
 mod collector;
 mod convert;
 mod core;

@@ -70,3 +70,10 @@ pub(crate) fn some(texts: &[String], most: usize) -> String {
         _ => texts.join(","),
     }
 }
+
+/// The addresses that a load balancer has given.
+pub(crate) fn balancer(status: &Value) -> String {
+    let ingress = list(&status["loadBalancer"]["ingress"]).iter();
+    let addresses = ingress.map(|entry| or(text(&entry["ip"]), text(&entry["hostname"])).to_owned());
+    addresses.collect::<Vec<_>>().join(",")
+}

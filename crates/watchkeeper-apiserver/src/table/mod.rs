@@ -12,6 +12,7 @@ mod cells;
 mod columns;
 pub(crate) mod path;
 mod pod;
+mod rare;
 mod rows;
 
 use columns::Column;

@@ -1,0 +1,105 @@
+//! What is asked for that is no object? Questions about access, and what can be done with a pod beyond reading and writing it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use http_body::Body;
+use serde_json::json;
+
+use crate::handler::{BoxError, Call};
+use crate::kinds::Review;
+use crate::managed::shape::Shape;
+use crate::managed::{Managers, Writer};
+use crate::negotiate::{self, Form};
+use crate::options::read_body;
+use crate::registry::Kind;
+use crate::reply::{self, Reply};
+use crate::status::{self, Failure, Result};
+use crate::store::Key;
+use crate::types;
+use crate::verbs::delete::DeleteOptions;
+
+impl Call {
+    pub(crate) async fn pod_part<B>(
+        &self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        part: &str,
+        form: Form,
+        body: B,
+    ) -> Result<Reply>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        match (part, &self.method) {
+            ("log", &Method::GET) => {
+                Err(self.shared.core.lock().no_log(kind, key, self.query.text("container"))?)
+            }
+            ("binding", &Method::POST) => {
+                let write = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let (binding, _) = negotiate::read_object(&self.headers, &body, ("v1", "Binding"), true)?;
+                self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
+                Ok(reply::value(201, form, &status::success()))
+            }
+            ("eviction", &Method::POST) => {
+                let write = self.write_options("CreateOptions")?;
+                let body = read_body(body).await?;
+                let (eviction, _) =
+                    negotiate::read_object(&self.headers, &body, ("policy/v1", "Eviction"), true)?;
+                let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
+                options.dry_run |= write.dry_run;
+                self.shared.run(|core| core.evict(kind, key, &options))?;
+                Ok(reply::value(201, form, &status::success()))
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    /// Answers a question about access: everything is allowed.
+    pub(crate) fn review(&self, review: &Review, body: &[u8]) -> Result<Reply> {
+        if review.namespaced != self.target.namespace.is_some() || self.target.name.is_some() {
+            return Err(Failure::no_such_path());
+        }
+        if self.method != Method::POST {
+            return Err(Failure::method_not_allowed());
+        }
+        let form = negotiate::accept_plain(&self.headers)?;
+        let api_version = format!("{}/{}", review.group, review.version);
+        let (mut value, _) = negotiate::read_object(&self.headers, body, (&api_version, review.kind), true)?;
+        if let Some(id) = types::of_kind(&api_version, review.kind) {
+            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
+        }
+        let write = self.write_options("CreateOptions")?;
+        if let Some(id) = types::of_kind(&api_version, review.kind) {
+            let (mut managers, now) = (Managers::default(), crate::meta::timestamp(self.now()));
+            let writer = Writer {
+                manager: &write.manager,
+                api_version: &api_version,
+                subresource: "",
+                now: &now,
+                ignored: &["f:status"],
+            };
+            managers.update(Shape::Kind(id), &types::shape::empty(id), &value, &writer);
+            managers.write(&mut value);
+        }
+        if review.kind == "SelfSubjectReview" {
+            crate::meta::set(&mut value, "creationTimestamp", &crate::meta::timestamp(self.now()));
+        }
+        value["kind"] = review.kind.into();
+        value["apiVersion"] = api_version.into();
+        value["status"] = match review.kind {
+            "SelfSubjectReview" => json!({"userInfo": {
+                "username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}),
+            "SelfSubjectRulesReview" => json!({
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false,
+            }),
+            _ => json!({"allowed": true}),
+        };
+        Ok(reply::value(201, form, &value))
+    }
+}

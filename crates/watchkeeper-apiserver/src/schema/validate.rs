@@ -1,0 +1,196 @@
+//! What is wrong with a value? The checks of a structural schema, in the words of the real server.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{Node, join};
+use crate::status::Cause;
+
+impl Node {
+    pub(super) fn validate(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        if value.is_null() && self.nullable {
+            return;
+        }
+        if !self.check_type(value, path, causes) {
+            return;
+        }
+        match value {
+            Value::Object(map) => self.validate_object(map, path, causes),
+            Value::Array(list) => self.validate_list(list, path, causes),
+            Value::String(text) => self.validate_text(text, path, causes),
+            Value::Number(_) => self.validate_number(value, path, causes),
+            _ => {}
+        }
+        if !self.choices.is_empty() && !self.choices.contains(value) {
+            let choices: Vec<_> = self
+                .choices
+                .iter()
+                .map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned))
+                .collect();
+            let choices: Vec<_> = choices.iter().map(String::as_str).collect();
+            causes.push(Cause::not_supported(path, value, &choices));
+        }
+        self.validate_alternatives(value, path, causes);
+    }
+
+    fn check_type(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => "integer",
+            Value::Number(_) => "number",
+        };
+        let wanted = if self.int_or_string { "integer,string" } else { self.kind.as_str() };
+        let fits = wanted.is_empty()
+            || wanted.split(',').any(|wanted| wanted == found || (wanted == "number" && found == "integer"));
+        if !fits {
+            let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
+            causes.push(Cause::wrong_type(path, found, &detail));
+        }
+        fits
+    }
+
+    fn validate_object(&self, map: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
+        for name in &self.required {
+            if !map.contains_key(name) {
+                causes.push(Cause::required(&join(path, name), ""));
+            }
+        }
+        for (name, value) in map {
+            // The metadata of the object itself has rules of its own.
+            if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+                continue;
+            }
+            if let Some(property) = self.property(name) {
+                property.validate(value, &join(path, name), causes);
+            }
+        }
+        let whole = || Value::Object(map.clone());
+        if let Some(least) = self.min_properties.filter(|least| map.len() < *least) {
+            let detail = format!("{path} in body should have at least {least} properties");
+            causes.push(Cause::invalid(path, &whole(), &detail));
+        }
+        if let Some(most) = self.max_properties.filter(|most| map.len() > *most) {
+            causes.push(too_many(path, map.len(), most));
+        }
+    }
+
+    fn validate_list(&self, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
+        if let Some(items) = &self.items {
+            for (at, value) in list.iter().enumerate() {
+                items.validate(value, &format!("{path}[{at}]"), causes);
+            }
+        }
+        if let Some(least) = self.min_items.filter(|least| list.len() < *least) {
+            let detail = format!("{path} in body should have at least {least} items");
+            causes.push(Cause::invalid(path, &Value::Array(list.to_vec()), &detail));
+        }
+        if let Some(most) = self.max_items.filter(|most| list.len() > *most) {
+            causes.push(too_many(path, list.len(), most));
+        }
+        let id = |value: &Value| match self.list_type.as_str() {
+            "set" => Some(value.clone()),
+            "map" => {
+                let keys = self.list_keys.iter();
+                Some(Value::Object(
+                    keys.filter_map(|key| value.get(key).map(|value| (key.clone(), value.clone()))).collect(),
+                ))
+            }
+            _ => None,
+        };
+        for (at, value) in list.iter().enumerate() {
+            if let Some(this) = id(value)
+                && list[..at].iter().any(|earlier| id(earlier).as_ref() == Some(&this))
+            {
+                causes.push(Cause::duplicate(&format!("{path}[{at}]"), &this));
+            }
+        }
+    }
+
+    fn validate_text(&self, text: &str, path: &str, causes: &mut Vec<Cause>) {
+        let length = text.chars().count();
+        let mut invalid = |detail: String| causes.push(Cause::invalid(path, &text.into(), &detail));
+        if let Some(least) = self.min_length.filter(|least| length < *least) {
+            invalid(format!("{path} in body should be at least {least} chars long"));
+        }
+        if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+            invalid(format!("{path} in body should match '{pattern}'"));
+        }
+        if self.format == "date-time" && text.parse::<Timestamp>().is_err() {
+            invalid(format!("{path} in body must be of type date-time: {}", crate::status::quoted(text)));
+        }
+        if let Some(most) = self.max_length.filter(|most| length > *most) {
+            causes.push(Cause::too_long(path, most, "bytes"));
+        }
+    }
+
+    fn validate_number(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        let number = value.as_f64().unwrap_or(0.0);
+        let mut invalid = |detail: String| causes.push(Cause::invalid(path, value, &detail));
+        if let Some(bound) = self.minimum {
+            if self.exclusive_minimum && number <= bound {
+                invalid(format!("{path} in body should be greater than {bound}"));
+            } else if number < bound {
+                invalid(format!("{path} in body should be greater than or equal to {bound}"));
+            }
+        }
+        if let Some(bound) = self.maximum {
+            if self.exclusive_maximum && number >= bound {
+                invalid(format!("{path} in body should be less than {bound}"));
+            } else if number > bound {
+                invalid(format!("{path} in body should be less than or equal to {bound}"));
+            }
+        }
+        if let Some(factor) = self.multiple_of.filter(|factor| *factor != 0.0 && number % factor != 0.0) {
+            invalid(format!("{path} in body should be a multiple of {factor}"));
+        }
+        let fits = match self.format.as_str() {
+            "int32" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            "int64" => value.as_i64().is_some(),
+            _ => true,
+        };
+        if !fits {
+            invalid(format!("{path} in body must be of type {}: \"integer\"", self.format));
+        }
+    }
+
+    fn validate_alternatives(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        let valid = |node: &Self| {
+            let mut causes = Vec::new();
+            node.validate(value, path, &mut causes);
+            causes.is_empty()
+        };
+        let shown = if path.is_empty() { "<nil>" } else { path };
+        let mut invalid = |problem: &str| {
+            causes.push(Cause::invalid(shown, &"".into(), &format!("{:?} {problem}", path)));
+        };
+        if self.all_of.iter().any(|node| !valid(node)) {
+            invalid("must validate all the schemas (allOf)");
+        }
+        if !self.any_of.is_empty() && !self.any_of.iter().any(valid) {
+            invalid("must validate at least one schema (anyOf)");
+        }
+        match self.one_of.iter().filter(|node| valid(node)).count() {
+            1 => {}
+            0 if self.one_of.is_empty() => {}
+            0 => invalid("must validate one and only one schema (oneOf). Found none valid"),
+            count => invalid(&format!(
+                "must validate one and only one schema (oneOf). Found {count} valid alternatives"
+            )),
+        }
+        if self.not.as_ref().is_some_and(|node| valid(node)) {
+            invalid("must not validate the schema (not)");
+        }
+    }
+}
+
+fn too_many(path: &str, found: usize, most: usize) -> Cause {
+    Cause {
+        reason: "FieldValueTooMany",
+        message: format!("Too many: {found}: must have at most {most} items"),
+        field: path.to_owned(),
+    }
+}

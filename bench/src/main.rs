@@ -1,6 +1,11 @@
 //! What does the `bench` command do? It reads the command line and hands over.
 
+use bench::behind::{self, BehindArgs};
+use bench::idle::{self, IdleArgs};
 use bench::informer::{self, InformerArgs};
+use bench::latency::{self, LatencyArgs};
+use bench::relist::{self, RelistArgs};
+use bench::scale::{self, ScaleArgs};
 use bench::serve::{self, ServeArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -24,12 +29,27 @@ enum Command {
     Serve(ServeArgs),
     /// Sync an informer from a server of Pods, apply its events, and print what both cost.
     Informer(InformerArgs),
+    /// Print how long events take from the server's write to a handler, seldom ones and many.
+    Latency(LatencyArgs),
+    /// Print what many informers cost while nothing happens but bookmarks.
+    Idle(IdleArgs),
+    /// Print the memory while one handler sleeps and another is told of every event, which is checked.
+    Behind(BehindArgs),
+    /// Print what syncs of ever more small Pods cost, each in a process of its own.
+    Scale(ScaleArgs),
+    /// Print the memory of relists of an unchanged and of an entirely changed world.
+    Relist(RelistArgs),
 }
 
 fn main() {
     let outcome: Result<(), Box<dyn std::error::Error + Send + Sync>> = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args).map_err(Into::into),
         Command::Informer(args) => informer::run(&args),
+        Command::Latency(args) => latency::run(&args),
+        Command::Idle(args) => idle::run(&args),
+        Command::Behind(args) => behind::run(&args),
+        Command::Scale(args) => scale::run(&args),
+        Command::Relist(args) => relist::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

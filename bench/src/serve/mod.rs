@@ -23,7 +23,9 @@ use tokio::task::JoinSet;
 use watchkeeper::clock::{Clock, Generator};
 
 pub use manifests::ManifestError;
+pub(crate) use pod::Version;
 pub use service::{Body, Service};
+pub(crate) use synthetic::small_pod;
 pub use watch::{Pace, Sent};
 pub use world::World;
 

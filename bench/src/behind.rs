@@ -13,7 +13,7 @@ use watchkeeper::source::{Feed, Reply, ScriptedSource};
 use watchkeeper::{Env, SharedInformer};
 
 use crate::informer::Failure;
-use crate::measure::{megabytes, memory, print, rounded};
+use crate::measure::{megabytes, memory, print};
 use crate::plot::{Axis, Panel, Series, svg};
 
 mod load;
@@ -49,7 +49,7 @@ struct Line {
     coalesced: u64,
 }
 
-/// The curve in two numbers.
+/// The curve in three numbers.
 #[derive(Debug, Serialize)]
 struct Summary {
     phase: &'static str,
@@ -57,8 +57,9 @@ struct Summary {
     events: u64,
     /// Each event was told to the other handler, in order; else there is no such line.
     told_in_order: u64,
-    first_mb: f64,
+    before_mb: f64,
     highest_mb: f64,
+    after_mb: f64,
 }
 
 /// So many events are sent together,
@@ -147,8 +148,8 @@ struct Feeder<'a> {
 
 impl Feeder<'_> {
     async fn run(mut self, every: u64, sleeper: &Registration<Pod>) -> Result<Vec<Line>, Failure> {
-        let (mut sent, mut curve) = (0, Vec::new());
-        let total = self.load.events();
+        let (mut sent, total) = (0, self.load.events());
+        let mut curve = vec![self.sample(0, sleeper)?];
         while sent < total {
             let stop_at = total.min(sent + CHUNK).min((sent / every + 1) * every);
             self.send(sent + 1..=stop_at)?;
@@ -156,24 +157,30 @@ impl Feeder<'_> {
             let is_sampled = sent.is_multiple_of(every) || sent == total;
             self.until_told(if is_sampled { sent } else { sent.saturating_sub(WINDOW) }).await?;
             if is_sampled {
-                let (stats, load) = (sleeper.stats(), self.load.name());
-                let rss_mb = megabytes(memory()?.resident);
-                let (pending, coalesced) = (stats.pending, stats.coalesced);
-                let line = Line { phase: "behind", load, events: sent, rss_mb, pending, coalesced };
-                print(&line)?;
-                curve.push(line);
+                curve.push(self.sample(sent, sleeper)?);
             }
         }
-        let highest_mb = curve.iter().map(|line| line.rss_mb).fold(0.0, f64::max);
+        let resident = || curve.iter().map(|line| line.rss_mb);
         print(&Summary {
             phase: "behind_summary",
             load: self.load.name(),
             events: total,
             told_in_order: self.until_told(total).await?,
-            first_mb: curve.first().map_or(0.0, |line| line.rss_mb),
-            highest_mb: rounded(highest_mb, 1),
+            before_mb: resident().next().unwrap_or_default(),
+            highest_mb: resident().fold(0.0, f64::max),
+            after_mb: resident().next_back().unwrap_or_default(),
         })?;
         Ok(curve)
+    }
+
+    /// Prints how it stands after `events` events.
+    fn sample(&self, events: u64, sleeper: &Registration<Pod>) -> Result<Line, Failure> {
+        let (stats, load) = (sleeper.stats(), self.load.name());
+        let rss_mb = megabytes(memory()?.resident);
+        let (pending, coalesced) = (stats.pending, stats.coalesced);
+        let line = Line { phase: "behind", load, events, rss_mb, pending, coalesced };
+        print(&line)?;
+        Ok(line)
     }
 
     fn send(&self, numbers: std::ops::RangeInclusive<u64>) -> Result<(), Failure> {

@@ -128,7 +128,7 @@ struct Frame {
 impl Frame {
     /// With room for the labels around it.
     fn new(left: f64, width: f64) -> Self {
-        Self { left: left + 64.0, right: left + width - 24.0, top: 56.0, bottom: HEIGHT - 52.0 }
+        Self { left: left + 64.0, right: left + width - 40.0, top: 56.0, bottom: HEIGHT - 52.0 }
     }
 
     fn x(&self, axis: &Axis, value: f64) -> f64 {
@@ -214,8 +214,8 @@ impl Panel {
     }
 }
 
-/// A tick's number: as short as it can be, with commas between thousands.
-fn number(value: f64) -> String {
+/// A number as text: as short as it can be, with commas between thousands.
+pub(crate) fn number(value: f64) -> String {
     if value < 1.0 {
         return format!("{}", (value * 1e9).round() / 1e9);
     }

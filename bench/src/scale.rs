@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::child::{self, Server};
 use crate::informer::Failure;
 use crate::measure::{print, rounded};
-use crate::plot::{Axis, Panel, Series, svg};
+use crate::plot::{Axis, Panel, Series, number, svg};
 
 /// Sync ever more small Pods, and compare with the sync of none.
 #[derive(Debug, Args)]
@@ -103,7 +103,8 @@ fn panels(lines: &[Line]) -> [Panel; 2] {
             "measured",
             points().map(|(objects, each)| (objects, each * objects / 1e6)).filter(|(_, all)| *all > 0.0),
         );
-        let notes = points().filter(|(_, each)| *each > 0.0).map(|(_, each)| format!("{each} {unit} each"));
+        let notes =
+            points().filter(|(_, each)| *each > 0.0).map(|(_, each)| format!("{} {unit} each", number(each)));
         let measured = measured.notes(notes);
         let linear = measured.proportional("proportional");
         Panel {
@@ -114,7 +115,7 @@ fn panels(lines: &[Line]) -> [Panel; 2] {
         }
     };
     [
-        panel("Processor time of a sync", "s", |line| line.cpu_us_per_object, "µs"),
+        panel("Processor time of a sync", "seconds", |line| line.cpu_us_per_object, "µs"),
         panel("Resident memory", "MB", |line| line.bytes_per_object, "B"),
     ]
 }
@@ -145,7 +146,7 @@ mod tests {
         let figure = svg(&panels(&lines));
         assert_eq!(figure.matches("<circle").count(), 4);
         assert_eq!(figure.matches("20 µs each").count(), 2);
-        assert_eq!(figure.matches("1500 B each").count(), 2);
+        assert_eq!(figure.matches("1,500 B each").count(), 2);
         assert_eq!(figure.matches("proportional").count(), 2);
     }
 }

@@ -208,7 +208,8 @@ impl Panel {
             // Below the line where there is room to the right, else above it: the line rises.
             let is_left = *x < (frame.left + frame.right) / 2.0;
             let (class, dx, dy) = if is_left { ("note", 8.0, 14.0) } else { ("note end", -8.0, -6.0) };
-            write!(out, "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{note}</text>", x + dx, y + dy)?;
+            let y = (y + dy).min(frame.bottom - 6.0);
+            write!(out, "<text class=\"{class}\" x=\"{:.1}\" y=\"{y:.1}\">{note}</text>", x + dx)?;
         }
         Ok(())
     }

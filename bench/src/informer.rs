@@ -46,9 +46,18 @@ enum Resource {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum List {
+pub(crate) enum List {
     Paged,
     Stream,
+}
+
+impl From<List> for ListMode {
+    fn from(list: List) -> Self {
+        match list {
+            List::Paged => Self::Paged,
+            List::Stream => Self::Stream,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -57,28 +66,34 @@ enum Queue {
     Delta,
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// Why there is no figure.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Counts what reaches a handler.
 #[derive(Debug, Default)]
-struct Counter {
+pub(crate) struct Counter {
     count: AtomicU64,
     target: AtomicU64,
     reached: Notify,
 }
 
 impl Counter {
-    fn tick(&self) {
+    pub(crate) fn tick(&self) {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         if count == self.target.load(Ordering::Relaxed) {
             self.reached.notify_one();
         }
     }
 
+    /// How many changes have come.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Waits until `target` changes have come.
-    async fn until(&self, target: u64) {
+    pub(crate) async fn until(&self, target: u64) {
         self.target.store(target, Ordering::Relaxed);
-        while self.count.load(Ordering::Relaxed) < target {
+        while self.count() < target {
             self.reached.notified().await;
         }
     }
@@ -98,11 +113,7 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
         Queue::Ordered => QueueKind::Ordered,
         Queue::Delta => QueueKind::Delta,
     };
-    let list = match args.list {
-        List::Paged => ListMode::Paged,
-        List::Stream => ListMode::Stream,
-    };
-    let factory = SharedInformerFactory::builder(&clients).queue(queue).list_mode(list).build();
+    let factory = SharedInformerFactory::builder(&clients).queue(queue).list_mode(args.list.into()).build();
     let pods = factory.informer::<Pod>();
     let (initial, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(Counter::default()));
     let (listed, changed) = (initial.clone(), counter.clone());
@@ -126,7 +137,7 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
 
     if args.events > 0 {
         let phase = Phase::start(&env.clock)?;
-        start_events(clients.watch()).await?;
+        get(clients.watch(), "/start").await?;
         counter.until(args.events).await;
         Line::watch(args.events, &phase.cost()?).print()?;
     }
@@ -135,9 +146,14 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn start_events(client: &Client) -> Result<(), Failure> {
-    let response = client.send(Request::get("/start").body(Body::empty())?).await?;
+/// What the server answers to a request of its own API, such as `/start`.
+pub(crate) async fn get(client: &Client, path: &str) -> Result<String, Failure> {
+    let response = client.send(Request::get(path).body(Body::empty())?).await?;
     let status = response.status();
-    response.into_body().collect().await?;
-    if status.is_success() { Ok(()) } else { Err(format!("GET /start was answered with {status}").into()) }
+    let body = response.into_body().collect().await?.to_bytes();
+    if status.is_success() {
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    } else {
+        Err(format!("GET {path} was answered with {status}").into())
+    }
 }

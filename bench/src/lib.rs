@@ -1,8 +1,15 @@
 //! Benchmarks as programs: a server that is faster than its clients, and the measures taken of them.
 #![forbid(unsafe_code)]
 
+pub mod behind;
+mod child;
+pub mod idle;
 pub mod informer;
+pub mod latency;
 pub mod measure;
+mod plot;
 pub mod queue;
+pub mod relist;
+pub mod scale;
 pub mod serve;
 pub mod store;

@@ -1,7 +1,12 @@
 //! What does the `bench` command do? It reads the command line and hands over.
 
+use bench::behind::{self, BehindArgs};
+use bench::idle::{self, IdleArgs};
 use bench::informer::{self, InformerArgs};
+use bench::latency::{self, LatencyArgs};
 use bench::queue::{self, QueueArgs};
+use bench::relist::{self, RelistArgs};
+use bench::scale::{self, ScaleArgs};
 use bench::serve::{self, ServeArgs};
 use bench::store::{self, StoreArgs};
 use clap::error::ErrorKind;
@@ -30,6 +35,16 @@ enum Command {
     Queue(QueueArgs),
     /// Read and write the store, and what else it could be made of, and print how long that takes and waits.
     Store(StoreArgs),
+    /// Print how long events take from the server's write to a handler, seldom ones and many.
+    Latency(LatencyArgs),
+    /// Print what many informers cost while nothing happens but bookmarks.
+    Idle(IdleArgs),
+    /// Print the memory while one handler sleeps and another is told of every event, which is checked.
+    Behind(BehindArgs),
+    /// Print what syncs of ever more small Pods cost, each in a process of its own.
+    Scale(ScaleArgs),
+    /// Print the memory of relists of an unchanged and of an entirely changed world.
+    Relist(RelistArgs),
 }
 
 fn main() {
@@ -38,6 +53,11 @@ fn main() {
         Command::Informer(args) => informer::run(&args),
         Command::Queue(args) => queue::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Latency(args) => latency::run(&args),
+        Command::Idle(args) => idle::run(&args),
+        Command::Behind(args) => behind::run(&args),
+        Command::Scale(args) => scale::run(&args),
+        Command::Relist(args) => relist::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

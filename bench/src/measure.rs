@@ -127,8 +127,8 @@ impl Line {
     pub fn sync(objects: usize, cost: &Cost) -> Self {
         Self::Sync {
             objects,
-            wall_s: rounded(cost.wall.as_secs_f64(), 3),
-            cpu_s: rounded(cost.cpu.as_secs_f64(), 3),
+            wall_s: rounded(cost.wall.as_secs_f64(), 5),
+            cpu_s: rounded(cost.cpu.as_secs_f64(), 5),
             rss_mb: megabytes(cost.memory.resident),
             peak_mb: megabytes(cost.memory.peak),
         }
@@ -148,9 +148,14 @@ impl Line {
 
     /// Prints it to standard output.
     pub fn print(&self) -> Result<(), serde_json::Error> {
-        println!("{}", serde_json::to_string(self)?);
-        Ok(())
+        print(self)
     }
+}
+
+/// Prints a line of JSON to standard output.
+pub(crate) fn print(line: &impl Serialize) -> Result<(), serde_json::Error> {
+    println!("{}", serde_json::to_string(line)?);
+    Ok(())
 }
 
 pub(crate) fn megabytes(bytes: u64) -> f64 {

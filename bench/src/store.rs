@@ -155,7 +155,7 @@ impl Pods {
         let (mut text, mut pods) = (Vec::new(), Self { before: Vec::new(), updates: Vec::new() });
         for index in 0..world.len() {
             text.clear();
-            world.write_item(&mut text, index, false);
+            world.write_first(&mut text, index);
             pods.before.push(Object::from_json(&text)?);
         }
         for number in 1..=world.events() {

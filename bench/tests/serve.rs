@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bench::serve::{Service, World};
+use bench::serve::{Pace, Service, World};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -349,4 +349,87 @@ fn a_directory_without_pods_and_a_broken_manifest_are_named() {
     std::fs::write(directory.path().join("broken.json"), "{").unwrap();
     assert!(error(directory.path()).contains("broken.json is not valid"));
     assert!(error(std::path::Path::new("/nonexistent")).starts_with("cannot read /nonexistent"));
+}
+
+#[tokio::test]
+async fn small_pods_decode_are_all_different_and_have_a_thousand_bytes() {
+    let world = World::small(500, 100, &Generator::seeded(1));
+    let average = world.json_bytes() / world.len();
+    assert!((970..=1030).contains(&average), "{average} bytes on average");
+    let service = Service::new(world, Clock::system());
+    let (items, start) = pages(&service, 100).await;
+    assert_eq!(items.iter().map(key).collect::<BTreeSet<_>>().len(), 500);
+    assert_eq!(items.iter().map(version).collect::<BTreeSet<_>>().len(), 500);
+    for item in &items {
+        let pod: Pod = serde_json::from_value(item.clone()).unwrap();
+        assert!(pod.metadata.managed_fields.is_none());
+        assert_eq!(pod.status.unwrap().container_statuses.unwrap().len(), 1);
+    }
+    get(&service, "/start");
+    for event in lines(get(&service, &format!("/api/v1/pods?watch=1&resourceVersion={start}")), 100).await {
+        serde_json::from_value::<Pod>(event["object"].clone()).unwrap();
+    }
+}
+
+/// All lines of a watch that ends by itself, as (type, HTTP code of a Status).
+async fn ended(watch: Response<bench::serve::Body>) -> Vec<(String, Option<u64>)> {
+    let body = text(watch).await;
+    let events = body.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events
+        .map(|event| (event["type"].as_str().unwrap().to_owned(), event["object"]["code"].as_u64()))
+        .collect()
+}
+
+#[tokio::test]
+async fn an_expired_history_ends_watches_and_leaves_pods_as_they_were() {
+    let service = service(20, 0);
+    let (before, start) = pages(&service, 0).await;
+    let watch = get(&service, &format!("/api/v1/pods?watch=1&resourceVersion={start}"));
+    let first_page = json(&service, "/api/v1/pods?limit=5").await;
+    let expired: u64 = text(get(&service, "/expire")).await.parse().unwrap();
+    assert_eq!(ended(watch).await, [("ERROR".to_owned(), Some(410))]);
+    let again = get(&service, &format!("/api/v1/pods?watch=1&resourceVersion={start}"));
+    assert_eq!(ended(again).await, [("ERROR".to_owned(), Some(410))]);
+    let token = first_page["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(get(&service, &format!("/api/v1/pods?continue={token}")).status(), StatusCode::GONE);
+    assert!(expired > start);
+    assert_eq!(pages(&service, 6).await, (before, expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_world_has_every_pod_under_its_name_and_in_another_version() {
+    let service = service(20, 10);
+    let (before, start) = pages(&service, 0).await;
+    let mut past = BTreeSet::from_iter(before.iter().map(version));
+    let mut latest = start;
+    for _ in 0..2 {
+        let changed: u64 = text(get(&service, "/change")).await.parse().unwrap();
+        let (after, now) = pages(&service, 6).await;
+        assert_eq!((now, changed > latest), (changed, true));
+        assert_eq!(after.iter().map(key).collect::<Vec<_>>(), before.iter().map(key).collect::<Vec<_>>());
+        assert!(after.iter().all(|item| past.insert(version(item)) && version(item) <= now));
+        let streamed = lines(get(&service, STREAMING), 21).await;
+        assert!(streamed.iter().zip(&after).all(|(event, item)| version(&event["object"]) == version(item)));
+        assert_initial_end(&streamed[20], now);
+        latest = now;
+    }
+    // Nothing more happens: a watch from here only has bookmarks.
+    let path =
+        format!("/api/v1/pods?watch=1&resourceVersion={latest}&allowWatchBookmarks=true&timeoutSeconds=90");
+    assert_eq!(ended(get(&service, &path)).await, [("BOOKMARK".to_owned(), None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paced_watch_sends_each_event_when_it_is_due_and_tells_of_it() {
+    let (sent, told) = std::sync::mpsc::channel();
+    let (clock, every) = (Clock::system(), std::time::Duration::from_millis(100));
+    let service = service(10, 30).paced(Pace { every, sent });
+    let watch = get(&service, &format!("/api/v1/pods?watch=1&resourceVersion={}", World::BEFORE));
+    let start = clock.now();
+    get(&service, "/start");
+    lines(watch, 30).await;
+    assert_eq!(clock.now() - start, every * 29);
+    let told: Vec<_> = told.try_iter().collect();
+    assert_eq!(told.iter().map(|sent| sent.number).collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
+    assert!(told.iter().zip(0..).all(|(sent, n)| sent.due == start + every * n && sent.at == sent.due));
 }

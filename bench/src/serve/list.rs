@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::options::Continue;
-use super::world::World;
+use super::world::{Stage, World};
 
 /// How many bytes a frame of a list or watch has, give or take an object: enough for few system calls, little enough to stay in the
 /// processor's cache until the socket has them.
@@ -15,18 +15,18 @@ pub(super) const FRAME: usize = 128 * 1024;
 /// A page on its way out.
 pub(super) struct Page {
     world: Arc<World>,
-    after: bool,
+    stage: Stage,
     head: Option<String>,
     items: Range<usize>,
     ended: bool,
 }
 
 impl Page {
-    /// The page of at most `limit` Pods (0: all) from `start` on, in the state before the events or `after` them.
-    pub(super) fn new(world: Arc<World>, after: bool, start: usize, limit: usize) -> Self {
+    /// The page of at most `limit` Pods (0: all) from `start` on, at that stage.
+    pub(super) fn new(world: Arc<World>, stage: Stage, start: usize, limit: usize) -> Self {
         let (start, count) = (start.min(world.len()), world.len());
         let end = if limit == 0 { count } else { start.saturating_add(limit).min(count) };
-        let resource_version = World::BEFORE + if after { u64::from(world.events()) } else { 0 };
+        let resource_version = world.list_version(&stage);
         let rest = if end < count {
             let token = Continue { resource_version, start: end }.token();
             format!(r#","continue":"{token}","remainingItemCount":{}"#, count - end)
@@ -36,7 +36,7 @@ impl Page {
         let head = format!(
             r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{resource_version}"{rest}}},"items":["#
         );
-        Self { world, after, head: Some(head), items: start..end, ended: false }
+        Self { world, stage, head: Some(head), items: start..end, ended: false }
     }
 
     /// The next frame; `None` after the last.
@@ -60,7 +60,7 @@ impl Page {
                 out.push(b',');
             }
             first = false;
-            self.world.write_item(&mut out, index, self.after);
+            self.world.write_item(&mut out, index, &self.stage);
         }
         Some(out.into())
     }

@@ -23,7 +23,10 @@ use tokio::task::JoinSet;
 use watchkeeper::clock::{Clock, Generator};
 
 pub use manifests::ManifestError;
+pub(crate) use pod::Version;
 pub use service::{Body, Service};
+pub(crate) use synthetic::small_pod;
+pub use watch::{Pace, Sent};
 pub use world::World;
 
 /// What to serve.
@@ -41,6 +44,9 @@ pub struct ServeArgs {
     /// Where all variety comes from: the same seed gives the same bytes.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Serve Pods of about 1,000 bytes, without managedFields, instead of those of a real size.
+    #[arg(long, conflicts_with = "manifests")]
+    pub small: bool,
     /// Take the Pods, and the Pod templates of workloads, from the JSON and YAML files of this directory, over and over.
     #[arg(long, value_name = "DIR")]
     pub manifests: Option<PathBuf>,
@@ -74,6 +80,11 @@ impl World {
         Self::new(synthetic::pods(objects, generator), events, generator)
     }
 
+    /// `objects` Pods of about 1,000 bytes each, and `events` events.
+    pub fn small(objects: u32, events: u32, generator: &Generator) -> Self {
+        Self::new(synthetic::small_pods(objects, generator), events, generator)
+    }
+
     /// `objects` Pods made of the manifests in `directory`, and `events` events.
     pub fn from_manifests(
         directory: &std::path::Path,
@@ -90,6 +101,7 @@ pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
     let generator = Generator::seeded(args.seed);
     let world = match &args.manifests {
         Some(directory) => World::from_manifests(directory, args.objects, args.events, &generator)?,
+        None if args.small => World::small(args.objects, args.events, &generator),
         None => World::synthetic(args.objects, args.events, &generator),
     };
     // One thread: of two cores, the other one is the client's.
@@ -107,12 +119,20 @@ async fn serve(service: Service, port: u16) -> Result<(), ServeError> {
     let world = service.world();
     let json_mb = (world.json_bytes() as f64 / 1e5).round() / 10.0;
     println!(r#"{{"ready":true,"url":"{url}","objects":{},"json_mb":{json_mb}}}"#, world.len());
+    tokio::select! {
+        biased;
+        _ = interrupt.recv() => Ok(()),
+        () = answer(listener, service) => Ok(()),
+    }
+}
+
+/// Answers on every connection, until it is dropped.
+pub async fn answer(listener: TcpListener, service: Service) {
     let service = Arc::new(service);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            _ = interrupt.recv() => return Ok(()),
             Some(_) = connections.join_next() => {}
             // A connection that failed before it was accepted is its client's business.
             accepted = listener.accept() => if let Ok((socket, _)) = accepted {

@@ -16,8 +16,8 @@ use watchkeeper::clock::Clock;
 
 use super::list::Page;
 use super::options::{Options, OptionsError};
-use super::watch::Watch;
-use super::world::World;
+use super::watch::{Pace, Watch};
+use super::world::{Stage, World};
 
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -39,20 +39,28 @@ const NO_STREAMING: OptionsError = OptionsError::Invalid(
 #[derive(Debug)]
 pub struct Service {
     world: Arc<World>,
-    started: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
     clock: Clock,
     streaming: bool,
+    pace: Option<Pace>,
 }
 
 impl Service {
     /// A service for `world`, whose events wait for `GET /start`.
     pub fn new(world: World, clock: Clock) -> Self {
-        Self { world: Arc::new(world), started: watch::Sender::new(false), clock, streaming: true }
+        let stage = watch::Sender::new(Stage::default());
+        Self { world: Arc::new(world), stage, clock, streaming: true, pace: None }
     }
 
     /// Whether a watch with `sendInitialEvents=true` is served, as it is by default, or refused as by an API server without streaming lists.
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
+        self
+    }
+
+    /// Sends events no faster than `pace` says; without one, as fast as clients take them.
+    pub fn paced(mut self, pace: Pace) -> Self {
+        self.pace = Some(pace);
         self
     }
 
@@ -73,9 +81,12 @@ impl Service {
         match request.uri().path() {
             "/api/v1/pods" => self.pods(request.uri().query().unwrap_or_default()),
             "/start" => {
-                let before = self.started.send_replace(true);
-                plain("text/plain", if before { "already started" } else { "started" })
+                let is_first = self.stage.borrow().started.is_none();
+                self.advance(|_| {});
+                plain("text/plain", if is_first { "started" } else { "already started" })
             }
+            "/expire" => self.forget(false),
+            "/change" => self.forget(true),
             "/healthz" | "/livez" | "/readyz" => plain("text/plain", "ok"),
             "/version" => plain(
                 "application/json",
@@ -85,6 +96,25 @@ impl Service {
                 refusal(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
             }
         }
+    }
+
+    /// Starts the events, where they have not begun, and goes on to another stage.
+    fn advance(&self, next: impl FnOnce(&mut Stage)) {
+        let now = self.clock.now();
+        self.stage.send_modify(|stage| {
+            stage.started.get_or_insert(now);
+            next(stage);
+        });
+    }
+
+    /// Ends all watches, as their versions and all before are served no more: clients have to list again. Answers with the version that they
+    /// will find, under which Pods are as they were, or all `changed`.
+    fn forget(&self, changed: bool) -> Response<Body> {
+        self.advance(|stage| {
+            stage.forgotten += 1;
+            stage.changed = if changed { stage.forgotten } else { stage.changed };
+        });
+        plain("text/plain", self.world.list_version(&self.stage.borrow()).to_string())
     }
 
     fn pods(&self, query: &str) -> Response<Body> {
@@ -99,29 +129,31 @@ impl Service {
                 return refusal(code, reason, &error.to_string());
             }
         };
-        let started = *self.started.borrow();
-        let last = World::BEFORE + u64::from(self.world.events());
-        let is_future = options.resource_version > if started { last } else { World::BEFORE };
+        let stage = *self.stage.borrow();
+        let version = self.world.list_version(&stage);
+        let is_future = options.resource_version > version;
         if is_future && (!options.watch || options.initial_events == Some(true)) {
             let mut response = refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout", "Too large resource version");
             response.headers_mut().insert(RETRY_AFTER, http::HeaderValue::from_static("1"));
             return response;
         }
         if options.watch {
-            let watch =
-                Watch::new(self.world.clone(), self.clock.clone(), self.started.subscribe(), &options);
+            let (world, clock) = (self.world.clone(), self.clock.clone());
+            let watch = Watch::new(world, clock, self.stage.subscribe(), self.pace.clone(), &options);
             return streamed(stream::unfold(watch, async |mut watch| Some((watch.frame().await?, watch))));
         }
-        let (after, start) = match options.from {
+        let (stage, start) = match options.from {
             // A list goes on in the state in which it began.
-            Some(from) if from.resource_version == World::BEFORE => (false, from.start),
-            Some(from) if from.resource_version == last && started => (true, from.start),
+            Some(from) if from.resource_version == version => (stage, from.start),
+            Some(from) if from.resource_version == World::BEFORE && stage.forgotten == 0 => {
+                (Stage::default(), from.start)
+            }
             Some(_) => {
                 return refusal(StatusCode::GONE, "Expired", "the provided continue parameter is too old");
             }
-            None => (started, 0),
+            None => (stage, 0),
         };
-        let page = Page::new(self.world.clone(), after, start, options.limit);
+        let page = Page::new(self.world.clone(), stage, start, options.limit);
         streamed(stream::unfold(page, async |mut page| Some((page.frame()?, page))))
     }
 }
@@ -135,8 +167,8 @@ fn streamed(frames: impl futures::Stream<Item = Bytes> + Send + 'static) -> Resp
     )
 }
 
-fn plain(content_type: &'static str, body: &'static str) -> Response<Body> {
-    respond(StatusCode::OK, content_type, Full::from(body).boxed_unsync())
+fn plain(content_type: &'static str, body: impl Into<Full<Bytes>>) -> Response<Body> {
+    respond(StatusCode::OK, content_type, body.into().boxed_unsync())
 }
 
 fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {

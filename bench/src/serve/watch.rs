@@ -1,7 +1,7 @@
 //! How do events reach a client? As lines that are made when the connection asks for them: a slow client slows only itself.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use watchkeeper::clock::{Clock, Instant};
 
 use super::list::FRAME;
 use super::options::Options;
-use super::world::World;
+use super::world::{Stage, World};
 
 /// The API server's own pace of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -18,17 +18,53 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// What tells the bookmark behind the initial events from others.
 const INITIAL_EVENTS_END: &str = r#""annotations":{"k8s.io/initial-events-end":"true"},"#;
 
+/// How fast events are sent, and who is told of each.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// The time between two events.
+    pub every: Duration,
+    /// Is told of each event just before it is written.
+    pub sent: mpsc::Sender<Sent>,
+}
+
+/// An event that is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Its number, counted from 1: its version is so much above [`World::BEFORE`].
+    pub number: u64,
+    /// When it was to be written.
+    pub due: Instant,
+    /// The time just before it was.
+    pub at: Instant,
+}
+
+impl Pace {
+    /// When event `number` is due, if the first was at `start`.
+    fn due(&self, number: u64, start: Instant) -> Instant {
+        let nanos = self.every.as_nanos().saturating_mul(u128::from(number.saturating_sub(1)));
+        start + Duration::from_nanos(nanos.try_into().unwrap_or(u64::MAX))
+    }
+
+    /// How many events were due at `now`, if the first was at `start`.
+    fn passed(&self, now: Instant, start: Instant) -> u64 {
+        let passed = now.saturating_duration_since(start).as_nanos();
+        (passed / self.every.as_nanos().max(1)) as u64 + 1
+    }
+}
+
 /// One client's watch.
 pub(super) struct Watch {
     world: Arc<World>,
     clock: Clock,
-    started: watch::Receiver<bool>,
-    // Pods to show first, to a watch that asks for them, and the state they are in.
+    stages: watch::Receiver<Stage>,
+    // The stage at which it began.
+    stage: Stage,
+    // Pods to show first, to a watch that asks for them.
     initial: Range<usize>,
-    after: bool,
     // The version of that state, as long as the bookmark behind the Pods is to be sent.
     initial_end: Option<u64>,
     next: Next,
+    pace: Option<Pace>,
     bookmark: Option<Instant>,
     deadline: Option<Instant>,
 }
@@ -45,26 +81,30 @@ impl Watch {
     pub(super) fn new(
         world: Arc<World>,
         clock: Clock,
-        started: watch::Receiver<bool>,
+        stages: watch::Receiver<Stage>,
+        pace: Option<Pace>,
         options: &Options,
     ) -> Self {
-        let after = *started.borrow();
+        let stage = *stages.borrow();
         let now = clock.now();
-        let passed = if after { u64::from(world.events()) } else { 0 };
+        let version = world.list_version(&stage);
+        let (passed, oldest) =
+            (version - World::BEFORE, if stage.forgotten == 0 { World::BEFORE } else { version });
         let (initial, next) = match (options.initial_events, options.resource_version) {
             (Some(true), _) | (None, 0) => (0..world.len(), Next::Event(passed + 1)),
             (Some(false), _) => (0..0, Next::Event(passed + 1)),
-            (None, version) if version < World::BEFORE => (0..0, Next::Expired(version)),
+            (None, version) if version < oldest => (0..0, Next::Expired(version)),
             (None, version) => (0..0, Next::Event(version - World::BEFORE + 1)),
         };
         let tells_end = options.bookmarks && options.initial_events == Some(true);
         Self {
             world,
-            started,
+            stages,
+            stage,
             initial,
-            after,
-            initial_end: tells_end.then_some(World::BEFORE + passed),
+            initial_end: tells_end.then_some(version),
             next,
+            pace,
             bookmark: options.bookmarks.then(|| now + BOOKMARK_EVERY),
             // Longer than a week is as good as for ever, and safe to add.
             deadline: options.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.min(604_800))),
@@ -78,6 +118,13 @@ impl Watch {
             if self.deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
                 return None;
             }
+            let stage = *self.stages.borrow_and_update();
+            if let Next::Event(next) = self.next
+                && stage.forgotten > self.stage.forgotten
+            {
+                self.next = Next::Expired(World::BEFORE + next - 1);
+                (self.initial, self.initial_end) = (0..0, None);
+            }
             if !self.initial.is_empty() || self.initial_end.is_some() {
                 return Some(self.initial_lines());
             }
@@ -85,25 +132,29 @@ impl Watch {
                 Next::Event(next) => next,
                 Next::Expired(version) => {
                     self.next = Next::End;
-                    return Some(expired(version).into());
+                    return Some(expired(version, self.world.list_version(&stage)).into());
                 }
                 Next::End => return None,
             };
-            let last = if *self.started.borrow_and_update() { u64::from(self.world.events()) } else { 0 };
-            if next <= last {
-                return Some(self.lines(next, last));
+            let last = if stage.started.is_some() { u64::from(self.world.events()) } else { 0 };
+            let (now, paced) = (self.clock.now(), self.pace.as_ref().zip(stage.started));
+            let passed = paced.map_or(last, |(pace, start)| pace.passed(now, start).min(last));
+            if next <= passed {
+                return Some(self.lines(next, passed, stage.started));
             }
+            let due = paced.filter(|_| next <= last).map(|(pace, start)| pace.due(next, start));
             let (clock, bookmark) = (self.clock.clone(), self.bookmark);
             tokio::select! {
                 biased;
-                change = self.started.changed() => if change.is_err() {
+                change = self.stages.changed() => if change.is_err() {
                     // The service is gone, and no event will come any more.
                     return None;
                 },
                 () = until(&clock, self.deadline) => return None,
+                () = until(&clock, due) => {}
                 () = until(&clock, bookmark) => {
                     self.bookmark = Some(clock.now() + BOOKMARK_EVERY);
-                    return Some(bookmark_line(World::BEFORE + last.max(next - 1), "").into());
+                    return Some(bookmark_line(World::BEFORE + passed.max(next - 1), "").into());
                 }
             }
         }
@@ -118,12 +169,13 @@ impl Watch {
                 }
                 break;
             };
-            self.world.write_initial(&mut out, index, self.after);
+            self.world.write_initial(&mut out, index, &self.stage);
         }
         out.into()
     }
 
-    fn lines(&mut self, mut next: u64, last: u64) -> Bytes {
+    fn lines(&mut self, first: u64, last: u64, start: Option<Instant>) -> Bytes {
+        let mut next = first;
         let mut out = Vec::with_capacity(FRAME + FRAME / 4);
         while out.len() < FRAME && next <= last {
             // `last` is the number of events, which is a u32.
@@ -131,6 +183,13 @@ impl Watch {
             next += 1;
         }
         self.next = Next::Event(next);
+        if let (Some(pace), Some(start)) = (&self.pace, start) {
+            let at = self.clock.now();
+            for number in first..next {
+                // Nobody has to listen.
+                let _ = pace.sent.send(Sent { number, due: pace.due(number, start), at });
+            }
+        }
         out.into()
     }
 }
@@ -151,8 +210,8 @@ fn bookmark_line(version: u64, more: &str) -> String {
     format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n")
 }
 
-fn expired(version: u64) -> String {
-    let message = format!("too old resource version: {version} ({})", World::BEFORE);
+fn expired(version: u64, oldest: u64) -> String {
+    let message = format!("too old resource version: {version} ({oldest})");
     let object = super::service::status(410, "Expired", &message);
     format!("{{\"type\":\"ERROR\",\"object\":{object}}}\n")
 }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use watchkeeper::clock::Generator;
+use watchkeeper::clock::{Generator, Instant};
 
 use super::pod::{BASE, Pod, Version};
 
 /// All Pods, and all events that change them.
 ///
-/// It has two states: before the events, at version [`World::BEFORE`], and after all of them. Watches may stand anywhere in between.
+/// It has two states: before the events, at version [`World::BEFORE`], and after all of them. Watches may stand anywhere in between. After the
+/// events it can be made to forget its history, and every Pod can change while nobody may watch.
 #[derive(Debug)]
 pub struct World {
     // By namespace, then name.
@@ -18,6 +19,17 @@ pub struct World {
     // Each Pod's version after all events.
     after: Vec<Version>,
     salt: u64,
+}
+
+/// What has happened to a world; nothing at first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stage {
+    /// When the events began; lists show the state after all of them from then on.
+    pub(super) started: Option<Instant>,
+    /// How often all versions so far were forgotten.
+    pub(super) forgotten: u32,
+    /// At which of those times every Pod changed last; 0 is at none.
+    pub(super) changed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,18 +84,32 @@ impl World {
         self.events.len() as u32
     }
 
+    /// The version of a list at that stage.
+    pub(super) fn list_version(&self, stage: &Stage) -> u64 {
+        Self::BEFORE
+            + match stage {
+                Stage { started: None, forgotten: 0, .. } => 0,
+                _ => u64::from(self.changes_before(stage.forgotten)),
+            }
+    }
+
+    /// Appends Pod `index` as it is before the events, without `kind` and `apiVersion`.
+    pub(crate) fn write_first(&self, out: &mut Vec<u8>, index: usize) {
+        self.write_item(out, index, &Stage::default());
+    }
+
     /// Appends Pod `index` as an item of a list, without `kind` and `apiVersion`.
-    pub fn write_item(&self, out: &mut Vec<u8>, index: usize, after: bool) {
-        self.pods[index].write_item(out, &self.version(index, after), self.salt);
+    pub(super) fn write_item(&self, out: &mut Vec<u8>, index: usize, stage: &Stage) {
+        self.pods[index].write_item(out, &self.version(index, stage), self.salt);
     }
 
     /// Appends the watch line that shows Pod `index` to a watch that starts without a version.
-    pub fn write_initial(&self, out: &mut Vec<u8>, index: usize, after: bool) {
-        self.write_line(out, Kind::Added, index, &self.version(index, after));
+    pub(super) fn write_initial(&self, out: &mut Vec<u8>, index: usize, stage: &Stage) {
+        self.write_line(out, Kind::Added, index, &self.version(index, stage));
     }
 
     /// Appends the watch line of event `number`, counted from 1.
-    pub fn write_event(&self, out: &mut Vec<u8>, number: u32) {
+    pub(crate) fn write_event(&self, out: &mut Vec<u8>, number: u32) {
         let event = &self.events[number as usize - 1];
         self.write_line(out, event.kind, event.pod as usize, &event.version);
     }
@@ -99,8 +125,20 @@ impl World {
         out.extend_from_slice(b"}\n");
     }
 
-    fn version(&self, index: usize, after: bool) -> Version {
-        if after { self.after[index] } else { Version::default() }
+    /// The events, and then, each time that history is forgotten, a change of each Pod and one of something else.
+    fn changes_before(&self, forgotten: u32) -> u32 {
+        self.events() + forgotten * (self.pods.len() as u32 + 1)
+    }
+
+    fn version(&self, index: usize, stage: &Stage) -> Version {
+        let version = if stage.started.is_some() { self.after[index] } else { Version::default() };
+        match stage.changed {
+            0 => version,
+            changed => {
+                let number = self.changes_before(changed - 1) + 1 + index as u32;
+                Version { event: number, status: number, labels: number, annotations: number, ..version }
+            }
+        }
     }
 }
 

@@ -122,7 +122,8 @@ async fn the_sample_controller_runs_on_a_server_of_another_process() {
     up.until(&["deployment", "default/example-foo", "created"]);
     up.signal("TERM");
     assert!(up.exit().0.success());
-    let controller = Program::start(&["sample-controller", "--kubeconfig", file, "--admin-address", "127.0.0.1:0"]);
+    let controller =
+        Program::start(&["sample-controller", "--kubeconfig", file, "--admin-address", "127.0.0.1:0"]);
     let clients = connect(&kubeconfig).await;
     let (sender, mut added) = tokio::sync::mpsc::unbounded_channel();
     let factory = SharedInformerFactory::builder(&clients).build();

@@ -10,6 +10,7 @@
 
 pub mod clock;
 mod env;
+mod fair;
 pub mod informer;
 pub mod object;
 pub mod process;

@@ -106,6 +106,38 @@ async fn a_handler_that_is_too_far_behind_is_told_the_newest_states_and_the_othe
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let (stuck, handler) = Stuck::new();
+        informer.add_handler(on_change(handler)).unwrap();
+        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let quick = on_change(move |_: Change<'_, ConfigMap>| sender.send(()).unwrap());
+        informer.add_handler(quick).unwrap();
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &[])).on_watch(reply);
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        informer.wait_until_synced().await;
+        // More than a task does at once: the quick handler and the informer give way in between.
+        for chunk in 0..20 {
+            let events: Vec<_> = (0..500)
+                .map(|n| event("ADDED", &format!("a-{chunk}-{n}@{}", 11 + chunk * 500 + n)))
+                .collect();
+            feed.send(events.concat());
+        }
+        for _ in 0..10_000 {
+            told.recv().await.unwrap();
+        }
+        drop(stuck);
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
 // client-go: TestRemoveEventHandler_SynchronousShutdown, TestShutDownEventHandler_Lifecycles
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {

@@ -3,13 +3,21 @@
 mod draw;
 mod managed;
 mod render;
+mod small;
 mod workload;
 
 use watchkeeper::clock::Generator;
 
 use super::world::NamedPod;
 use draw::skewed;
+pub(crate) use small::pod as small_pod;
 use workload::Workload;
+
+/// As [`pods`], with the fewest fields that a running Pod has.
+pub(crate) fn small_pods(count: u32, generator: &Generator) -> Vec<NamedPod> {
+    let seed = generator.fork("small pods").next_u64();
+    (0..count).map(|index| small_pod(seed, index, count)).collect()
+}
 
 /// `count` Pods under unique names, each of which follows from the seed alone.
 pub(crate) fn pods(count: u32, generator: &Generator) -> Vec<NamedPod> {

@@ -132,7 +132,7 @@ pub(super) async fn deliver<K: 'static>(
             mailbox.change(|state| state.initial_in_hand = false);
         }
         // A handler with much to do lets other tasks run in between.
-        tokio::task::consume_budget().await;
+        crate::fair::give_way().await;
     }
 }
 

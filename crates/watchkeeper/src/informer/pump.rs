@@ -121,7 +121,7 @@ impl<K: Kind> Pump<K> {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             } else {
                 pause = FIRST_PAUSE;
-                tokio::task::consume_budget().await;
+                crate::fair::give_way().await;
             }
         }
     }

@@ -291,7 +291,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             split?;
             // What has arrived is applied together, but not later than after so many chunks or bytes.
             self.sink.room().await;
-            tokio::task::consume_budget().await;
+            crate::fair::give_way().await;
         }
         Ok(splitter.finish()?)
     }

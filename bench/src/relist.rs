@@ -1,0 +1,104 @@
+//! How much memory does a relist take at its worst moment? Once where nothing has changed, and once where everything has.
+
+use std::sync::Arc;
+
+use clap::Args;
+use k8s_openapi::api::core::v1::Pod;
+use kube_client::Config;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::{Change, on_change};
+use watchkeeper::{Clients, Env, ResourceVersion, SharedInformerFactory};
+
+use crate::child::Server;
+use crate::informer::{Counter, Failure, List, get};
+use crate::measure::{Cost, Line as SyncLine, Phase, megabytes, print, rounded};
+
+/// Let the version that an informer watches expire, twice: the world is the same at first, and another one then.
+#[derive(Debug, Args)]
+pub struct RelistArgs {
+    /// How many Pods there are
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    objects: u32,
+    /// How states are read: in pages, or as the beginning of a watch
+    #[arg(long, value_enum, default_value_t = List::Stream)]
+    list: List,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Line {
+    phase: &'static str,
+    world: &'static str,
+    objects: u64,
+    /// How many updates the handler was told of.
+    updates: u64,
+    wall_s: f64,
+    cpu_s: f64,
+    rss_mb: f64,
+    peak_mb: f64,
+    /// The peak, as a multiple of what was resident after the first sync.
+    peak_to_synced: f64,
+}
+
+/// Runs the benchmark and prints a line for the sync and for each relist.
+pub fn run(args: &RelistArgs) -> Result<(), Failure> {
+    let server = Server::start(&["--objects", &args.objects.to_string(), "--events", "0"])?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(measure(args, server.url().clone()))
+}
+
+async fn measure(args: &RelistArgs, server: http::Uri) -> Result<(), Failure> {
+    let (env, stop) = (Env::system(), CancellationToken::new());
+    let clients = Clients::from_config(Config::new(server), &env)?;
+    let factory = SharedInformerFactory::builder(&clients).list_mode(args.list.into()).build();
+    let (pods, updates) = (factory.informer::<Pod>(), Arc::new(Counter::default()));
+    let updated = updates.clone();
+    let registration = pods.add_handler(on_change(move |change: Change<'_, Pod>| {
+        if matches!(change, Change::Updated { .. }) && !change.is_resync() {
+            updated.tick();
+        }
+    }))?;
+    let phase = Phase::start(&env.clock)?;
+    factory.start(&stop);
+    registration.wait_until_synced().await;
+    let synced = phase.cost()?;
+    SyncLine::sync(pods.indexer().snapshot().len(), &synced).print()?;
+
+    let all = u64::from(args.objects);
+    for (world, path, expected) in [("unchanged", "/expire", 0), ("changed", "/change", all)] {
+        let phase = Phase::start(&env.clock)?;
+        let version: u64 = get(clients.watch(), path).await?.parse()?;
+        pods.indexer().wait_until_fresh(&ResourceVersion::from(version)).await;
+        updates.until(expected).await;
+        let cost = phase.cost()?;
+        let (cached, told) = (pods.indexer().snapshot().len() as u64, updates.count());
+        if (cached, told) != (all, expected) {
+            let told = format!("{cached} of {all} objects cached, {told} of {expected} updates told");
+            return Err(format!("the relist of the {world} world went wrong: {told}").into());
+        }
+        print(&Line::new(world, cached, told, &cost, &synced))?;
+    }
+    let lists = pods.health().lists;
+    if lists != 3 {
+        return Err(format!("a list and two relists were to be made, not {lists}").into());
+    }
+    stop.cancel();
+    factory.shut_down().await;
+    Ok(())
+}
+
+impl Line {
+    fn new(world: &'static str, objects: u64, updates: u64, cost: &Cost, synced: &Cost) -> Self {
+        Self {
+            phase: "relist",
+            world,
+            objects,
+            updates,
+            wall_s: rounded(cost.wall.as_secs_f64(), 3),
+            cpu_s: rounded(cost.cpu.as_secs_f64(), 3),
+            rss_mb: megabytes(cost.memory.resident),
+            peak_mb: megabytes(cost.memory.peak),
+            peak_to_synced: rounded(cost.memory.peak as f64 / synced.memory.resident as f64, 2),
+        }
+    }
+}

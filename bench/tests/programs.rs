@@ -1,0 +1,76 @@
+//! Does each benchmark run to its end and print its lines? Small ones, through the program itself; how fast they are is not asserted.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The lines that `bench` prints with these arguments.
+fn bench(args: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::Deserializer::from_slice(&output.stdout).into_iter().map(Result::unwrap).collect()
+}
+
+/// The value of a field in each line.
+fn each<'a>(lines: &'a [Value], field: &str) -> Vec<&'a Value> {
+    lines.iter().map(|line| &line[field]).collect()
+}
+
+fn is_positive(value: &Value) -> bool {
+    value.as_f64().unwrap() > 0.0
+}
+
+#[test]
+fn latency_is_told_for_seldom_and_for_many_events() {
+    let lines =
+        bench(&["latency", "--objects=50", "--seldom=5", "--every=10", "--events=300", "--rate=1000"]);
+    assert_eq!(each(&lines, "phase"), ["idle", "loaded"]);
+    assert_eq!(each(&lines, "events"), [5, 300]);
+    for field in ["p50_us", "p99_us", "max_us", "p99_from_due_us", "sent_per_s"] {
+        assert!(each(&lines, field).into_iter().all(is_positive), "{field}");
+    }
+}
+
+#[test]
+fn idle_informers_are_measured_for_so_long() {
+    let lines = bench(&["idle", "--informers=3", "--seconds=1", "--objects=5"]);
+    assert_eq!(each(&lines, "informers"), [3]);
+    assert!(lines[0]["seconds"].as_f64().unwrap() >= 1.0 && is_positive(&lines[0]["cpu_ms"]));
+}
+
+#[test]
+fn a_sleeping_handler_leaves_the_other_one_everything_and_waits_for_few() {
+    let figure = tempfile::NamedTempFile::new().unwrap();
+    let path = figure.path().to_str().unwrap();
+    let lines = bench(&["behind", "--events=6000", "--objects=10", "--every=3000", "--svg", path]);
+    let (curve, summaries): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line["phase"] == "behind");
+    assert_eq!(each(&curve, "events"), [0, 3000, 6000, 0, 3000, 6000, 9000, 12_000]);
+    // Past the bound of 4,096, what waits is one change of each object, beside the one in hand.
+    assert!([2, 6, 7].iter().all(|place| curve[*place]["pending"].as_u64().unwrap() <= 11), "{curve:?}");
+    assert_eq!(each(&summaries, "told_in_order"), [6000, 12_000]);
+    assert!(std::fs::read_to_string(path).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn points_of_a_scale_are_printed_and_drawn() {
+    let figure = tempfile::NamedTempFile::new().unwrap();
+    let path = figure.path().to_str().unwrap();
+    for list in ["stream", "paged"] {
+        let lines = bench(&["scale", "--objects=50,200", "--runs=1", "--list", list, "--svg", path]);
+        assert_eq!(each(&lines, "objects"), [0, 50, 200]);
+        assert!(each(&lines, "rss_mb").into_iter().all(is_positive));
+        assert!(std::fs::read_to_string(path).unwrap().starts_with("<svg"));
+    }
+}
+
+#[test]
+fn relists_are_of_the_same_and_of_another_world() {
+    for list in ["stream", "paged"] {
+        let lines = bench(&["relist", "--objects=300", "--list", list]);
+        assert_eq!(each(&lines, "objects"), [300; 3]);
+        assert_eq!(each(&lines[1..], "world"), ["unchanged", "changed"]);
+        assert_eq!(each(&lines[1..], "updates"), [0, 300]);
+        assert!(each(&lines[1..], "peak_to_synced").into_iter().all(is_positive));
+    }
+}

@@ -38,6 +38,27 @@ mod tests {
     }
 
     #[test]
+    fn the_manifests_for_a_cluster_name_each_other_and_ask_for_no_more_than_needed() {
+        let read = |file: &str| -> Vec<serde_json::Value> {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts/deploy").join(file);
+            let text = std::fs::read_to_string(path).unwrap();
+            text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+        };
+        let listed = &read("kustomization.yaml")[0]["resources"];
+        let objects: Vec<_> =
+            listed.as_array().unwrap().iter().flat_map(|file| read(file.as_str().unwrap())).collect();
+        let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let pod = &of("Deployment")["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], of("ServiceAccount")["metadata"]["name"]);
+        assert_eq!(of("ClusterRoleBinding")["roleRef"]["name"], of("ClusterRole")["metadata"]["name"]);
+        assert_eq!(of("Deployment")["metadata"]["namespace"], of("Namespace")["metadata"]["name"]);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
+        let rules = of("ClusterRole")["rules"].as_array().unwrap();
+        assert!(!rules.iter().any(|rule| rule.to_string().contains("\"*\"")), "nothing is granted wholesale");
+    }
+
+    #[test]
     fn the_manifest_and_the_value_are_the_same_foo() {
         let mut manifest: Foo = serde_saphyr::from_str(EXAMPLE).unwrap();
         manifest.metadata.namespace = Some("default".to_owned());

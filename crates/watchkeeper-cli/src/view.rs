@@ -107,7 +107,11 @@ fn event(change: &Change<'_, Event>) -> Option<(ObjectName, Style, String)> {
     let (kind, reason) = (event.type_.as_deref().unwrap_or(""), event.reason.as_deref().unwrap_or(""));
     let style = if kind == "Warning" { YELLOW } else { Style::new() };
     let about = object.key().sibling(event.involved_object.name.as_deref()?);
-    Some((about, style, format!("{kind} {reason}: {}", event.message.as_deref().unwrap_or(""))))
+    let times = match event.count {
+        Some(count) if count > 1 => format!(" (×{count})"),
+        _ => String::new(),
+    };
+    Some((about, style, format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or(""))))
 }
 
 fn count(replicas: Option<i32>) -> String {

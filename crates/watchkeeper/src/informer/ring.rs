@@ -213,12 +213,10 @@ impl<K> Pending<K> {
             (Now::Nothing, Notification::Update { new, .. }) => {
                 Now::New { object: new, in_initial_list: false }
             }
-            (Now::New { in_initial_list: was, .. }, Notification::Add { object, in_initial_list }) => {
-                Now::New { object, in_initial_list: was || in_initial_list }
-            }
-            (Now::New { in_initial_list, .. }, Notification::Update { new, .. }) => {
-                Now::New { object: new, in_initial_list }
-            }
+            (
+                Now::New { in_initial_list, .. },
+                Notification::Add { object, .. } | Notification::Update { new: object, .. },
+            ) => Now::New { object, in_initial_list },
             (
                 Now::Known { old, .. },
                 Notification::Add { object: new, .. } | Notification::Update { new, .. },

@@ -268,9 +268,13 @@ mod tests {
                 match what {
                     0..6 => prop_assert_eq!(trie.insert(bad_hash(key), (key, value), is), model.insert(key, value).map(|old| (key, old))),
                     6..8 => prop_assert_eq!(trie.remove(bad_hash(key), is), model.remove(&key).map(|old| (key, old))),
-                    8 => if let Some(entry) = trie.get_mut(bad_hash(key), is) {
-                        entry.1 = value;
-                        model.insert(key, value);
+                    8 => {
+                        let found = trie.get_mut(bad_hash(key), is);
+                        prop_assert_eq!(found.is_some(), model.contains_key(&key));
+                        if let Some(entry) = found {
+                            entry.1 = value;
+                            model.insert(key, value);
+                        }
                     },
                     _ => kept.push((trie.clone(), model.clone())),
                 }
@@ -280,6 +284,26 @@ mod tests {
             for (trie, model) in kept {
                 prop_assert_eq!(contents(&trie), model);
             }
+        }
+    }
+
+    #[test]
+    fn where_hashes_differ_leaves_are_small_and_every_entry_can_be_changed() {
+        fn largest<T>(node: &Node<T>) -> usize {
+            match node {
+                Node::Empty => 0,
+                Node::Leaf(entries) => entries.len(),
+                Node::Branch(children) => children.iter().map(largest).max().unwrap_or(0),
+            }
+        }
+        let spread = |key: u32| u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15).reverse_bits();
+        let mut trie = Trie::default();
+        for key in 0..20_000 {
+            assert_eq!(trie.insert(spread(key), key, |entry| *entry == key), None);
+        }
+        assert!(largest(&trie.root) <= LEAF);
+        for key in 0..20_000 {
+            assert!(trie.get_mut(spread(key), |entry| *entry == key).is_some());
         }
     }
 

@@ -165,7 +165,7 @@ impl<T: Key> State<T> {
         {
             self.on_their_way -= 1;
         }
-        if armed.is_some() && self.armed == armed {
+        if self.armed == armed {
             self.armed = None;
         }
     }
@@ -210,3 +210,5 @@ impl<T: Key> State<T> {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;

@@ -160,7 +160,7 @@ async fn len_counts_what_became_due() {
     queue.add_after("foo", 5 * SECOND);
     assert!(queue.is_empty());
     env.clock.sleep(5 * SECOND).await;
-    assert_eq!(queue.len(), 1);
+    assert_eq!((queue.len(), queue.is_empty()), (1, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,6 +268,7 @@ async fn a_shutdown_ends_every_waiting_get_and_drops_what_is_not_due() {
         .collect();
     tokio::task::yield_now().await;
     let start = env.clock.now();
+    assert!(!queue.is_shutting_down());
     queue.shut_down();
     for get in gets {
         assert!(within(&env, get).await.unwrap());

@@ -26,7 +26,7 @@ impl<T: Versioned> Published<T> {
         Self { current: Place::from_pointee(state), writing: Lock::new(()), told }
     }
 
-    /// The current state, for a short look: the writer may have to wait for a few of these to end.
+    /// The current state, for a short look: cheaper than [`Published::read`], as long as few are held at once.
     pub(super) fn peek(&self) -> impl Deref<Target = Arc<T>> {
         self.current.load()
     }

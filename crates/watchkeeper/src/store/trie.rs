@@ -142,11 +142,11 @@ fn insert<T: Clone>(
                 Arc::make_mut(entries).push((hash, value));
                 return None;
             }
-            let mut children: [Node<T>; WIDTH] = std::array::from_fn(|_| Node::Empty);
-            for (hash, entry) in std::mem::take(Arc::make_mut(entries)) {
-                insert(&mut children[slot(hash, depth)], depth + 1, hash, entry, &|_: &T| false);
+            let entries = std::mem::take(Arc::make_mut(entries));
+            *node = Node::Branch(Arc::new(std::array::from_fn(|_| Node::Empty)));
+            for (hash, entry) in entries {
+                insert(node, depth, hash, entry, &|_: &T| false);
             }
-            *node = Node::Branch(Arc::new(children));
             insert(node, depth, hash, value, is)
         }
     }
@@ -243,7 +243,10 @@ mod tests {
         match node {
             Node::Empty => {}
             Node::Leaf(entries) => {
-                assert!(!entries.is_empty() && (entries.len() <= LEAF || depth == DEEPEST));
+                let is_small = entries.len() <= LEAF;
+                // All but the last bit: 21 steps of three bits each.
+                assert!(is_small || entries.iter().all(|(hash, _)| hash << 1 == entries[0].0 << 1));
+                assert!(!entries.is_empty());
                 let way = (1_u64 << (depth * BITS)) - 1;
                 assert!(entries.iter().all(|(hash, entry)| *hash == bad_hash(entry.0) && hash & way == path));
             }
@@ -268,13 +271,9 @@ mod tests {
                 match what {
                     0..6 => prop_assert_eq!(trie.insert(bad_hash(key), (key, value), is), model.insert(key, value).map(|old| (key, old))),
                     6..8 => prop_assert_eq!(trie.remove(bad_hash(key), is), model.remove(&key).map(|old| (key, old))),
-                    8 => {
-                        let found = trie.get_mut(bad_hash(key), is);
-                        prop_assert_eq!(found.is_some(), model.contains_key(&key));
-                        if let Some(entry) = found {
-                            entry.1 = value;
-                            model.insert(key, value);
-                        }
+                    8 => match (trie.get_mut(bad_hash(key), is), model.get_mut(&key)) {
+                        (Some(entry), Some(old)) => (entry.1, *old) = (value, value),
+                        (entry, old) => prop_assert_eq!((entry, old), (None, None)),
                     },
                     _ => kept.push((trie.clone(), model.clone())),
                 }
@@ -305,6 +304,16 @@ mod tests {
         for key in 0..20_000 {
             assert!(trie.get_mut(spread(key), |entry| *entry == key).is_some());
         }
+    }
+
+    #[test]
+    fn a_leaf_is_divided_when_it_is_full_and_not_before() {
+        let mut trie = Trie::default();
+        for key in 0..=LEAF as u16 {
+            assert!(matches!(trie.root, Node::Empty | Node::Leaf(_)), "{key}");
+            trie.insert(u64::from(key), (key, 0), |_| false);
+        }
+        assert!(matches!(trie.root, Node::Branch(_)));
     }
 
     #[test]

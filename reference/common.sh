@@ -14,6 +14,8 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/watchkeeper/reference/kubernetes-$kuberne
 binaries="$cache/bin"
 # By content: the helper changes with the checkout, not with the versions.
 helper="$cache/helper-$(cat "$here"/helper/*.go | cksum | cut -d ' ' -f 1)"
+# Go programs that are clients: Kubernetes' sample controller, by version, and our own, by content.
+peers="$cache/peers-$(version_of k8s.io/sample-controller)-$(cat "$here"/peers/*/*.go | cksum | cut -d ' ' -f 1)"
 
 say() {
     printf 'reference: %s\n' "$*" >&2

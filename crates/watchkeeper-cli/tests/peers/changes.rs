@@ -1,0 +1,146 @@
+//! Do caches of client-go follow our server through anything? Seeded random changes of several kinds, with restarts in between.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::dynamic::{ApiResource, DynamicObject};
+use kube_core::gvk::GroupVersionKind;
+use kube_core::params::Patch;
+use sample_controller::api;
+use serde_json::{Value, json};
+use watchkeeper::clock::Generator;
+use watchkeeper::wire::Class;
+use watchkeeper::{Clients, ObjectName};
+use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions};
+
+use crate::World;
+use crate::program::Program;
+
+const SEED: u64 = 7;
+
+/// How the server goes away, after 400 changes each time, to come back at the same address 100 changes later.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Restart {
+    /// Watches end, and resume.
+    Orderly,
+    /// Watches end; where they would resume is too long ago.
+    HistoryGone,
+    /// Connections are cut, and the history is gone.
+    Crash,
+}
+
+const RESTARTS: [Restart; 4] = [Restart::Orderly, Restart::HistoryGone, Restart::Crash, Restart::Orderly];
+
+/// Objects of every kind that the Go program looks at.
+fn kinds() -> Vec<(ApiResource, fn(u64) -> Value)> {
+    let pod = |value: u64| {
+        let pod = json!({"containers": [{"name": "main", "image": format!("image:{value}")}]});
+        json!({"spec": pod})
+    };
+    let deployment = |value: u64| {
+        let labels = json!({"app": "web"});
+        let containers = json!([{"name": "main", "image": format!("image:{value}")}]);
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+        json!({"spec": {"replicas": value % 10, "selector": {"matchLabels": labels}, "template": template}})
+    };
+    let kind = |group: &str, version: &str, kind: &str| {
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    };
+    vec![
+        (kind("", "v1", "ConfigMap"), |value| json!({"data": {"value": value.to_string()}})),
+        (kind("", "v1", "Secret"), |value| json!({"stringData": {"value": value.to_string()}})),
+        (kind("", "v1", "Pod"), pod),
+        (kind("apps", "v1", "Deployment"), deployment),
+        (
+            kind("samplecontroller.k8s.io", "v1alpha1", "Foo"),
+            |value| json!({"spec": {"deploymentName": "web", "replicas": 1 + value % 10}}),
+        ),
+    ]
+}
+
+/// One random change; those that make no sense are refused, and counted out.
+async fn change(clients: &Clients, generator: &Generator) -> bool {
+    let mut kinds = kinds();
+    let (kind, body) = kinds.swap_remove(generator.below(kinds.len() as u64) as usize);
+    let name = format!("o{:02}", generator.below(30));
+    let key = ObjectName::namespaced(if generator.below(2) == 0 { "default" } else { "kube-public" }, &name);
+    let objects = clients.requests().of_kind::<DynamicObject>(kind.clone());
+    let value = generator.below(1_000);
+    let answer = match generator.below(5) {
+        0 => objects.delete(&key).await,
+        1 | 2 => {
+            let mut object = DynamicObject::new(&name, &kind);
+            object.metadata.namespace = key.namespace().map(str::to_owned);
+            object.data = body(value);
+            objects.create(&object).await.map(drop)
+        }
+        3 => objects
+            .patch(&key, &Patch::Merge(json!({"metadata": {"labels": {"value": value.to_string()}}})))
+            .await
+            .map(drop),
+        _ => {
+            let mut patch = body(value);
+            patch["metadata"] = json!({"annotations": {"note": "x".repeat(value as usize)}});
+            let patch = if kind.kind == "Foo" { Patch::Merge(patch) } else { Patch::Strategic(patch) };
+            objects.patch(&key, &patch).await.map(drop)
+        }
+    };
+    match answer {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(
+                matches!(error.class(), Class::NotFound | Class::AlreadyExists),
+                "{kind:?} {key}: {error}"
+            );
+            false
+        }
+    }
+}
+
+/// That many changes that were not refused.
+async fn make(mut count: usize, clients: &Clients, generator: &Generator) {
+    while count > 0 {
+        count -= usize::from(change(clients, generator).await);
+    }
+}
+
+async fn compare(informer: &mut Program) {
+    informer.tell("compare");
+    for kind in ["configmaps", "secrets", "pods", "deployments", "foos"] {
+        let line = informer.until(&[&format!(" {kind}: ")]).await;
+        println!("     {line}");
+        assert!(line.starts_with("equal "), "{line}");
+    }
+    informer.until(&["compared"]).await;
+}
+
+pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_restarts(world: &World) {
+    let server = ApiServer::new(&world.env);
+    let credentials = Some(Credentials::generate().unwrap());
+    let mut options = ListenOptions { credentials, ..ListenOptions::default() };
+    let mut listening = server.listen(options.clone()).await.unwrap();
+    options.address = listening.address();
+    std::fs::write(world.kubeconfig(), listening.kubeconfig()).unwrap();
+
+    // The changes do not go over the socket, so that they go on while it is closed.
+    let clients = Clients::from_client(server.client(), &world.env);
+    clients.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+    let mut informer = world.peer("informer", &["-custom", "foos.v1alpha1.samplecontroller.k8s.io"]);
+    informer.until(&["synced"]).await;
+
+    let generator = Generator::seeded(SEED);
+    for restart in RESTARTS {
+        make(400, &clients, &generator).await;
+        match restart {
+            Restart::Crash => drop(listening),
+            Restart::Orderly | Restart::HistoryGone => listening.stop().await,
+        }
+        make(100, &clients, &generator).await;
+        if restart != Restart::Orderly {
+            server.compact_now();
+        }
+        listening = server.listen(options.clone()).await.unwrap();
+        compare(&mut informer).await;
+    }
+    let (status, lines) = informer.exit().await;
+    assert!(status.success(), "{lines:#?}");
+    listening.stop().await;
+}

@@ -109,9 +109,9 @@ start_apiserver() {
         ${extra[@]+"${extra[@]}"}
 }
 
-# It listens nowhere, and does not elect: it is the only one.
+# start_controller_manager NAMES: it listens nowhere, and does not elect: it is the only one.
 start_controller_manager() {
-    start kube-controller-manager --kubeconfig="$dir/kubeconfig" --secure-port=0 --bind-address=127.0.0.1 --leader-elect=false \
+    start kube-controller-manager --kubeconfig="$dir/kubeconfig" --secure-port=0 --bind-address=127.0.0.1 --leader-elect=false --controllers="$1" \
         --root-ca-file="$data/ca.crt" --service-account-private-key-file="$data/service-account.key" \
         --use-service-account-credentials=true --cert-dir="$data"
 }

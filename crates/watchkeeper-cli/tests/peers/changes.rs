@@ -16,18 +16,15 @@ use crate::program::Program;
 
 const SEED: u64 = 7;
 
-/// How the server goes away, after 400 changes each time, to come back at the same address 100 changes later.
+/// How the server goes away, after 900 changes each time, to come back at the same address 100 changes later. More often would take
+/// minutes: client-go waits twice as long after each failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Restart {
-    /// Watches end, and resume.
+    /// Watches end, and resume where they were.
     Orderly,
-    /// Watches end; where they would resume is too long ago.
-    HistoryGone,
-    /// Connections are cut, and the history is gone.
+    /// Connections are cut, and where the watches were is forgotten.
     Crash,
 }
-
-const RESTARTS: [Restart; 4] = [Restart::Orderly, Restart::HistoryGone, Restart::Crash, Restart::Orderly];
 
 /// Objects of every kind that the Go program looks at.
 fn kinds() -> Vec<(ApiResource, fn(u64) -> Value)> {
@@ -127,14 +124,14 @@ pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_rest
     informer.until(&["synced"]).await;
 
     let generator = Generator::seeded(SEED);
-    for restart in RESTARTS {
-        make(400, &clients, &generator).await;
+    for restart in [Restart::Orderly, Restart::Crash] {
+        make(900, &clients, &generator).await;
         match restart {
+            Restart::Orderly => listening.stop().await,
             Restart::Crash => drop(listening),
-            Restart::Orderly | Restart::HistoryGone => listening.stop().await,
         }
         make(100, &clients, &generator).await;
-        if restart != Restart::Orderly {
+        if restart == Restart::Crash {
             server.compact_now();
         }
         listening = server.listen(options.clone()).await.unwrap();

@@ -301,7 +301,10 @@ impl Call {
                 let patch = self.read_patch(&kind, body).await?;
                 let force = self.query.flag("force").unwrap_or(false);
                 let (stored, new) = self.shared.run(|core| match patch {
-                    Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
+                    Patch::Apply(config, twice) => {
+                        write.judge_config(twice)?;
+                        core.apply(&kind, key, config, part, force, &mut write)
+                    }
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
                 })?;
                 if new {

@@ -75,6 +75,7 @@ mod validation;
 mod verbs;
 mod watch;
 mod write;
+mod yaml;
 
 pub use collector::collect_garbage;
 pub use credentials::{Credentials, CredentialsError};

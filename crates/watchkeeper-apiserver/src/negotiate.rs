@@ -9,6 +9,7 @@ use crate::registry::Kind;
 use crate::status::{Failure, Result, quoted};
 use crate::table::{Include, Rows};
 use crate::types::protobuf;
+use crate::yaml;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,9 +200,7 @@ pub(crate) fn read_value(
         "" | "application/json" => {
             json::read(body).map_err(|error| format!("json parse error: {}", json::problem(&error, body)))
         }
-        "application/yaml" => read_yaml(body)
-            .map(|value| (value, Vec::new()))
-            .map_err(|problem| format!("yaml parse error: {problem}")),
+        "application/yaml" => yaml::read(body).map_err(|problem| format!("yaml parse error: {problem}")),
         PROTOBUF => protobuf::read(body, expected)
             .map(|value| (value, Vec::new()))
             .map_err(|problem| format!("protobuf parse error: {problem}")),
@@ -230,16 +229,6 @@ pub(crate) fn read_object(
         return Ok((value, twice));
     }
     Err(unrecognized("the body is not an object".to_owned()))
-}
-
-/// YAML as JSON. The error says where, not what: the body may be a Secret.
-pub(crate) fn read_yaml(body: &[u8]) -> Result<Value, String> {
-    let mut options = serde_saphyr::Options::default();
-    options.duplicate_keys = serde_saphyr::DuplicateKeyPolicy::LastWins;
-    serde_saphyr::from_slice_with_options(body, options).map_err(|error| match error.location() {
-        Some(at) => format!("malformed at line {} column {}", at.line(), at.column()),
-        None => "malformed".to_owned(),
-    })
 }
 
 #[cfg(test)]
@@ -294,12 +283,5 @@ mod tests {
             read_object(&HeaderMap::new(), b"{\"data\": secret}", ("v1", "Secret"), true).unwrap_err();
         assert_eq!(error.code, 400);
         assert!(!error.message.contains("secret}"));
-    }
-
-    #[test]
-    fn yaml_is_read_as_json() {
-        let value = read_yaml(b"a: {b: [1, x, true]}\n").unwrap();
-        assert_eq!(value, serde_json::json!({"a": {"b": [1, "x", true]}}));
-        assert!(read_yaml(b"a: [").is_err());
     }
 }

@@ -7,6 +7,7 @@ use crate::managed::shape::Shape;
 use crate::registry::Kind;
 use crate::status::{Failure, Result, quoted};
 use crate::types::shape;
+use crate::yaml;
 
 /// What becomes of fields that the kind does not know, or that are there twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +60,21 @@ impl Write {
                 Err(format!("strict decoding error: {}", problems.join(", ")))
             }
             Validation::Warn => {
-                self.warnings.extend(problems);
+                self.warnings.extend(problems.iter().flat_map(|problem| yaml::lines(problem)));
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// The same for what is there twice in a configuration that is applied.
+    pub(crate) fn judge_config(&mut self, twice: Vec<String>) -> Result<()> {
+        let problems = twice.join(", ");
+        self.judge(twice).map_err(|_| {
+            Failure::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {problems}"
+            ))
+        })
     }
 
     pub(crate) fn writer<'a>(

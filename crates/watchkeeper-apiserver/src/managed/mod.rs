@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::status::{Cause, Details, Failure};
 
+pub(crate) mod last_applied;
 pub(crate) mod set;
 pub(crate) mod shape;
 mod walk;
@@ -190,7 +191,8 @@ impl Managers {
         self.0.retain(|manager| !manager.set.is_empty());
     }
 
-    /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away.
+    /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away. What is `yielded`
+    /// may be taken from others as with `force`.
     pub(crate) fn apply(
         &mut self,
         shape: Shape<'_>,
@@ -198,13 +200,14 @@ impl Managers {
         config: &Value,
         writer: &Writer<'_>,
         force: bool,
+        yielded: &Set,
     ) -> Result<Value, Box<Failure>> {
         let mut set = walk::set_of(shape, config);
         strip(&mut set, writer);
         let merged = walk::merge(shape, Some(live), config);
         let own = self.0.iter().position(|manager| manager.is(writer, true));
         let last = own.map(|at| self.0.remove(at));
-        let time = last.as_ref().filter(|last| last.set == set).map(|last| last.time.clone());
+        let time = last.as_ref().map_or_else(String::new, |last| last.time.clone());
         self.0.push(Manager::of(writer, true, set));
         let mut object = match &last {
             Some(last) if !last.set.is_empty() => self.prune(shape, &merged, &last.set),
@@ -216,7 +219,8 @@ impl Managers {
         let mut written = changes.added.clone();
         written.union(&changes.modified);
         let others = self.0.len() - 1;
-        let conflicts = self.0[..others].iter().map(|other| (other.shown(), other.set.and(&written)));
+        let conflicts =
+            self.0[..others].iter().map(|other| (other.shown(), other.set.and(&written).minus(yielded)));
         let conflicts: Vec<_> = conflicts.filter(|(_, set)| !set.is_empty()).collect();
         if !force && !conflicts.is_empty() {
             return Err(conflict(&conflicts));
@@ -224,8 +228,8 @@ impl Managers {
         for manager in &mut self.0[..others] {
             manager.set = manager.set.minus(&written).minus(&changes.removed);
         }
-        // Applied again without any effect: the time stays.
-        if let (Some(time), true, true) = (time, written.is_empty(), changes.removed.is_empty()) {
+        // Without any effect on the object the time stays, or there is none.
+        if written.is_empty() && changes.removed.is_empty() {
             self.0[others].time = time;
         }
         self.0.retain(|manager| !manager.set.is_empty());
@@ -357,7 +361,7 @@ mod tests {
         let mut managers = Managers::default();
         let apply = |managers: &mut Managers, live: &Value, data: Value, who: &str| {
             let config = json!({"metadata": {"name": "x"}, "data": data});
-            managers.apply(shape("core/v1.ConfigMap"), live, &config, &writer(who), false)
+            managers.apply(shape("core/v1.ConfigMap"), live, &config, &writer(who), false, &Set::default())
         };
         let live =
             apply(&mut managers, &json!({"metadata": {}}), json!({"a": "1", "b": "2", "c": "3"}), "m1")
@@ -377,10 +381,11 @@ mod tests {
             json!({"spec": {"template": {"spec": {"containers": [container]}}}})
         };
         let live = managers
-            .apply(shape("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false)
+            .apply(shape("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false, &Set::default())
             .unwrap();
-        let live =
-            managers.apply(shape("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false).unwrap();
+        let live = managers
+            .apply(shape("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false, &Set::default())
+            .unwrap();
         let names = |value: &Value| -> Vec<String> {
             let list =
                 value["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
@@ -394,8 +399,9 @@ mod tests {
             json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}})
         );
         let nothing = json!({"spec": {"template": {"spec": {}}}});
-        let live =
-            managers.apply(shape("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false).unwrap();
+        let live = managers
+            .apply(shape("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false, &Set::default())
+            .unwrap();
         assert_eq!(names(&live), ["a"]);
     }
 }

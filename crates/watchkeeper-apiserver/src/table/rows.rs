@@ -96,7 +96,7 @@ pub(crate) fn row(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
                 name,
                 text(&spec["schedule"]),
                 or(text(&spec["timeZone"]), "<none>"),
-                spec["suspend"] == true,
+                if spec["suspend"] == true { "True" } else { "False" },
                 count(&status["active"]),
                 last,
                 age,

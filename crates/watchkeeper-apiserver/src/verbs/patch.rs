@@ -15,6 +15,7 @@ use crate::types::shape::found_type;
 use crate::verbs::create::{identify, place};
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::write::Write;
+use crate::yaml;
 
 const OPERATIONS_LIMIT: usize = 10_000;
 
@@ -27,8 +28,8 @@ pub(crate) enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
     Strategic(Value),
-    /// What a client wants, for server-side apply.
-    Apply(Value),
+    /// What a client wants, for server-side apply, and what is in it twice.
+    Apply(Value, Vec<String>),
 }
 
 impl Patch {
@@ -67,13 +68,13 @@ impl Patch {
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
             "application/apply-patch+yaml" => {
-                let config = crate::negotiate::read_yaml(body).map_err(|problem| {
+                let (config, twice) = yaml::read(body).map_err(|problem| {
                     Failure::bad_request(format!(
                         "error decoding YAML: error converting YAML to JSON: yaml: {problem}"
                     ))
                 })?;
                 if config.is_object() {
-                    return Ok(Self::Apply(config));
+                    return Ok(Self::Apply(config, twice));
                 }
                 Err(Failure::bad_request("error decoding YAML: the body is not an object"))
             }
@@ -98,7 +99,7 @@ impl Patch {
                         .map_err(|_| Failure::unprocessable())?;
                 }
             }
-            Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut value, patch),
+            Self::Merge(patch) | Self::Apply(patch, _) => json_patch::merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| Failure::internal(error.to_string()))?;

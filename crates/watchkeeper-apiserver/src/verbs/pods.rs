@@ -103,21 +103,28 @@ impl Core {
         Ok(())
     }
 
-    /// Why there is no log: nothing runs here that could write one.
-    pub(crate) fn no_log(&self, kind: &Arc<Kind>, key: &Key, container: &str) -> Result<Box<Failure>> {
+    /// The log of a pod that has no node yet is empty. Nothing runs here that could write another one.
+    pub(crate) fn log(&self, kind: &Arc<Kind>, key: &Key, container: &str) -> Result<()> {
         let pod = self.get(kind, key)?.value();
-        let containers = ["containers", "initContainers", "ephemeralContainers"];
-        let mut all = containers.iter().flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten());
-        if !container.is_empty() && !all.any(|known| known["name"] == container) {
-            return Ok(Failure::bad_request(format!(
+        let lists = ["containers", "initContainers", "ephemeralContainers"];
+        let all = lists.iter().flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten());
+        let names: Vec<_> = all.filter_map(|container| container["name"].as_str()).collect();
+        if container.is_empty() && names.len() > 1 {
+            let names = names.join(" ");
+            let why =
+                format!("a container name must be specified for pod {}, choose one of: [{names}]", key.name);
+            return Err(Failure::bad_request(why));
+        }
+        if !container.is_empty() && !names.contains(&container) {
+            return Err(Failure::bad_request(format!(
                 "container {container} is not valid for pod {}",
                 key.name
             )));
         }
-        if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
-            return Ok(Failure::bad_request(format!("pod {} does not have a host assigned", key.name)));
+        match pod["spec"]["nodeName"].as_str() {
+            None | Some("") => Ok(()),
+            Some(_) => Err(Failure::internal("no preferred addresses found; known addresses: []")),
         }
-        Ok(Failure::internal("no preferred addresses found; known addresses: []"))
     }
 }
 

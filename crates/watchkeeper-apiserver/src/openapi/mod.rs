@@ -1,5 +1,7 @@
 //! What are the kinds made of, for clients that ask? OpenAPI v3 documents from the type table and from the schemas of custom kinds.
 
+mod words;
+
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -8,9 +10,14 @@ use serde_json::{Map, Value, json};
 use crate::discovery::{MINOR, fingerprint};
 use crate::registry::{Kind, Registry, Version};
 use crate::types::{self, Field, Form, Id, Merge, Patch};
+use words::Words;
 
-/// Changes when the table does.
-static TABLE: LazyLock<String> = LazyLock::new(|| fingerprint(types::TABLE.as_bytes()));
+/// Changes when the table does, and with every release: the words may be others then.
+static TABLE: LazyLock<String> =
+    LazyLock::new(|| fingerprint(&[types::TABLE.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()].concat()));
+
+const KUBERNETES: &str = "io.k8s.apimachinery.pkg.";
+const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
 fn document_name(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
@@ -51,6 +58,7 @@ pub(crate) fn document(registry: &Registry, name: &str) -> Option<Value> {
 
 /// One operation per kind, which tells clients that field validation may be asked for, and the schemas of all that the kinds hold.
 fn body(group: &str, version: &Version) -> Value {
+    let words = Words::of(group, &version.name);
     let mut paths = Map::new();
     let mut schemas = Map::new();
     let mut wanted: Vec<Id> = Vec::new();
@@ -68,13 +76,14 @@ fn body(group: &str, version: &Version) -> Value {
             }}),
         );
         let (name, mut schema) = match (kind.schema, &kind.custom) {
-            (Some(id), _) => (schema_name(types::get(id).name), of_type(id, &mut wanted)),
-            (None, Some(custom)) => (custom_name(kind), of_custom(&custom.document, &mut wanted)),
+            (Some(id), _) => (schema_name(types::get(id).name), of_type(id, &words, &mut wanted)),
+            (None, Some(custom)) => (custom_name(kind), of_custom(&custom.document, &words, &mut wanted)),
             (None, None) => continue,
         };
-        let properties = &mut schema["properties"];
-        properties["apiVersion"] = json!({"type": "string"});
-        properties["kind"] = json!({"type": "string"});
+        for field in ["apiVersion", "kind"] {
+            schema["properties"][field] = json!({"type": "string"});
+            describe(&mut schema["properties"][field], words.on_any(field));
+        }
         schema["x-kubernetes-group-version-kind"] = json!([gvk]);
         schemas.insert(name, schema);
     }
@@ -82,7 +91,14 @@ fn body(group: &str, version: &Version) -> Value {
     while let Some(id) = wanted.pop() {
         let name = schema_name(types::get(id).name);
         if done.insert(name.clone()) && !schemas.contains_key(&name) {
-            let schema = of_type(id, &mut wanted);
+            let schema = of_type(id, &words, &mut wanted);
+            schemas.insert(name, schema);
+        }
+    }
+    for (form, schema) in SCALARS {
+        if let Some(name) = scalar_name(form) {
+            let mut schema = serde_json::from_str(schema).unwrap_or_default();
+            describe(&mut schema, words.on_type(&name));
             schemas.insert(name, schema);
         }
     }
@@ -90,6 +106,43 @@ fn body(group: &str, version: &Version) -> Value {
         "openapi": "3.0.0", "info": {"title": "watchkeeper", "version": format!("v1.{MINOR}.0")},
         "paths": paths, "components": {"schemas": schemas},
     })
+}
+
+fn describe(schema: &mut Value, words: Option<&Value>) {
+    if let Some(words) = words {
+        schema["description"] = words.clone();
+    }
+}
+
+/// Types with a name of their own that are not made of fields.
+const SCALARS: &[(Form, &str)] = &[
+    (Form::Time, r#"{"type":"string","format":"date-time"}"#),
+    (Form::MicroTime, r#"{"type":"string","format":"date-time"}"#),
+    (Form::IntOrString, r#"{"format":"int-or-string","oneOf":[{"type":"integer"},{"type":"string"}]}"#),
+    (Form::Quantity, r#"{"oneOf":[{"type":"string"},{"type":"number"}]}"#),
+    (Form::Fields, r#"{"type":"object"}"#),
+    (Form::Raw, r#"{"type":"object"}"#),
+    (Form::Json, "{}"),
+    (Form::SchemaOrBool, "{}"),
+    (Form::SchemaOrArray, "{}"),
+    (Form::SchemaOrStrings, "{}"),
+];
+
+fn scalar_name(form: &Form) -> Option<String> {
+    let (package, name) = match form {
+        Form::Time => (KUBERNETES, "apis.meta.v1.Time"),
+        Form::MicroTime => (KUBERNETES, "apis.meta.v1.MicroTime"),
+        Form::Fields => (KUBERNETES, "apis.meta.v1.FieldsV1"),
+        Form::IntOrString => (KUBERNETES, "util.intstr.IntOrString"),
+        Form::Quantity => (KUBERNETES, "api.resource.Quantity"),
+        Form::Raw => (KUBERNETES, "runtime.RawExtension"),
+        Form::Json => (EXTENSIONS, "JSON"),
+        Form::SchemaOrBool => (EXTENSIONS, "JSONSchemaPropsOrBool"),
+        Form::SchemaOrArray => (EXTENSIONS, "JSONSchemaPropsOrArray"),
+        Form::SchemaOrStrings => (EXTENSIONS, "JSONSchemaPropsOrStringArray"),
+        _ => return None,
+    };
+    Some(format!("{package}{name}"))
 }
 
 /// The name under which the real server publishes a type.
@@ -111,20 +164,24 @@ fn custom_name(kind: &Kind) -> String {
     format!("{}.{}.{}", reversed.join("."), kind.version, kind.kind)
 }
 
-fn of_custom(document: &Value, wanted: &mut Vec<Id>) -> Value {
+fn of_custom(document: &Value, words: &Words, wanted: &mut Vec<Id>) -> Value {
     let mut schema = if document.is_object() { document.clone() } else { json!({"type": "object"}) };
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
     schema["properties"]["metadata"] = of_form(types::metadata(), wanted);
+    describe(&mut schema["properties"]["metadata"], words.on_any("metadata"));
     schema
 }
 
-fn of_type(id: Id, wanted: &mut Vec<Id>) -> Value {
+fn of_type(id: Id, words: &Words, wanted: &mut Vec<Id>) -> Value {
     let kind = types::get(id);
+    let name = schema_name(kind.name);
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for field in kind.all() {
-        properties.insert(field.name.to_owned(), of_field(field, wanted));
+        let mut property = of_field(field, wanted);
+        describe(&mut property, words.on_field(&name, field.name));
+        properties.insert(field.name.to_owned(), property);
         let plain = !matches!(
             field.form,
             Form::Message(_) | Form::Time | Form::MicroTime | Form::IntOrString | Form::Raw | Form::Json
@@ -134,6 +191,7 @@ fn of_type(id: Id, wanted: &mut Vec<Id>) -> Value {
         }
     }
     let mut schema = json!({"type": "object", "properties": properties});
+    describe(&mut schema, words.on_type(&name));
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
@@ -145,6 +203,10 @@ fn of_type(id: Id, wanted: &mut Vec<Id>) -> Value {
 
 fn of_field(field: &'static Field, wanted: &mut Vec<Id>) -> Value {
     let mut schema = of_form(&field.form, wanted);
+    // Beside a bare reference nothing else would count.
+    if let Some(reference) = schema.get("$ref") {
+        schema = json!({"allOf": [{"$ref": reference}]});
+    }
     match (&field.form, &field.merge) {
         (Form::List(_), Merge::Set) => schema["x-kubernetes-list-type"] = "set".into(),
         (Form::List(_), Merge::Keys(keys)) => {
@@ -183,13 +245,6 @@ fn of_form(form: &'static Form, wanted: &mut Vec<Id>) -> Value {
         Form::Int64 => json!({"type": "integer", "format": "int64"}),
         Form::Float => json!({"type": "number", "format": "double"}),
         Form::Bytes => json!({"type": "string", "format": "byte"}),
-        Form::Time | Form::MicroTime => json!({"type": "string", "format": "date-time"}),
-        Form::IntOrString => {
-            json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
-        }
-        Form::Quantity => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        Form::Fields | Form::Raw => json!({"type": "object"}),
-        Form::Json | Form::SchemaOrBool | Form::SchemaOrArray | Form::SchemaOrStrings => json!({}),
         Form::Strings => json!({"type": "array", "items": {"type": "string"}}),
         Form::List(inner) => json!({"type": "array", "items": of_form(inner, wanted)}),
         Form::Map(inner) => json!({"type": "object", "additionalProperties": of_form(inner, wanted)}),
@@ -198,6 +253,10 @@ fn of_form(form: &'static Form, wanted: &mut Vec<Id>) -> Value {
             let name = schema_name(types::get(*id).name);
             json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}], "default": {}})
         }
+        named => match scalar_name(named) {
+            Some(name) => json!({"$ref": format!("#/components/schemas/{name}")}),
+            None => json!({}),
+        },
     }
 }
 
@@ -215,6 +274,30 @@ mod tests {
             for reference in text.split("#/components/schemas/").skip(1) {
                 let target = reference.split('"').next().unwrap();
                 assert!(document["components"]["schemas"].get(target).is_some(), "{name}: {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_built_in_kind_and_field_is_described() {
+        let registry = Registry::new();
+        // Of these the published types say nothing either.
+        let silent = [("CertificateSigningRequest", "metadata"), ("IngressRule", "http")];
+        for name in index(&registry)["paths"].as_object().unwrap().keys() {
+            let document = document(&registry, name).unwrap();
+            for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+                let described =
+                    |schema: &Value| schema["description"].as_str().is_some_and(|it| !it.is_empty());
+                if schema.get("x-kubernetes-group-version-kind").is_some() {
+                    assert!(described(schema), "{name}");
+                }
+                let kind = name.rsplit('.').next().unwrap();
+                if ["JSONSchemaProps", "ExternalDocumentation"].contains(&kind) {
+                    continue;
+                }
+                for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+                    assert!(described(schema) || silent.contains(&(kind, field)), "{name} {field}");
+                }
             }
         }
     }

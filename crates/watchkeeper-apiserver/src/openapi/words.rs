@@ -1,0 +1,77 @@
+//! Which words explain a kind and its fields? Those that the types of k8s-openapi carry, made anew for each document and dropped with it.
+
+use k8s_openapi::api;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value};
+
+/// The schemas of all types that the kinds of one group and version hold, by the names under which the real server publishes them.
+pub(super) struct Words(Map<String, Value>);
+
+impl Words {
+    pub(super) fn of(group: &str, version: &str) -> Self {
+        let mut generator = SchemaSettings::openapi3().into_generator();
+        collect(group, version, &mut generator);
+        Self(generator.take_definitions(true))
+    }
+
+    /// What is said of a type.
+    pub(super) fn on_type(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)?.get("description")
+    }
+
+    /// What is said of a field.
+    pub(super) fn on_field(&self, name: &str, field: &str) -> Option<&Value> {
+        self.0.get(name)?.get("properties")?.get(field)?.get("description")
+    }
+
+    /// What is said of a field that every kind has.
+    pub(super) fn on_any(&self, field: &str) -> Option<&Value> {
+        self.on_field("io.k8s.api.core.v1.ConfigMap", field)
+    }
+}
+
+macro_rules! each {
+    ($generator:ident: $($kind:ty),*) => {{
+        $($generator.subschema_for::<$kind>();)*
+    }};
+}
+
+/// Custom kinds have no types here, but some fields like all others.
+fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
+    use api::{admissionregistration, apps, autoscaling, batch, certificates, coordination, core, discovery};
+    use api::{events, networking, node, policy, rbac, scheduling, storage};
+    generator.subschema_for::<core::v1::ConfigMap>();
+    match (group, version) {
+        ("", "v1") => each!(generator: core::v1::Endpoints, core::v1::Event,
+            core::v1::LimitRange, core::v1::Namespace, core::v1::Node, core::v1::PersistentVolume,
+            core::v1::PersistentVolumeClaim, core::v1::Pod, core::v1::PodTemplate,
+            core::v1::ReplicationController, core::v1::ResourceQuota, core::v1::Secret,
+            core::v1::Service, core::v1::ServiceAccount),
+        ("admissionregistration.k8s.io", "v1") => each!(generator:
+            admissionregistration::v1::MutatingWebhookConfiguration,
+            admissionregistration::v1::ValidatingAdmissionPolicy,
+            admissionregistration::v1::ValidatingAdmissionPolicyBinding,
+            admissionregistration::v1::ValidatingWebhookConfiguration),
+        ("apiextensions.k8s.io", "v1") => each!(generator: apiextensions::v1::CustomResourceDefinition),
+        ("apps", "v1") => each!(generator: apps::v1::ControllerRevision, apps::v1::DaemonSet,
+            apps::v1::Deployment, apps::v1::ReplicaSet, apps::v1::StatefulSet),
+        ("autoscaling", "v1") => each!(generator: autoscaling::v1::HorizontalPodAutoscaler),
+        ("autoscaling", "v2") => each!(generator: autoscaling::v2::HorizontalPodAutoscaler),
+        ("batch", "v1") => each!(generator: batch::v1::CronJob, batch::v1::Job),
+        ("certificates.k8s.io", "v1") => each!(generator: certificates::v1::CertificateSigningRequest),
+        ("coordination.k8s.io", "v1") => each!(generator: coordination::v1::Lease),
+        ("discovery.k8s.io", "v1") => each!(generator: discovery::v1::EndpointSlice),
+        ("events.k8s.io", "v1") => each!(generator: events::v1::Event),
+        ("networking.k8s.io", "v1") => each!(generator: networking::v1::Ingress,
+            networking::v1::IngressClass, networking::v1::NetworkPolicy),
+        ("node.k8s.io", "v1") => each!(generator: node::v1::RuntimeClass),
+        ("policy", "v1") => each!(generator: policy::v1::PodDisruptionBudget),
+        ("rbac.authorization.k8s.io", "v1") => each!(generator: rbac::v1::ClusterRole,
+            rbac::v1::ClusterRoleBinding, rbac::v1::Role, rbac::v1::RoleBinding),
+        ("scheduling.k8s.io", "v1") => each!(generator: scheduling::v1::PriorityClass),
+        ("storage.k8s.io", "v1") => each!(generator: storage::v1::CSIDriver, storage::v1::CSINode,
+            storage::v1::CSIStorageCapacity, storage::v1::StorageClass, storage::v1::VolumeAttachment),
+        _ => {}
+    }
+}

@@ -26,8 +26,11 @@ enum Restart {
     Crash,
 }
 
+/// What an object holds beside its metadata, by a number.
+type Content = fn(u64) -> Value;
+
 /// Objects of every kind that the Go program looks at.
-fn kinds() -> Vec<(ApiResource, fn(u64) -> Value)> {
+fn kinds() -> Vec<(ApiResource, Content)> {
     let pod = |value: u64| {
         let pod = json!({"containers": [{"name": "main", "image": format!("image:{value}")}]});
         json!({"spec": pod})

@@ -1,0 +1,33 @@
+//! What may differ between two runs of one command? Uids, versions, times, ages, addresses and the width of columns.
+
+use regex::Regex;
+
+/// Pairs of what a server or the clock chooses and the word that stands for it.
+const MASKS: &[(&str, &str)] = &[
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+    (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
+    (r#"([rR]esource ?Version\W+)\d+"#, "${1}VERSION"),
+    (r"\b10\.0\.\d+\.\d+\b", "ADDRESS"),
+    (r"https?://127\.0\.0\.1:\d+", "SERVER"),
+    (r"(/tmp/[A-Za-z]+-)\d+", "${1}NUMBER"),
+    (r"(^|  )(\d+[smhd])+( |$)", "${1}AGE$3"),
+    // Columns are as wide as their widest cell, which may be one of the above.
+    (r"(\S) {2,}", "$1  "),
+];
+
+pub(crate) struct Masks(Vec<(Regex, &'static str)>);
+
+impl Masks {
+    pub(crate) fn new() -> Self {
+        Self(MASKS.iter().map(|(pattern, word)| (Regex::new(pattern).unwrap(), *word)).collect())
+    }
+
+    pub(crate) fn apply(&self, line: &str) -> String {
+        let masked = self
+            .0
+            .iter()
+            .fold(line.to_owned(), |text, (pattern, word)| pattern.replace_all(&text, *word).into_owned());
+        masked.trim_end().to_owned()
+    }
+}

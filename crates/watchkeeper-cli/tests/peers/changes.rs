@@ -60,7 +60,7 @@ fn kinds() -> Vec<(ApiResource, Content)> {
 async fn change(clients: &Clients, generator: &Generator) -> bool {
     let mut kinds = kinds();
     let (kind, body) = kinds.swap_remove(generator.below(kinds.len() as u64) as usize);
-    let name = format!("o{:02}", generator.below(30));
+    let name = format!("o{:03}", generator.below(150));
     let key = ObjectName::namespaced(if generator.below(2) == 0 { "default" } else { "kube-public" }, &name);
     let objects = clients.requests().of_kind::<DynamicObject>(kind.clone());
     let value = generator.below(1_000);
@@ -129,6 +129,7 @@ pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_rest
     let generator = Generator::seeded(SEED);
     for restart in [Restart::Orderly, Restart::Crash] {
         make(900, &clients, &generator).await;
+        compare(&mut informer).await;
         match restart {
             Restart::Orderly => listening.stop().await,
             Restart::Crash => drop(listening),

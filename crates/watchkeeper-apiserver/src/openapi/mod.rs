@@ -114,6 +114,21 @@ fn describe(schema: &mut Value, words: Option<&Value>) {
     }
 }
 
+/// Says which values a field may have, also in its description.
+fn enumerate(property: &mut Value, field: &Field) {
+    let values = field.values();
+    if values.is_empty() {
+        return;
+    }
+    let list: Vec<_> = values.iter().map(|value| format!(" - `{}`", Value::from(value.as_str()))).collect();
+    let words = property["description"].as_str().unwrap_or_default();
+    property["description"] = format!("{words}\n\nPossible enum values:\n{}", list.join("\n")).into();
+    match property.get_mut("items") {
+        Some(items) => items["enum"] = json!(values),
+        None => property["enum"] = json!(values),
+    }
+}
+
 /// Types with a name of their own that are not made of fields.
 const SCALARS: &[(Form, &str)] = &[
     (Form::Time, r#"{"type":"string","format":"date-time"}"#),
@@ -177,21 +192,16 @@ fn of_custom(document: &Value, words: &Words, wanted: &mut Vec<Id>) -> Value {
 fn of_type(id: Id, words: &Words, wanted: &mut Vec<Id>) -> Value {
     let kind = types::get(id);
     let name = schema_name(kind.name);
-    let (mut properties, mut required) = (Map::new(), Vec::new());
+    let mut properties = Map::new();
     for field in kind.all() {
         let mut property = of_field(field, wanted);
         describe(&mut property, words.on_field(&name, field.name));
+        enumerate(&mut property, field);
         properties.insert(field.name.to_owned(), property);
-        let plain = !matches!(
-            field.form,
-            Form::Message(_) | Form::Time | Form::MicroTime | Form::IntOrString | Form::Raw | Form::Json
-        );
-        if field.always && plain {
-            required.push(field.name);
-        }
     }
     let mut schema = json!({"type": "object", "properties": properties});
     describe(&mut schema, words.on_type(&name));
+    let required = words.required(&name);
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
@@ -312,5 +322,15 @@ mod tests {
         let strategy =
             &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"];
         assert_eq!(strategy["x-kubernetes-patch-strategy"], "retainKeys");
+    }
+
+    #[test]
+    fn fields_say_which_values_they_may_have() {
+        let document = document(&Registry::new(), "apis/certificates.k8s.io/v1").unwrap();
+        let schemas = &document["components"]["schemas"];
+        let usages =
+            &schemas["io.k8s.api.certificates.v1.CertificateSigningRequestSpec"]["properties"]["usages"];
+        assert_eq!(usages["items"]["enum"][1], "cert sign");
+        assert!(usages["description"].as_str().unwrap().contains("Possible enum values:\n - `\"any\"`\n"));
     }
 }

@@ -1,4 +1,5 @@
-//! Which words explain a kind and its fields? Those that the types of k8s-openapi carry, made anew for each document and dropped with it.
+//! Which words explain a kind and its fields? Those that the types of k8s-openapi carry, made anew for each document and dropped with it:
+//! few ask, and those who do keep what they got.
 
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
@@ -23,6 +24,13 @@ impl Words {
     /// What is said of a field.
     pub(super) fn on_field(&self, name: &str, field: &str) -> Option<&Value> {
         self.0.get(name)?.get("properties")?.get(field)?.get("description")
+    }
+
+    /// The fields that a type must have. That kinds must have metadata is true in Rust only.
+    pub(super) fn required(&self, name: &str) -> Vec<&str> {
+        let fields = self.0.get(name).and_then(|schema| schema["required"].as_array());
+        let fields = fields.into_iter().flatten().filter_map(Value::as_str);
+        fields.filter(|field| *field != "metadata").collect()
     }
 
     /// What is said of a field that every kind has.

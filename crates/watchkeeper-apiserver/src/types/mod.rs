@@ -76,6 +76,16 @@ pub(crate) struct Field {
     pub(crate) patch: Option<Patch>,
     /// The strategy says that keys which a patch does not name are dropped.
     pub(crate) retain_keys: bool,
+    /// As in the table: see `values`.
+    values: Option<&'static str>,
+}
+
+impl Field {
+    /// The values that it or, of a list, its elements may have; none where it may have any.
+    pub(crate) fn values(&self) -> Vec<String> {
+        let values = self.values.into_iter().flat_map(|text| text.split(','));
+        values.map(|value| value.replace('_', " ")).collect()
+    }
 }
 
 /// A type: its fields in their order.
@@ -211,6 +221,7 @@ fn field(ids: &Ids, name: &'static str, number: &str, form: &'static str, flags:
         default: None,
         patch: None,
         retain_keys: false,
+        values: None,
     };
     for flag in flags {
         let (sign, rest) = flag.split_at(1);
@@ -218,6 +229,7 @@ fn field(ids: &Ids, name: &'static str, number: &str, form: &'static str, flags:
             ("*", _) => field.pointer = true,
             ("!", _) => field.always = true,
             ("~", text) => field.default = Some(text),
+            ("|", values) => field.values = Some(values),
             ("=", "atomic") => field.merge = Merge::Atomic,
             ("=", "set") => field.merge = Merge::Set,
             ("=", keys) => field.merge = Merge::Keys(keys.trim_start_matches("map:").split(',').collect()),

@@ -149,7 +149,8 @@ func relation(atom smd.Atom, field string) string {
 }
 
 // A line per field: name, number in protobuf, type, then `*` for a pointer, `!` for one that is always printed, `=` how lists merge in
-// server-side apply (atomic unless it says so), `~` a default that counts in keys, `@` how lists merge in a strategic patch.
+// server-side apply (atomic unless it says so), `~` a default that counts in keys, `@` how lists merge in a strategic patch,
+// `|` the values it may have, with `_` for a space.
 func describe(t reflect.Type) string {
 	atom := atoms[long(t)]
 	var out strings.Builder
@@ -195,6 +196,9 @@ func describe(t reflect.Type) string {
 				if key := field.Tag.Get("patchMergeKey"); key != "" {
 					line += ":" + key
 				}
+			}
+			if values := values(field.Type); len(values) > 0 {
+				line += " |" + strings.ReplaceAll(strings.Join(values, ","), " ", "_")
 			}
 		}
 		fmt.Fprintf(&out, "%s %s %s\n", name, number, line)

@@ -298,13 +298,10 @@ impl Call {
             }
             Method::PATCH => {
                 let mut write = self.write_options("PatchOptions")?;
-                let patch = self.read_patch(&kind, body).await?;
+                let patch = self.read_patch(&kind, body, &mut write).await?;
                 let force = self.query.flag("force").unwrap_or(false);
                 let (stored, new) = self.shared.run(|core| match patch {
-                    Patch::Apply(config, twice) => {
-                        write.judge_config(twice)?;
-                        core.apply(&kind, key, config, part, force, &mut write)
-                    }
+                    Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
                 })?;
                 if new {
@@ -339,8 +336,8 @@ impl Call {
                 self.shared.run(|core| core.put_scale(kind, key, &scale, &write))?
             }
             Method::PATCH => {
-                let write = self.write_options("PatchOptions")?;
-                let patch = self.read_patch(kind, body).await?;
+                let mut write = self.write_options("PatchOptions")?;
+                let patch = self.read_patch(kind, body, &mut write).await?;
                 self.shared.run(|core| core.patch_scale(kind, key, &patch, &write))?
             }
             _ => return Err(Failure::method_not_allowed()),

@@ -67,7 +67,7 @@ impl Call {
         Ok(value)
     }
 
-    pub(crate) async fn read_patch<B>(&self, kind: &Kind, body: B) -> Result<Patch>
+    pub(crate) async fn read_patch<B>(&self, kind: &Kind, body: B, write: &mut Write) -> Result<Patch>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
@@ -82,7 +82,7 @@ impl Call {
             let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
             return Err(Failure::invalid_options("PatchOptions", vec![cause]));
         }
-        Patch::read(kind, content_type, &read_body(body).await?)
+        Patch::read(kind, content_type, &read_body(body).await?, write)
     }
 
     /// Checks the options of a write.

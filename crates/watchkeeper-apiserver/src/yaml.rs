@@ -128,6 +128,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_nested_without_end_is_refused() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(read(nested(50).as_bytes()).is_ok());
+        assert!(read(nested(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
     fn keys_that_are_there_twice_are_named_and_the_last_one_counts() {
         let (value, twice) = read(b"a:\n  b: 1\n  b: 2\nc:\n- d: one\n  d: two\na: {b: 3}\n").unwrap();
         assert_eq!(value, serde_json::json!({"a": {"b": 3}, "c": [{"d": "two"}]}));

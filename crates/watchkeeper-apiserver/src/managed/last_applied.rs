@@ -22,7 +22,7 @@ fn annotation(object: &Value) -> Option<&str> {
 }
 
 /// The fields that `manager` may take without a conflict: applied by kubectl before, and not changed since.
-pub(crate) fn yielded(shape: Shape<'_>, live: &Value, manager: &str) -> Set {
+pub(super) fn yielded(shape: Shape<'_>, live: &Value, manager: &str) -> Set {
     let applied = annotation(live).filter(|_| manager == KUBECTL);
     let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
         return Set::default();
@@ -35,7 +35,7 @@ pub(crate) fn yielded(shape: Shape<'_>, live: &Value, manager: &str) -> Set {
 }
 
 /// Writes what was applied into the annotation, if the object has one.
-pub(crate) fn note(object: &mut Value, config: &Value, manager: &str) {
+pub(super) fn note(object: &mut Value, config: &Value, manager: &str) {
     if manager != KUBECTL || annotation(object).is_none() {
         return;
     }

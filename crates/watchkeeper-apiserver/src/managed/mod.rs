@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::status::{Cause, Details, Failure};
 
-pub(crate) mod last_applied;
+mod last_applied;
 pub(crate) mod set;
 pub(crate) mod shape;
 mod walk;
@@ -191,8 +191,7 @@ impl Managers {
         self.0.retain(|manager| !manager.set.is_empty());
     }
 
-    /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away. What is `yielded`
-    /// may be taken from others as with `force`.
+    /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away.
     pub(crate) fn apply(
         &mut self,
         shape: Shape<'_>,
@@ -200,14 +199,13 @@ impl Managers {
         config: &Value,
         writer: &Writer<'_>,
         force: bool,
-        yielded: &Set,
     ) -> Result<Value, Box<Failure>> {
         let mut set = walk::set_of(shape, config);
         strip(&mut set, writer);
         let merged = walk::merge(shape, Some(live), config);
         let own = self.0.iter().position(|manager| manager.is(writer, true));
         let last = own.map(|at| self.0.remove(at));
-        let time = last.as_ref().map_or_else(String::new, |last| last.time.clone());
+        let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
         self.0.push(Manager::of(writer, true, set));
         let mut object = match &last {
             Some(last) if !last.set.is_empty() => self.prune(shape, &merged, &last.set),
@@ -219,8 +217,8 @@ impl Managers {
         let mut written = changes.added.clone();
         written.union(&changes.modified);
         let others = self.0.len() - 1;
-        let conflicts =
-            self.0[..others].iter().map(|other| (other.shown(), other.set.and(&written).minus(yielded)));
+        let taken = written.minus(&last_applied::yielded(shape, live, writer.manager));
+        let conflicts = self.0[..others].iter().map(|other| (other.shown(), other.set.and(&taken)));
         let conflicts: Vec<_> = conflicts.filter(|(_, set)| !set.is_empty()).collect();
         if !force && !conflicts.is_empty() {
             return Err(conflict(&conflicts));
@@ -228,11 +226,12 @@ impl Managers {
         for manager in &mut self.0[..others] {
             manager.set = manager.set.minus(&written).minus(&changes.removed);
         }
-        // Without any effect on the object the time stays, or there is none.
+        // Applied without any effect on the object: the time stays, and who comes new has none.
         if written.is_empty() && changes.removed.is_empty() {
             self.0[others].time = time;
         }
         self.0.retain(|manager| !manager.set.is_empty());
+        last_applied::note(&mut object, config, writer.manager);
         Ok(object)
     }
 
@@ -361,7 +360,7 @@ mod tests {
         let mut managers = Managers::default();
         let apply = |managers: &mut Managers, live: &Value, data: Value, who: &str| {
             let config = json!({"metadata": {"name": "x"}, "data": data});
-            managers.apply(shape("core/v1.ConfigMap"), live, &config, &writer(who), false, &Set::default())
+            managers.apply(shape("core/v1.ConfigMap"), live, &config, &writer(who), false)
         };
         let live =
             apply(&mut managers, &json!({"metadata": {}}), json!({"a": "1", "b": "2", "c": "3"}), "m1")
@@ -381,11 +380,10 @@ mod tests {
             json!({"spec": {"template": {"spec": {"containers": [container]}}}})
         };
         let live = managers
-            .apply(shape("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false, &Set::default())
+            .apply(shape("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false)
             .unwrap();
-        let live = managers
-            .apply(shape("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false, &Set::default())
-            .unwrap();
+        let live =
+            managers.apply(shape("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false).unwrap();
         let names = |value: &Value| -> Vec<String> {
             let list =
                 value["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
@@ -399,9 +397,8 @@ mod tests {
             json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}})
         );
         let nothing = json!({"spec": {"template": {"spec": {}}}});
-        let live = managers
-            .apply(shape("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false, &Set::default())
-            .unwrap();
+        let live =
+            managers.apply(shape("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false).unwrap();
         assert_eq!(names(&live), ["a"]);
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::core::Core;
-use crate::managed::set::Set;
+use crate::managed::Managers;
 use crate::managed::shape::Shape;
-use crate::managed::{Managers, last_applied};
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Failure, Result};
@@ -46,8 +45,7 @@ impl Core {
                 meta::set(&mut config, "resourceVersion", "");
                 let mut managers = Managers::default();
                 let writer = write.writer(kind, "", &now);
-                let mut object =
-                    managers.apply(kind.shape(), kind.blank(), &config, &writer, force, &Set::default())?;
+                let mut object = managers.apply(kind.shape(), kind.blank(), &config, &writer, force)?;
                 self.finish_apply(kind, &mut object, managers, write)?;
                 return self.create(kind, &key.namespace, object, write).map(|stored| (stored, true));
             }
@@ -64,9 +62,7 @@ impl Core {
             managers.update(kind.shape(), kind.blank(), &live, &before.writer(kind, "", &now));
         }
         let writer = write.writer(kind, part.subresource(), &now);
-        let yielded = last_applied::yielded(kind.shape(), &live, &write.manager);
-        let mut object = managers.apply(kind.shape(), &live, &config, &writer, force, &yielded)?;
-        last_applied::note(&mut object, &config, &write.manager);
+        let mut object = managers.apply(kind.shape(), &live, &config, &writer, force)?;
         self.finish_apply(kind, &mut object, managers, write)?;
         let part = Part::Applied(part == Part::Status);
         self.change(kind, &old, object, part, write).map(|stored| (stored, false))

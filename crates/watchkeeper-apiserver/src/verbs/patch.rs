@@ -28,13 +28,13 @@ pub(crate) enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
     Strategic(Value),
-    /// What a client wants, for server-side apply, and what is in it twice.
-    Apply(Value, Vec<String>),
+    /// What a client wants, for server-side apply.
+    Apply(Value),
 }
 
 impl Patch {
     /// Reads a patch of the media type `content_type`, which has no parameters any more.
-    pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8]) -> Result<Self> {
+    pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8], write: &mut Write) -> Result<Self> {
         let undecodable = |error: serde_json::Error| {
             Failure::bad_request(format!("error decoding patch: {}", json::problem(&error, body)))
         };
@@ -74,7 +74,8 @@ impl Patch {
                     ))
                 })?;
                 if config.is_object() {
-                    return Ok(Self::Apply(config, twice));
+                    write.judge_config(twice)?;
+                    return Ok(Self::Apply(config));
                 }
                 Err(Failure::bad_request("error decoding YAML: the body is not an object"))
             }
@@ -99,7 +100,7 @@ impl Patch {
                         .map_err(|_| Failure::unprocessable())?;
                 }
             }
-            Self::Merge(patch) | Self::Apply(patch, _) => json_patch::merge(&mut value, patch),
+            Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| Failure::internal(error.to_string()))?;

@@ -270,6 +270,7 @@ mod tests {
         let (env, ledger, cache) = world();
         ledger.wrote_version(&1, &cache, 5.into());
         let start = env.clock.now();
+        assert_eq!(ledger.behind(), 0);
         assert!(ledger.settled(&1).await.is_err());
         assert_eq!((env.clock.now() - start, ledger.behind()), (PATIENCE, 1));
         assert!(ledger.settled(&1).await.is_err(), "it is not forgotten");
@@ -293,6 +294,26 @@ mod tests {
             reach(&cache, u64::from(key));
         }
         assert!(ledger.0.state.lock().writes.len() <= SWEEP);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_ledger_is_gone_through_only_when_it_has_doubled() {
+        let (_, ledger, cache) = world();
+        let keys_and_limit = || {
+            let state = ledger.0.state.lock();
+            (state.writes.len(), state.sweep_at)
+        };
+        for key in 1..SWEEP as u32 {
+            ledger.wrote_version(&key, &cache, 5.into());
+        }
+        reach(&cache, 5);
+        assert_eq!(keys_and_limit(), (SWEEP - 1, SWEEP));
+        ledger.wrote_version(&0, &cache, 6.into());
+        assert_eq!(keys_and_limit(), (1, SWEEP));
+        for key in 1..SWEEP as u32 {
+            ledger.wrote_version(&key, &cache, 6.into());
+        }
+        assert_eq!(keys_and_limit(), (SWEEP, 2 * SWEEP));
     }
 
     #[tokio::test(start_paused = true)]

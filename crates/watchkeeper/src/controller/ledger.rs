@@ -274,6 +274,7 @@ mod tests {
         assert!(ledger.settled(&1).await.is_err());
         assert_eq!((env.clock.now() - start, ledger.behind()), (PATIENCE, 1));
         assert!(ledger.settled(&1).await.is_err(), "it is not forgotten");
+        assert_eq!(format!("{ledger:?}"), "Ledger { keys: 1, behind: 2 }");
     }
 
     #[tokio::test(start_paused = true)]

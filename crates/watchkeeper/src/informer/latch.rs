@@ -30,3 +30,23 @@ impl Latch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_before_and_who_comes_after_it_is_set_goes_on() {
+        let latch = Latch::default();
+        let mut early = Box::pin(latch.wait());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(early.poll_unpin(&mut context).is_pending() && !latch.is_set());
+        latch.set();
+        assert!(early.poll_unpin(&mut context).is_ready() && latch.is_set());
+        assert!(latch.wait().now_or_never().is_some());
+    }
+}

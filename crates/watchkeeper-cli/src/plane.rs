@@ -97,7 +97,7 @@ fn write_private(file: &Path, contents: &str) -> io::Result<()> {
 /// `watchkeeper serve`: the control plane alone.
 pub(crate) async fn serve(args: &ServeArgs, env: &Env, stop: &CancellationToken) -> Result<(), PlaneError> {
     let plane = Plane::start(args, env).await?;
-    front::hint(&["get namespaces"], plane.kubeconfig());
+    front::hint([format!("{} get namespaces", front::kubectl(Some(plane.kubeconfig()), None))]);
     stop.cancelled().await;
     plane.stop().await;
     Ok(())

@@ -104,6 +104,12 @@ async fn up_reconciles_the_example_and_stops_cleanly_on_sigint() {
         program.until(&["deployment", "default/example-foo", "created with 1 replica"]);
         program.until(&["foo", "default/example-foo", "status written"]);
         program.until(&["event", "default/example-foo", "Normal Synced: Foo synced successfully"]);
+        program.until(&["queue", "foos", "0 waiting", "adds"]);
+        assert!(
+            !program.seen.iter().any(|line| line.contains('\x1b')),
+            "not a terminal: {:#?}",
+            program.seen
+        );
         program.signal("INT");
         let (status, errors) = program.exit();
         assert!(status.success(), "{errors}");

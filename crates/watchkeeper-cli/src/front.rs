@@ -6,6 +6,8 @@ use std::path::Path;
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
 
+use crate::advice::advice;
+
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
@@ -35,16 +37,27 @@ pub(crate) fn kubectl(kubeconfig: Option<&Path>, context: Option<&str>) -> Strin
     format!("kubectl{}{}", file.unwrap_or_default(), context.unwrap_or_default())
 }
 
-/// The command has failed.
+/// The command has failed: why, and what to do next.
 #[allow(clippy::print_stderr, reason = "the last word of a command goes there")]
-pub(crate) fn fail(error: &dyn Error) {
+pub(crate) fn fail(error: &(dyn Error + 'static)) {
+    eprintln!("{RED}error{RED:#}: {}", reason(error));
+    if let Some(advice) = advice(error) {
+        eprintln!("{CYAN}help{CYAN:#}: {advice}");
+    }
+}
+
+/// The error and its causes, each said once.
+fn reason(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        message += &format!(": {cause}");
+        let text = cause.to_string();
+        if !message.contains(&text) {
+            message += &format!(": {text}");
+        }
         source = cause.source();
     }
-    eprintln!("{RED}error{RED:#}: {message}");
+    message
 }
 
 /// A word as a shell takes it.

@@ -1,6 +1,7 @@
 //! What does the `watchkeeper` command do? It reads the command line and hands over.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod args;
 mod demo;
 mod front;

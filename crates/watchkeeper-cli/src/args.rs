@@ -22,12 +22,12 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  watchkeeper                                      a control plane with a controller at work, and what to type next
-  watchkeeper demo                                 the story of a Foo in a few seconds, each step checked
-  watchkeeper serve --listen 127.0.0.1:6443        the control plane alone, at a port of your choice
-  watchkeeper --kubeconfig ~/.kube/config          the controller on your own cluster, and a view of what it does
-  watchkeeper crd --example | kubectl apply -f -   the kind Foo and an example, for any cluster
-  watchkeeper sample-controller --kubeconfig FILE  the controller alone, with its log, metrics and health";
+  watchkeeper                                      a controller at work
+  watchkeeper demo                                 its story, step by step
+  watchkeeper serve --listen 127.0.0.1:6443        the control plane alone
+  watchkeeper --kubeconfig ~/.kube/config          on your own cluster
+  watchkeeper crd --example | kubectl apply -f -   the kind, and an example
+  watchkeeper sample-controller --kubeconfig FILE  with log and metrics";
 
 /// The arguments of a command that logs.
 #[derive(Debug, clap::Args)]

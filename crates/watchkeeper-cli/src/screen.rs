@@ -41,8 +41,13 @@ impl Screen {
 
     /// Prints a line that stays, above the picture.
     pub(crate) fn line(&self, text: &str) {
+        self.line_of(|| text.to_owned());
+    }
+
+    /// Prints a line that is made when its turn has come, so that the times in lines follow one another.
+    pub(crate) fn line_of(&self, text: impl FnOnce() -> String) {
         let mut inner = self.0.lock();
-        let text = format!("{}\n", inner.coloured(text));
+        let text = format!("{}\n", inner.coloured(&text()));
         inner.above(&text);
     }
 

@@ -45,10 +45,12 @@ struct Pen {
 
 impl Pen {
     fn write(&self, kind: &str, about: &str, style: Style, text: &str) {
-        let seconds = (self.clock.now() - self.began).as_secs_f64();
-        self.screen.line(&format!(
-            "{DIM}{seconds:>8.3}s{DIM:#}  {CYAN}{kind:<10}{CYAN:#}  {about:<28}  {style}{text}{style:#}"
-        ));
+        self.screen.line_of(|| {
+            let seconds = (self.clock.now() - self.began).as_secs_f64();
+            format!(
+                "{DIM}{seconds:>8.3}s{DIM:#}  {CYAN}{kind:<10}{CYAN:#}  {about:<28}  {style}{text}{style:#}"
+            )
+        });
     }
 }
 

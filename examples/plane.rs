@@ -6,7 +6,7 @@ use watchkeeper_apiserver::ApiServer;
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Clients of a fresh API server. On a cluster, a program would say `ClientArgs::parse().connect(&env).await?` here.
+/// Clients of a fresh API server. On a cluster, a program would say `ClientArgs::default().connect(&env).await?` here, or take its flags.
 pub fn clients(env: &Env) -> Clients {
     Clients::from_client(ApiServer::builder(env).build().client(), env)
 }

@@ -3,6 +3,7 @@
 
 pub mod behind;
 mod child;
+pub mod foos;
 pub mod idle;
 pub mod informer;
 pub mod latency;

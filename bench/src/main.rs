@@ -1,6 +1,7 @@
 //! What does the `bench` command do? It reads the command line and hands over.
 
 use bench::behind::{self, BehindArgs};
+use bench::foos::{self, FoosArgs};
 use bench::idle::{self, IdleArgs};
 use bench::informer::{self, InformerArgs};
 use bench::latency::{self, LatencyArgs};
@@ -41,6 +42,8 @@ enum Command {
     Idle(IdleArgs),
     /// Print the memory while one handler sleeps and another is told of every event, which is checked.
     Behind(BehindArgs),
+    /// Create many Foos on a cluster where the sample-controller runs, and print how long it takes and how often it writes.
+    Foos(FoosArgs),
     /// Print what syncs of ever more small Pods cost, each in a process of its own.
     Scale(ScaleArgs),
     /// Print the memory of relists of an unchanged and of an entirely changed world.
@@ -56,6 +59,7 @@ fn main() {
         Command::Latency(args) => latency::run(&args),
         Command::Idle(args) => idle::run(&args),
         Command::Behind(args) => behind::run(&args),
+        Command::Foos(args) => foos::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Relist(args) => relist::run(&args),
     };

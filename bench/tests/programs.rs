@@ -3,7 +3,11 @@
 
 use std::process::Command;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::{Clients, Env};
+use watchkeeper_apiserver::{ApiServer, ListenOptions};
 
 /// The lines that `bench` prints with these arguments.
 fn bench(args: &[&str]) -> Vec<Value> {
@@ -73,4 +77,31 @@ fn relists_are_of_the_same_and_of_another_world() {
         assert_eq!(each(&lines[1..], "updates"), [0, 300]);
         assert!(each(&lines[1..], "peak_to_synced").into_iter().all(is_positive));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foos_are_counted_with_what_was_written_for_them() {
+    let (env, stop) = (Env::system(), CancellationToken::new());
+    let server = ApiServer::new(&env);
+    let listening = server.listen(ListenOptions::default()).await.unwrap();
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kubeconfig.path(), listening.kubeconfig()).unwrap();
+    let clients = Clients::from_client(server.client(), &env);
+    clients.requests().of::<CustomResourceDefinition>().create(&sample_controller::api::crd()).await.unwrap();
+    let options = sample_controller::Options::default();
+    let controller = sample_controller::run(&clients, &options, &stop);
+    let path = kubeconfig.path().to_str().unwrap().to_owned();
+    let measured = async {
+        let _stop = stop.clone().drop_guard();
+        let args = ["foos", "--kubeconfig", &path, "--count=20"].map(str::to_owned);
+        tokio::task::spawn_blocking(move || bench(&args.each_ref().map(String::as_str))).await.unwrap()
+    };
+    let (ran, lines) = tokio::join!(controller, measured);
+    ran.unwrap();
+    assert_eq!(each(&lines, "count"), [20]);
+    assert_eq!(each(&lines, "conflicts"), [0]);
+    assert!(is_positive(&lines[0]["seconds"]));
+    // A Deployment, a status and an event at least.
+    assert!(lines[0]["writes_per_foo"].as_f64().unwrap() >= 3.0, "{lines:?}");
+    listening.stop().await;
 }

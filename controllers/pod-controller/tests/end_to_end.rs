@@ -1,11 +1,12 @@
-//! Does the pod-controller say what happens to Pods? In process on the paused clock, and over a loopback socket in real time; on both queues.
+//! Does the pod-controller say what happens to Pods? In process on the paused clock, and over a socket in real time, there also on a real API
+//! server (`WATCHKEEPER_TEST_KUBECONFIG`); on both queues.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::Write;
 use std::sync::Arc;
 
 use clap::Parser;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube_client::Config;
 use kube_client::config::Kubeconfig;
 use parking_lot::Mutex;
@@ -14,6 +15,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use watchkeeper::process::ClientArgs;
 use watchkeeper::report::What;
 use watchkeeper::{Clients, Env, ObjectName};
 use watchkeeper_apiserver::{ApiServer, ListenOptions};
@@ -59,35 +61,64 @@ impl Printed {
 struct World {
     env: Env,
     clients: Clients,
+    namespace: String,
     printed: Printed,
     stop: CancellationToken,
     running: JoinHandle<Result<(), pod_controller::RunError>>,
 }
 
 impl World {
-    fn start(env: Env, clients: Clients, options: Options) -> Self {
+    fn start(env: Env, clients: Clients, namespace: &str, options: Options) -> Self {
         let (printed, stop) = (Printed::default(), CancellationToken::new());
         let (theirs, output, token) = (clients.clone(), Output::to(printed.clone()), stop.clone());
         let running =
             tokio::spawn(async move { pod_controller::run(&theirs, &options, output, &token).await });
-        Self { env, clients, printed, stop, running }
+        Self { env, clients, namespace: namespace.into(), printed, stop, running }
     }
 
     fn in_process(options: Options) -> Self {
         let env = Env::simulated(1);
         let clients = Clients::from_client(ApiServer::builder(&env).build().client(), &env);
-        Self::start(env, clients, options)
+        Self::start(env, clients, "default", options)
+    }
+
+    /// On the server of `WATCHKEEPER_TEST_KUBECONFIG` or, without it, on an embedded one that listens.
+    async fn over_a_socket(queue: &str) -> Self {
+        let env = Env::system();
+        let clients = if let Some(path) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG") {
+            let args = ClientArgs { kubeconfig: Some(path.into()), ..ClientArgs::default() };
+            args.connect(&env).await.unwrap()
+        } else {
+            let listening = ApiServer::new(&env).listen(ListenOptions::default()).await.unwrap();
+            let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+            // Serves until the test ends.
+            tokio::spawn(async move {
+                std::future::pending::<()>().await;
+                drop(listening);
+            });
+            Clients::from_config(config, &env).unwrap()
+        };
+        let namespace = format!("pods-{}", &env.generator.uuid()[..8]);
+        let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
+        clients.requests().of::<Namespace>().create(&object).await.unwrap();
+        let options = options(&["--queue", queue, "--namespace", &namespace]);
+        Self::start(env, clients, &namespace, options)
+    }
+
+    fn key(&self, name: &str) -> ObjectName {
+        ObjectName::namespaced(&self.namespace, name)
     }
 
     async fn create(&self, name: &str, app: &str) {
-        let metadata = json!({"name": name, "namespace": "default", "labels": {"app": app}});
+        let metadata = json!({"name": name, "namespace": self.namespace, "labels": {"app": app}});
         let spec = json!({"containers": [{"name": "c", "image": "nginx"}]});
         let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         self.clients.requests().of::<Pod>().create(&pod).await.unwrap();
     }
 
     async fn delete(&self, name: &str) {
-        self.clients.requests().of::<Pod>().delete(&ObjectName::namespaced("default", name)).await.unwrap();
+        self.clients.requests().of::<Pod>().delete(&self.key(name)).await.unwrap();
     }
 
     async fn stop(self) -> Vec<String> {
@@ -100,17 +131,16 @@ impl World {
 async fn the_story_of_a_pod(world: World) {
     // The Pod of an earlier run that the cluster does not have.
     world.printed.until("delete pod:mypod").await;
-    world.printed.until("Pod default/mypod does not exist anymore").await;
+    world.printed.until(&format!("Pod {} does not exist anymore", world.key("mypod"))).await;
     world.create("a", "web").await;
     world.printed.until("add pod:a").await;
     world.printed.until("Sync/Add/Update for Pod a").await;
     let patch = kube_client::api::Patch::Merge(json!({"metadata": {"labels": {"app": "db"}}}));
-    let key = ObjectName::namespaced("default", "a");
-    world.clients.requests().of::<Pod>().patch(&key, &patch).await.unwrap();
+    world.clients.requests().of::<Pod>().patch(&world.key("a"), &patch).await.unwrap();
     world.printed.until("update pod:a").await;
     world.delete("a").await;
     world.printed.until("delete pod:a").await;
-    world.printed.until("Pod default/a does not exist anymore").await;
+    world.printed.until(&format!("Pod {} does not exist anymore", world.key("a"))).await;
     world.stop().await;
 }
 
@@ -124,13 +154,7 @@ async fn a_pod_comes_changes_and_goes_on_both_queues() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_comes_changes_and_goes_over_a_socket() {
     for queue in ["ordered", "delta"] {
-        let env = Env::system();
-        let server = ApiServer::builder(&env).build();
-        let listening = server.listen(ListenOptions::default()).await.unwrap();
-        let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
-        let clients = Clients::from_config(config, &env).unwrap();
-        the_story_of_a_pod(World::start(env, clients, options(&["--queue", queue]))).await;
+        the_story_of_a_pod(World::over_a_socket(queue).await).await;
     }
 }
 

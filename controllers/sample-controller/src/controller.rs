@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, InformerStopped, Lister, LookupError, on_apply, on_change};
+use watchkeeper::controller::{Behind, Ledger};
+use watchkeeper::informer::{Change, InformerStopped, Lister, LookupError, on_change};
 use watchkeeper::process::run_workers;
 use watchkeeper::record::{EventRecorder, EventType};
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::workqueue::{WorkItem, limiter};
+use watchkeeper::workqueue::{Priority, WorkItem, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
 use crate::COMPONENT;
@@ -25,6 +26,7 @@ pub struct Controller {
     foos: Lister<Foo>,
     deployments: Lister<Deployment>,
     queue: RateLimitingQueue<ObjectName>,
+    writes: Ledger,
     clients: Clients,
     recorder: EventRecorder,
     env: Env,
@@ -36,6 +38,9 @@ pub enum SyncError {
     /// The cache has no readable object.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// The cache has not seen yet what was written last for the Foo.
+    #[error(transparent)]
+    Behind(#[from] Behind),
     /// A Deployment of the name that the Foo asks for belongs to somebody else.
     #[error("Resource {0:?} already exists and is not managed by Foo")]
     ResourceExists(String),
@@ -51,9 +56,13 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// Whether the server knows something that the cache does not know yet, such as a write of our own.
+    /// Whether the server knows something that the cache does not know yet, such as a user's change.
     fn is_stale(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(source.class(), Class::Conflict | Class::AlreadyExists))
+        match self {
+            Self::Behind(_) => true,
+            Self::Api { source, .. } => matches!(source.class(), Class::Conflict | Class::AlreadyExists),
+            _ => false,
+        }
     }
 }
 
@@ -74,19 +83,27 @@ impl Controller {
             foos: foos.lister(),
             deployments: deployments.lister(),
             queue: RateLimitingQueue::new("foos", limiter::sample_controller(), &env),
+            writes: Ledger::new(&env),
             clients: clients.clone(),
             recorder,
             env,
         });
         let this = controller.clone();
-        foos.add_handler(on_apply(move |foo: &Object<Foo>| this.enqueue(foo.key())))?;
+        foos.add_handler(on_change(move |change: Change<'_, Foo>| {
+            // Of a Foo that is gone nothing is left to do: its Deployment goes along.
+            if !matches!(change, Change::Deleted(_))
+                && let Some(foo) = change.last_known()
+            {
+                this.enqueue(foo.key(), Priority::of(&change));
+            }
+        }))?;
         let this = controller.clone();
         deployments.add_handler(on_change(move |change: Change<'_, Deployment>| {
             // A resync tells nothing new of a Deployment.
             if !change.is_resync()
                 && let Some(deployment) = change.last_known()
             {
-                this.handle_object(deployment);
+                this.handle_object(deployment, Priority::of(&change));
             }
         }))?;
         Ok(controller)
@@ -133,6 +150,7 @@ impl Controller {
 
     /// Makes the world as the Foo of that key wishes, and writes what it found into the Foo's status.
     async fn sync_handler(&self, key: &ObjectName) -> Result<(), SyncError> {
+        self.writes.settled(key).await?;
         let foo = match self.foos.get(key) {
             Err(error) if error.is_not_found() => {
                 tracing::debug!(foo = %key, "the Foo in the queue no longer exists");
@@ -150,7 +168,9 @@ impl Controller {
         let mut deployment = match self.deployments.get(&key.sibling(name)) {
             Err(error) if error.is_not_found() => {
                 let created = requests.of::<Deployment>().create(&new_deployment(&foo)).await;
-                Arc::new(created.map_err(api("create the Deployment"))?)
+                let created = created.map_err(api("create the Deployment"))?;
+                self.writes.wrote(key, self.deployments.indexer(), &created);
+                Arc::new(created)
             }
             found => found?,
         };
@@ -163,15 +183,22 @@ impl Controller {
         if foo.spec.replicas.is_some() && foo.spec.replicas != current {
             tracing::debug!(foo = %key, ?current, desired = ?foo.spec.replicas, "updating the Deployment's replicas");
             let updated = requests.of::<Deployment>().replace(&new_deployment(&foo)).await;
-            deployment = Arc::new(updated.map_err(api("update the Deployment"))?);
+            let updated = updated.map_err(api("update the Deployment"))?;
+            self.writes.wrote(key, self.deployments.indexer(), &updated);
+            deployment = Arc::new(updated);
         }
-        self.update_foo_status(&foo, &deployment).await?;
+        self.update_foo_status(key, &foo, &deployment).await?;
         self.recorder.event(&*foo, EventType::Normal, SYNCED, MESSAGE_SYNCED);
         Ok(())
     }
 
     /// Writes the status through its subresource, if it has changed.
-    async fn update_foo_status(&self, foo: &Foo, deployment: &Deployment) -> Result<(), SyncError> {
+    async fn update_foo_status(
+        &self,
+        key: &ObjectName,
+        foo: &Foo,
+        deployment: &Deployment,
+    ) -> Result<(), SyncError> {
         let available = deployment.status.as_ref().and_then(|status| status.available_replicas);
         let status = Some(FooStatus { available_replicas: available.unwrap_or_default() });
         if foo.status == status {
@@ -179,18 +206,21 @@ impl Controller {
         }
         let changed = Foo { status, ..foo.clone() };
         let written = self.clients.requests().of::<Foo>().replace_status(&changed).await;
-        written.map(drop).map_err(api("update the Foo's status"))
+        let written = written.map_err(api("update the Foo's status"))?;
+        self.writes.wrote(key, self.foos.indexer(), &written);
+        Ok(())
     }
 
-    fn enqueue(&self, foo: ObjectName) {
-        self.queue.add(foo);
+    /// What is found by a first list or a resync waits for what has changed.
+    fn enqueue(&self, foo: ObjectName, priority: Priority) {
+        self.queue.add_with(foo, priority);
     }
 
     /// Puts the Foo that controls a Deployment into the queue; a Deployment without one is none of ours.
-    fn handle_object(&self, deployment: &Object<Deployment>) {
+    fn handle_object(&self, deployment: &Object<Deployment>, priority: Priority) {
         if let Some(owner) = deployment.controller_of::<Foo>() {
             if self.foos.contains(&owner) {
-                self.enqueue(owner);
+                self.enqueue(owner, priority);
             } else {
                 tracing::debug!(deployment = %deployment.key(), foo = %owner, "ignoring an orphaned object");
             }

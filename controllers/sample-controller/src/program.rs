@@ -8,7 +8,7 @@ use watchkeeper::informer::{InformerStopped, NotSynced};
 use watchkeeper::process::metrics::{InformerCollector, QueueCollector, register_events, register_reports};
 use watchkeeper::process::{AdminArgs, AdminError, Gate, Pages};
 use watchkeeper::record::EventSink;
-use watchkeeper::{Clients, SharedInformerFactory, record};
+use watchkeeper::{Clients, ObjectName, RateLimitingQueue, SharedInformerFactory, record};
 
 use crate::COMPONENT;
 use crate::controller::Controller;
@@ -56,6 +56,11 @@ impl Program {
         let controller = Controller::new(clients, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
         Ok(Self { factory, controller, sink, caches: pages.ready.gate("caches"), workers: options.workers })
+    }
+
+    /// The Foos that wait to be synced, for whoever wants to look.
+    pub fn queue(&self) -> &RateLimitingQueue<ObjectName> {
+        self.controller.queue()
     }
 
     /// Runs until `stop`, and returns when all tasks have ended. Dropping the future ends them too.

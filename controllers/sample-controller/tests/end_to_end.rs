@@ -1,8 +1,10 @@
-//! Does the sample-controller do its job, from an API server and back? In process on the paused clock, and over a loopback socket in real
-//! time; on both queues.
+//! Does the sample-controller do its job, from an API server and back? In process on the paused clock, and over a socket in real time, there
+//! also on a real API server (`WATCHKEEPER_TEST_KUBECONFIG`); on both queues.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod world;
+
+use std::cell::Cell;
 
 use kube_core::params::Patch;
 use sample_controller::api::{Foo, FooSpec};
@@ -56,19 +58,19 @@ async fn a_foo_is_served_in_process_on_the_delta_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foo_is_served_over_a_socket_on_the_ordered_queue() {
-    the_story_of_a_foo(World::start(Transport::Loopback, QueueKind::Ordered).await).await;
+    the_story_of_a_foo(World::start(Transport::Socket, QueueKind::Ordered).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foo_is_served_over_a_socket_on_the_delta_queue() {
-    the_story_of_a_foo(World::start(Transport::Loopback, QueueKind::Delta).await).await;
+    the_story_of_a_foo(World::start(Transport::Socket, QueueKind::Delta).await).await;
 }
 
 /// A Deployment of the wanted name that belongs to nobody, or to somebody else.
 async fn a_foreign_deployment(world: World) {
     let mut foreign = sample_controller::new_deployment(&Foo::new("x", FooSpec::default()));
     foreign.metadata.name = Some("web".into());
-    foreign.metadata.namespace = Some("default".into());
+    foreign.metadata.namespace = world.key("web").namespace().map(str::to_owned);
     foreign.spec.as_mut().unwrap().replicas = Some(7);
     world.deployments().create(&foreign).await.unwrap();
     world.create_foo("a", "web", 1).await;
@@ -91,7 +93,7 @@ async fn a_foreign_deployment_is_left_alone_and_told_in_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_deployment_is_left_alone_and_told_over_a_socket() {
     for queue in [QueueKind::Ordered, QueueKind::Delta] {
-        a_foreign_deployment(World::start(Transport::Loopback, queue).await).await;
+        a_foreign_deployment(World::start(Transport::Socket, queue).await).await;
     }
 }
 
@@ -100,16 +102,15 @@ async fn trouble_with_the_server(mut world: World) {
     world.create_foo("a", "web", 1).await;
     world.until("the Deployment is there", |w| w.replicas("web") == Some(1)).await;
 
-    world.server.end_watches();
+    world.cut_watches().await;
     world.scale_foo("a", 2).await;
     world.until("the Deployment follows after a cut", |w| w.replicas("web") == Some(2)).await;
 
-    world.pause_transport().await;
+    world.lose_server().await;
     world.scale_foo("a", 3).await;
     world.deployments().delete(&world.key("web")).await.unwrap();
     world.create_foo("b", "new", 4).await;
-    world.server.compact_now();
-    world.resume_transport().await;
+    world.find_server_again().await;
     world
         .until("what was missed is made good", |w| {
             w.replicas("web") == Some(3) && w.replicas("new") == Some(4)
@@ -128,7 +129,7 @@ async fn it_converges_after_cuts_and_410s_in_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_converges_after_a_restart_of_the_server() {
     for queue in [QueueKind::Ordered, QueueKind::Delta] {
-        trouble_with_the_server(World::start(Transport::Loopback, queue).await).await;
+        trouble_with_the_server(World::start(Transport::Socket, queue).await).await;
     }
 }
 
@@ -157,4 +158,37 @@ async fn a_status_is_written_only_when_it_changes() {
     // A cache that is behind our own writes is no error.
     assert_eq!(world.controller_env.reporter.errors(), 0);
     world.stop().await;
+}
+
+async fn five_thousand_foos(world: World) {
+    const FOOS: usize = 5_000;
+    world.create_foos(FOOS).await;
+    // The first that has not been seen to be served.
+    let next = Cell::new(0);
+    let served = |w: &World, number: usize| {
+        let name = format!("f{number}");
+        w.deployment(&name).is_some() && w.foo(&name).is_some_and(|foo| foo.status.is_some())
+    };
+    let all = |w: &World| {
+        while next.get() < FOOS && served(w, next.get()) {
+            next.set(next.get() + 1);
+        }
+        next.get() == FOOS
+    };
+    world.until("every Foo has its Deployment and its status", all).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_thousand_foos_are_served_in_process() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        five_thousand_foos(World::start(Transport::InProcess, queue).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_foos_are_served_over_a_socket() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        five_thousand_foos(World::start(Transport::Socket, queue).await).await;
+    }
 }

@@ -11,12 +11,18 @@ use sample_controller::api::{self, Foo, FooSpec};
 use serde_json::json;
 use watchkeeper::ObjectName;
 use watchkeeper::informer::QueueKind;
-use watchkeeper_sim::{Rates, Run, Simulation, World};
+use watchkeeper_sim::{Moment, Rates, Run, Simulation, World};
 
 const FOOS: [&str; 3] = ["a", "b", "c"];
 
 fn key(name: &str) -> ObjectName {
     ObjectName::namespaced("default", name)
+}
+
+async fn create_foo(world: &World, name: &str) {
+    let mut foo = Foo::new(name, FooSpec { deployment_name: format!("{name}-d"), replicas: Some(1) });
+    foo.metadata.namespace = Some("default".into());
+    world.user.requests().of::<Foo>().create(&foo).await.unwrap();
 }
 
 /// Users create, scale and delete, and delete Deployments by hand.
@@ -25,9 +31,7 @@ async fn users(world: &World) {
     requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
     for name in FOOS {
         world.pause(Duration::from_secs(3)).await;
-        let mut foo = Foo::new(name, FooSpec { deployment_name: format!("{name}-d"), replicas: Some(1) });
-        foo.metadata.namespace = Some("default".into());
-        requests.of::<Foo>().create(&foo).await.unwrap();
+        create_foo(world, name).await;
     }
     for _ in 0..6 {
         world.pause(Duration::from_secs(20)).await;
@@ -113,5 +117,101 @@ fn without_faults_there_is_one_life_and_nothing_is_lost() {
         let created =
             run.trace.iter().filter(|line| line.contains("/deployments?") && line.ends_with(" 201"));
         assert!(created.count() >= 3, "{trace}");
+    }
+}
+
+/// A short story, each step awaited, so that the controller makes the same requests however often it is told.
+async fn a_short_story(world: &World) {
+    let requests = world.user.requests();
+    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+    for name in ["a", "b"] {
+        create_foo(world, name).await;
+    }
+    assert!(world.converged(async || is_as_wished(world).await).await, "the Foos are not served");
+    let patch = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    requests.of::<Foo>().patch(&key("a"), &patch).await.unwrap();
+    requests.of::<Deployment>().delete(&key("b-d")).await.unwrap();
+    assert!(world.converged(async || is_as_wished(world).await).await, "the changes are not followed");
+    let patch = Patch::Merge(json!({"status": {"availableReplicas": 3}}));
+    requests.of::<Deployment>().patch_status(&key("a-d"), &patch).await.unwrap();
+    let available = async || {
+        let foo = requests.of::<Foo>().get(&key("a")).await.unwrap();
+        foo.status.is_some_and(|status| status.available_replicas == 3)
+    };
+    assert!(world.converged(available).await, "the status does not follow");
+    // Who died over the last request comes back, and finds nothing to do.
+    world.env.clock.sleep(Duration::from_secs(45)).await;
+    assert!(is_as_wished(world).await && available().await, "it did not stay so");
+}
+
+fn tell_with(crash: Option<(u64, Moment)>, queue: QueueKind) -> Run {
+    let options = Options { queue, ..Options::default() };
+    let mut simulation = Simulation::new(1).rates(Rates::CALM);
+    if let Some((request, moment)) = crash {
+        simulation = simulation.crash_at(request, moment);
+    }
+    simulation.run(
+        async |clients, stop| sample_controller::run(&clients, &options, &stop).await.unwrap_or_default(),
+        a_short_story,
+    )
+}
+
+#[test]
+fn killed_over_any_request_before_or_after_the_server_acted_it_converges() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        let calm = tell_with(None, queue);
+        let requests = calm.trace.iter().filter(|line| line.contains(" /")).count() as u64;
+        // Lists and watches of two kinds, Deployments, statuses, events.
+        assert!(requests > 12, "{:?}", calm.trace);
+        for request in 1..=requests {
+            for moment in [Moment::BeforeSending, Moment::AfterActing] {
+                let run = tell_with(Some((request, moment)), queue);
+                assert_eq!(run.lives, 2, "request {request}, {moment:?}: {:?}", run.trace);
+            }
+        }
+    }
+}
+
+/// A controller whose caches hear of nothing for `held` seconds: first of its new Deployment, then of what it wrote into a Foo.
+async fn caches_behind(world: &World, held: u64) {
+    let requests = world.user.requests();
+    let has_deployment = async |name: &str| requests.of::<Deployment>().get(&key(name)).await.is_ok();
+    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+    world.env.clock.sleep(Duration::from_secs(30)).await;
+
+    world.net.hold("deployments");
+    create_foo(world, "a").await;
+    world.env.clock.sleep(Duration::from_secs(held)).await;
+    world.net.release();
+
+    create_foo(world, "b").await;
+    // Now the Foo itself has been told of, and has its Deployment.
+    world.env.clock.sleep(Duration::from_nanos(1)).await;
+    assert!(has_deployment("b-d").await);
+    world.net.hold("foos");
+    requests.of::<Deployment>().delete(&key("b-d")).await.unwrap();
+    world.env.clock.sleep(Duration::from_secs(held)).await;
+    world.net.release();
+    assert!(world.converged(async || is_as_wished(world).await).await, "{held} s: it did not converge");
+}
+
+// Kubernetes: ReplicaSets that made too many Pods while their cache was behind (issue 129795).
+#[test]
+fn nothing_is_written_twice_while_the_cache_is_behind_its_own_writes() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        for held in [1, 360] {
+            let options = Options { queue, ..Options::default() };
+            let run = Simulation::new(1).rates(Rates::CALM).run(
+                async |clients, stop| {
+                    sample_controller::run(&clients, &options, &stop).await.unwrap_or_default()
+                },
+                async |world| caches_behind(world, held).await,
+            );
+            let count = |end| {
+                let posts = run.trace.iter().filter(|line| line.contains("/deployments?"));
+                posts.filter(|line| line.ends_with(end)).count()
+            };
+            assert_eq!((count(" 201"), count(" 409")), (3, 0), "{held} s: {:#?}", run.trace);
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::openapi;
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
+use crate::requests::Request as Counted;
 use crate::route::{Query, Route, Target, route};
 use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
@@ -51,11 +52,17 @@ where
         Route::Resource(target) => target,
         other => return static_route(&shared, &other, &query, &head.method, &head.headers),
     };
-    let call = Call { shared, method: head.method, headers: head.headers, query, target, stop };
-    match call.answer(body).await {
+    let call =
+        Call { shared: shared.clone(), method: head.method, headers: head.headers, query, target, stop };
+    let counted = call.counted();
+    let reply = match call.answer(body).await {
         Ok(reply) => reply,
         Err(failure) => reply::failure(&failure),
+    };
+    if let Some(request) = counted {
+        shared.requests.count(request, reply.status());
     }
+    reply
 }
 
 /// Everything that is not a resource.
@@ -75,6 +82,7 @@ fn static_route(
     match route {
         Route::Index => json(discovery::index(registry)),
         Route::Version => json(discovery::version()),
+        Route::Metrics => reply::text(200, shared.requests.text()),
         Route::Health { name, checks } => health(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
             aggregated(headers, &discovery::aggregated(registry, true))
@@ -226,6 +234,16 @@ impl Call {
             Some(review) => Ok(Some(Named::Review(review))),
             None => Err(Failure::no_such_path()),
         }
+    }
+
+    /// As what this is counted; what nobody serves is not, as there is no end of it.
+    fn counted(&self) -> Option<Counted> {
+        let Target { group, version, resource, .. } = &self.target;
+        self.shared.core.lock().registry.find(group, version, resource)?;
+        let form = self.headers.get(http::header::CONTENT_TYPE).and_then(|form| form.to_str().ok());
+        let apply = form.is_some_and(|form| form.starts_with("application/apply-patch"));
+        let dry_run = self.query.text("dryRun") == "All";
+        Some(Counted::new(&self.target, &self.method, self.is_watch(), apply, dry_run))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

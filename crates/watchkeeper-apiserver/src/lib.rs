@@ -60,6 +60,7 @@ mod openapi;
 mod options;
 mod registry;
 mod reply;
+mod requests;
 mod route;
 mod rules;
 mod schema;
@@ -97,6 +98,7 @@ pub(crate) struct Shared {
     pub(crate) bookmark_period: Duration,
     pub(crate) streaming_lists: bool,
     generator: Generator,
+    pub(crate) requests: requests::RequestCounts,
     watches: AtomicU64,
     changed: Notify,
 }
@@ -233,6 +235,7 @@ impl ApiServerBuilder {
             bookmark_period: self.bookmark_period.max(Duration::from_millis(1)),
             streaming_lists: self.streaming_lists,
             generator: self.env.generator.fork("apiserver watches"),
+            requests: requests::RequestCounts::default(),
             watches: AtomicU64::new(0),
             changed: Notify::new(),
         };

@@ -8,6 +8,7 @@ pub(crate) enum Route {
     /// `/`: the list of paths.
     Index,
     Version,
+    Metrics,
     /// `/healthz`, `/livez`, `/readyz`, and the checks below them.
     Health {
         name: String,
@@ -60,6 +61,7 @@ pub(crate) fn route(path: &str) -> Route {
     match parts.as_slice() {
         [] => Route::Index,
         ["version"] => Route::Version,
+        ["metrics"] => Route::Metrics,
         [name @ ("healthz" | "livez" | "readyz"), checks @ ..] => Route::Health {
             name: (*name).to_owned(),
             checks: checks.iter().map(|check| (*check).to_owned()).collect(),

@@ -8,8 +8,11 @@ use clap_complete::Shell;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
 /// A Kubernetes control plane in the box, with the sample controller on it
+///
+/// Without a command it starts a control plane, teaches it the kind Foo, runs the controller that keeps a Deployment for each Foo, creates an example,
+/// and shows what happens and what to type next. Nothing needs to be installed, and nothing is left behind.
 #[derive(Debug, Parser)]
-#[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true)]
+#[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -17,12 +20,21 @@ pub(crate) struct Args {
     pub(crate) up: Logged<UpArgs>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  watchkeeper                                      a controller at work
+  watchkeeper demo                                 its story, step by step
+  watchkeeper serve --listen 127.0.0.1:6443        the control plane alone
+  watchkeeper --kubeconfig ~/.kube/config          on your own cluster
+  watchkeeper crd --example | kubectl apply -f -   the kind, and an example
+  watchkeeper sample-controller --kubeconfig FILE  with log and metrics";
+
 /// The arguments of a command that logs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logged<T: clap::Args> {
     #[command(flatten)]
     pub(crate) args: T,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Log")]
     pub(crate) log: LogArgs,
 }
 
@@ -31,10 +43,19 @@ pub(crate) enum Command {
     /// Start the control plane, the sample controller and an example Foo, and show what happens (the default)
     Up(Logged<UpArgs>),
     /// Start the control plane alone
+    ///
+    /// It answers as a Kubernetes API server does: kubectl and every client library can use it. It is for development and tests: everything is
+    /// in memory, there are no nodes, and nothing runs in its Pods.
     Serve(Logged<ServeArgs>),
     /// Play the story of a Foo step by step, and say which step was not seen, if any
+    ///
+    /// A Foo is created, scaled, its Deployment edited and deleted by hand, its name stolen, and at last it is deleted. Exits with 0 if the controller
+    /// answered to each step as it should. Listens nowhere and writes no file.
     Demo(Logged<DemoArgs>),
     /// Run the sample controller alone, on the cluster of a kubeconfig or the one around it
+    ///
+    /// Looks for its cluster in this order: --kubeconfig, the files in KUBECONFIG, the service account of the pod it runs in, ~/.kube/config. The kind Foo
+    /// must be there: `watchkeeper crd | kubectl apply -f -`.
     SampleController(Logged<ControllerArgs>),
     /// Print the CustomResourceDefinition of Foos, for `kubectl apply -f -`
     Crd(CrdArgs),
@@ -63,22 +84,21 @@ pub(crate) struct CrdArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpArgs {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Control plane")]
     pub(crate) serve: ServeArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Controller")]
     pub(crate) options: sample_controller::Options,
-    /// A cluster to work on, instead of the embedded control plane
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
     /// Do not create the example Foo
     #[arg(long)]
     pub(crate) no_example: bool,
+    #[command(flatten, next_help_heading = "A cluster to work on, instead of the control plane in the box")]
+    pub(crate) client: ClientArgs,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
     /// Where the control plane listens; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Where the kubeconfig for kubectl and other clients is written; removed at the end
     #[arg(long, value_name = "FILE", default_value = "watchkeeper.kubeconfig")]
@@ -88,11 +108,15 @@ pub(crate) struct ServeArgs {
     pub(crate) insecure_http: bool,
 }
 
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:8443")
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Cluster")]
     pub(crate) client: ClientArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Controller")]
     pub(crate) options: sample_controller::Options,
     #[command(flatten)]
     pub(crate) admin: AdminArgs,

@@ -111,7 +111,7 @@ async fn tell(clients: &Clients, stop: &CancellationToken) -> Result<(), DemoErr
     foos.delete(&foo).await.map_err(request("delete the Foo"))?;
     stage.until("its Deployment goes along", |now| now.uid("web").is_none()).await?;
 
-    println!("\n{GREEN}all seen{GREEN:#} in {:.1} s", stage.seconds());
+    println!("\n{GREEN}all seen{GREEN:#} in {:.2} s", stage.seconds());
     Ok(())
 }
 
@@ -170,7 +170,7 @@ impl Stage {
         };
         let in_time = self.stop.run_until_cancelled(self.env.clock.timeout(PATIENCE, seen)).await;
         match in_time.ok_or(DemoError::Stopped)? {
-            Ok(()) => println!("   {GREEN}✓{GREEN:#} {what} {DIM}{:.3}s{DIM:#}", self.seconds()),
+            Ok(()) => println!("   {GREEN}✓{GREEN:#} {what:<48} {DIM}{:.3}s{DIM:#}", self.seconds()),
             Err(_) => {
                 println!("   {RED}✗{RED:#} {what}");
                 return Err(DemoError::NotSeen(what));

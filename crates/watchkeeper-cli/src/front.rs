@@ -6,6 +6,8 @@ use std::path::Path;
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
 
+use crate::advice::advice;
+
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
@@ -20,30 +22,45 @@ pub(crate) fn ready(url: &str, kubeconfig: &Path) {
 }
 
 /// What to type next, in another terminal.
-pub(crate) fn hint(commands: &[&str], kubeconfig: &Path) {
+pub(crate) fn hint(commands: impl IntoIterator<Item = String>) {
     println!("\nin another terminal:");
     for command in commands {
-        println!(
-            "  {CYAN}kubectl --kubeconfig {} {command}{CYAN:#}",
-            quoted(&kubeconfig.display().to_string())
-        );
+        println!("  {CYAN}{command}{CYAN:#}");
     }
     println!("{DIM}Ctrl-C stops{DIM:#}\n");
 }
 
-/// The command has failed.
+/// How kubectl is told which cluster is meant.
+pub(crate) fn kubectl(kubeconfig: Option<&Path>, context: Option<&str>) -> String {
+    let file = kubeconfig.map(|file| format!(" --kubeconfig {}", quoted(&file.display().to_string())));
+    let context = context.map(|context| format!(" --context {}", quoted(context)));
+    format!("kubectl{}{}", file.unwrap_or_default(), context.unwrap_or_default())
+}
+
+/// The command has failed: why, and what to do next.
 #[allow(clippy::print_stderr, reason = "the last word of a command goes there")]
-pub(crate) fn fail(error: &dyn Error) {
+pub(crate) fn fail(error: &(dyn Error + 'static)) {
+    eprintln!("{RED}error{RED:#}: {}", reason(error));
+    if let Some(advice) = advice(error) {
+        eprintln!("{CYAN}help{CYAN:#}: {advice}");
+    }
+}
+
+/// The error and its causes, each said once.
+fn reason(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        message += &format!(": {cause}");
+        let text = cause.to_string();
+        if !message.contains(&text) {
+            message += &format!(": {text}");
+        }
         source = cause.source();
     }
-    eprintln!("{RED}error{RED:#}: {message}");
+    message
 }
 
-/// A path as a shell takes it.
+/// A word as a shell takes it.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
@@ -62,5 +79,7 @@ mod tests {
         assert_eq!(quoted("a/b-1.kubeconfig"), "a/b-1.kubeconfig");
         assert_eq!(quoted("my file"), "'my file'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(kubectl(Some(Path::new("a b")), Some("dev")), "kubectl --kubeconfig 'a b' --context dev");
+        assert_eq!(kubectl(None, None), "kubectl");
     }
 }

@@ -1,11 +1,15 @@
 //! What does the `watchkeeper` command do? It reads the command line and hands over.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod args;
 mod demo;
 mod front;
+mod next;
+mod picture;
 mod plane;
 mod print;
+mod screen;
 mod up;
 mod view;
 
@@ -18,6 +22,7 @@ use watchkeeper::Env;
 use watchkeeper::process::{LogArgs, signals};
 
 use crate::args::{Args, Command, ControllerArgs};
+use crate::screen::Screen;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -32,11 +37,14 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    // Some tell their story themselves, and in a demonstration trouble is part of it; the others have only their log.
+    // Where a picture or a story shows what goes wrong, the log need not.
     match args.command.unwrap_or(Command::Up(args.up)) {
         Command::Up(up) => {
-            let (env, stop) = begin(&up.log, "warn")?;
-            up::run(&up.args, &env, &stop).await?;
+            let screen = Screen::stdout();
+            let (writer, level) = (screen.clone(), if screen.is_live() { "error" } else { "warn" });
+            up.log.install_to(level, move || writer.log())?;
+            let (env, stop) = world()?;
+            up::run(&up.args, &screen, &env, &stop).await?;
         }
         Command::Serve(serve) => {
             let (env, stop) = begin(&serve.log, "warn")?;
@@ -61,6 +69,10 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
 /// The log, the world, and the stop that a signal gives.
 fn begin(log: &LogArgs, level: &str) -> Result<(Env, CancellationToken), Box<dyn Error>> {
     log.install(level)?;
+    world()
+}
+
+fn world() -> Result<(Env, CancellationToken), Box<dyn Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
     Ok((env, stop))

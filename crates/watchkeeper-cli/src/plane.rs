@@ -88,7 +88,8 @@ impl Plane {
 fn write_private(file: &Path, contents: &str) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A temporary file is made with mode 0600.
-    let mut temporary = NamedTempFile::new_in(folder)?;
+    // Its name, which an error would tell, is of no use to anybody.
+    let mut temporary = NamedTempFile::new_in(folder).map_err(|error| io::Error::from(error.kind()))?;
     temporary.write_all(contents.as_bytes())?;
     temporary.persist(file)?;
     Ok(())
@@ -97,7 +98,7 @@ fn write_private(file: &Path, contents: &str) -> io::Result<()> {
 /// `watchkeeper serve`: the control plane alone.
 pub(crate) async fn serve(args: &ServeArgs, env: &Env, stop: &CancellationToken) -> Result<(), PlaneError> {
     let plane = Plane::start(args, env).await?;
-    front::hint(&["get namespaces"], plane.kubeconfig());
+    front::hint([format!("{} get namespaces", front::kubectl(Some(plane.kubeconfig()), None))]);
     stop.cancelled().await;
     plane.stop().await;
     Ok(())

@@ -1,20 +1,21 @@
 //! `watchkeeper up`: a control plane, the controller, an example, and a view of what happens.
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Config;
-use sample_controller::RunError;
 use sample_controller::api::{self, Foo};
+use sample_controller::{Program, RunError};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::process::{ClientArgs, ConnectError};
+use watchkeeper::process::{ClientArgs, ConnectError, Pages};
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Clients, Env};
 
 use crate::args::UpArgs;
-use crate::front;
+use crate::front::{self, DIM};
+use crate::next::Next;
 use crate::plane::{Plane, PlaneError};
+use crate::screen::Screen;
 use crate::view::View;
 
 /// Why it did not come up.
@@ -35,14 +36,26 @@ pub(crate) enum UpError {
 }
 
 /// Runs until `stop`, and ends in order: the controller, the view, the control plane.
-pub(crate) async fn run(args: &UpArgs, env: &Env, stop: &CancellationToken) -> Result<(), UpError> {
+pub(crate) async fn run(
+    args: &UpArgs,
+    screen: &Screen,
+    env: &Env,
+    stop: &CancellationToken,
+) -> Result<(), UpError> {
     if is_meant(&args.client) {
         let clients = args.client.connect(env).await?;
-        return story(args, &clients, None, stop).await;
+        let kubectl = front::kubectl(args.client.kubeconfig.as_deref(), args.client.context.as_deref());
+        return story(args, &clients, screen, Next::new(kubectl, !args.no_example), stop).await;
     }
     let plane = Plane::start(&args.serve, env).await?;
     let clients = Clients::from_client(plane.server.client(), env);
-    let result = story(args, &clients, Some(plane.kubeconfig()), stop).await;
+    let next = Next::new(front::kubectl(Some(plane.kubeconfig()), None), !args.no_example);
+    match screen.is_live() {
+        // The picture shows one command after the other.
+        true => screen.line(&format!("{DIM}Ctrl-C stops{DIM:#}\n")),
+        false => front::hint(next.all()),
+    }
+    let result = story(args, &clients, screen, next, stop).await;
     plane.stop().await;
     result
 }
@@ -56,19 +69,16 @@ fn is_meant(client: &ClientArgs) -> bool {
 async fn story(
     args: &UpArgs,
     clients: &Clients,
-    kubeconfig: Option<&Path>,
+    screen: &Screen,
+    next: Next,
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     let requests = clients.requests().clone().manager("watchkeeper");
     create(requests.of::<CustomResourceDefinition>().create(&api::crd()).await, "the CRD of Foos")?;
-    if let Some(kubeconfig) = kubeconfig {
-        let scale = r#"patch foo example-foo --type merge -p '{"spec":{"replicas":3}}'"#;
-        let delete = "delete deployment example-foo";
-        front::hint(&["get foos,deployments,events -A", scale, delete], kubeconfig);
-    }
     // Whichever fails first ends the others too.
     let stop = &stop.child_token();
-    let view = View::start(clients, stop);
+    let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
+    let view = View::start(clients, screen, program.queue(), next, stop);
     let example = async {
         let created = match args.no_example {
             true => Ok(()),
@@ -78,10 +88,9 @@ async fn story(
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
-        sample_controller::run(clients, &args.options, stop).await
+        program.run(stop).await
     };
-    let (example, controller) = tokio::join!(example, controller);
-    view.end().await;
+    let (example, controller, ()) = tokio::join!(example, controller, view.run(stop));
     example.and(controller.map_err(UpError::from))
 }
 

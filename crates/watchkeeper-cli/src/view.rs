@@ -1,58 +1,185 @@
-//! What is happening? One line for each change of a Foo, a Deployment or an event, as an informer sees it.
+//! What is happening? One line for each change of a Foo, a Deployment or an event, as an informer sees it, and how things stand below them.
 
-use anstream::println;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use anstyle::Style;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Event;
+use kube_client::core::Selector;
+use parking_lot::Mutex;
 use sample_controller::api::Foo;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::{Clock, Instant};
-use watchkeeper::informer::{Change, on_change};
-use watchkeeper::{Clients, Kind, Object, ObjectName, SharedInformerFactory};
+use watchkeeper::informer::{Change, Lister, on_change};
+use watchkeeper::workqueue::QueueFigures;
+use watchkeeper::{Clients, Kind, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
-use crate::front::{DIM, GREEN, YELLOW};
+use crate::front::{CYAN, DIM, GREEN, YELLOW};
+use crate::next::{Deed, Next};
+use crate::picture::{FooRow, picture, queue_line, trouble};
+use crate::screen::Screen;
+
+/// How often the picture is drawn, and how often the queue is told of where there is none.
+const DRAWN: Duration = Duration::from_millis(200);
+const TOLD: Duration = Duration::from_secs(1);
 
 /// A view on a cluster, running.
 pub(crate) struct View {
     factory: SharedInformerFactory,
+    foos: Lister<Foo>,
+    deployments: Lister<Deployment>,
+    queue: RateLimitingQueue<ObjectName>,
+    notes: Arc<Mutex<Notes>>,
+    pen: Pen,
+}
+
+/// Writes lines with the time in front.
+#[derive(Clone)]
+struct Pen {
+    screen: Screen,
+    clock: Clock,
+    began: Instant,
+}
+
+impl Pen {
+    fn write(&self, kind: &str, about: &str, style: Style, text: &str) {
+        self.screen.line_of(|| {
+            let seconds = (self.clock.now() - self.began).as_secs_f64();
+            format!(
+                "{DIM}{seconds:>8.3}s{DIM:#}  {CYAN}{kind:<10}{CYAN:#}  {about:<28}  {style}{text}{style:#}"
+            )
+        });
+    }
+}
+
+/// What the handlers have noticed.
+struct Notes {
+    foos: Lister<Foo>,
+    /// The last one on each Foo.
+    events: BTreeMap<ObjectName, String>,
+    next: Next,
+    /// Something may look different now.
+    changed: bool,
+    /// There is a picture: it shows how often an event happened, and the lines need not.
+    has_picture: bool,
 }
 
 impl View {
     /// Prints changes from now on, and first what is there, until `stop`.
-    pub(crate) fn start(clients: &Clients, stop: &CancellationToken) -> Self {
+    pub(crate) fn start(
+        clients: &Clients,
+        screen: &Screen,
+        queue: &RateLimitingQueue<ObjectName>,
+        next: Next,
+        stop: &CancellationToken,
+    ) -> Self {
         let factory = SharedInformerFactory::builder(clients).build();
         let clock = clients.env().clock.clone();
-        let began = clock.now();
-        show::<Foo>(&factory, &clock, began, "foo", foo);
-        show::<Deployment>(&factory, &clock, began, "deployment", deployment);
-        show::<Event>(&factory, &clock, began, "event", event);
+        let pen = Pen { screen: screen.clone(), began: clock.now(), clock };
+        let (foos, deployments) = (factory.lister::<Foo>(), factory.lister::<Deployment>());
+        let notes = Notes {
+            foos: foos.clone(),
+            events: BTreeMap::new(),
+            next,
+            changed: true,
+            has_picture: screen.is_live(),
+        };
+        let notes = Arc::new(Mutex::new(notes));
+        show::<Foo>(&factory, &pen, &notes, "foo", foo);
+        show::<Deployment>(&factory, &pen, &notes, "deployment", deployment);
+        show::<Event>(&factory, &pen, &notes, "event", event);
         factory.start(stop);
-        Self { factory }
+        Self { factory, foos, deployments, queue: queue.clone(), notes, pen }
     }
 
-    /// Waits until nothing more is printed.
-    pub(crate) async fn end(self) {
-        self.factory.shut_down().await;
+    /// Shows how things stand until `stop`, and returns when nothing more is printed.
+    pub(crate) async fn run(self, stop: &CancellationToken) {
+        let (mut rows, mut told) = (Vec::new(), QueueFigures::default());
+        let period = if self.pen.screen.is_live() { DRAWN } else { TOLD };
+        loop {
+            let rested = stop.run_until_cancelled(self.pen.clock.sleep(period)).await;
+            if rested.is_none() {
+                self.factory.shut_down().await;
+            }
+            if let Some(metrics) = self.queue.metrics().upgrade() {
+                let figures = metrics.figures();
+                match self.pen.screen.is_live() {
+                    true => self.draw(&mut rows, &figures),
+                    false if counts(&figures) != counts(&told) => {
+                        self.pen.write("queue", self.queue.name(), Style::new(), &queue_line(&figures));
+                        told = figures;
+                    }
+                    false => {}
+                }
+            }
+            if rested.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn draw(&self, rows: &mut Vec<FooRow>, figures: &QueueFigures) {
+        let (mut notes, now) = (self.notes.lock(), self.pen.clock.now());
+        if std::mem::take(&mut notes.changed) {
+            *rows = self.rows(&notes);
+        }
+        // What fails waits for its next try, and what takes long is running.
+        let has_trouble = figures.delayed > 0 || figures.running.count > 0;
+        let records = has_trouble.then(|| self.queue.records()).into_iter().flatten();
+        let troubles: Vec<_> = records.filter_map(|record| trouble(&record, now)).collect();
+        let (screen, queue) = (&self.pen.screen, (self.queue.name(), figures));
+        screen.draw(&picture(Screen::size().0, rows, queue, &troubles, &notes.next.command()));
+    }
+
+    fn rows(&self, notes: &Notes) -> Vec<FooRow> {
+        let row = |object: Object<Foo>| {
+            let (key, foo) = (object.key(), object.get().ok()?);
+            let deployment = self.deployments.object(&key.sibling(&foo.spec.deployment_name)).ok();
+            let deployment = deployment.filter(|object| object.controller_of::<Foo>().as_ref() == Some(&key));
+            Some(FooRow {
+                wanted: foo.spec.replicas,
+                deployment: foo.spec.deployment_name.clone(),
+                has: deployment.and_then(|object| object.get().ok()?.spec.as_ref()?.replicas),
+                available: foo.status.as_ref().map(|status| status.available_replicas),
+                last_event: notes.events.get(&key).cloned().unwrap_or_default(),
+                key,
+            })
+        };
+        let mut rows: Vec<_> = self.foos.objects(&Selector::default()).into_iter().filter_map(row).collect();
+        rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        rows
     }
 }
 
-/// What to say of a change, if anything: about which object, and in which style.
-type Say<K> = fn(&Change<'_, K>) -> Option<(ObjectName, Style, String)>;
+/// What makes the queue worth another line.
+fn counts(figures: &QueueFigures) -> (u64, u64, usize) {
+    (figures.adds, figures.retries, figures.depth.iter().sum::<usize>() + figures.running.count)
+}
+
+/// What to say of a change, if anything: about which object, and in which style. What it means for the picture is noted.
+type Say<K> = fn(&Change<'_, K>, &mut Notes) -> Option<(ObjectName, Style, String)>;
 
 fn show<K: Kind<DynamicType: Default>>(
     factory: &SharedInformerFactory,
-    clock: &Clock,
-    began: Instant,
+    pen: &Pen,
+    notes: &Arc<Mutex<Notes>>,
     kind: &'static str,
     say: Say<K>,
 ) {
-    let clock = clock.clone();
+    let (pen, notes) = (pen.clone(), notes.clone());
     let handler = on_change(move |change: Change<'_, K>| {
-        if !change.is_resync()
-            && let Some((about, style, text)) = say(&change)
-        {
-            let seconds = (clock.now() - began).as_secs_f64();
-            println!("{DIM}{seconds:>8.3}s{DIM:#}  {kind:<10}  {about:<28}  {style}{text}{style:#}");
+        if change.is_resync() {
+            return;
+        }
+        let said = {
+            let mut notes = notes.lock();
+            notes.changed = true;
+            say(&change, &mut notes)
+        };
+        if let Some((about, style, text)) = said {
+            pen.write(kind, &about.to_string(), style, &text);
         }
     });
     // A new factory's informers take handlers.
@@ -61,7 +188,7 @@ fn show<K: Kind<DynamicType: Default>>(
     }
 }
 
-fn foo(change: &Change<'_, Foo>) -> Option<(ObjectName, Style, String)> {
+fn foo(change: &Change<'_, Foo>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let plain = Style::new();
     let (style, text) = match change {
         Change::Added { object, .. } => {
@@ -75,33 +202,47 @@ fn foo(change: &Change<'_, Foo>) -> Option<(ObjectName, Style, String)> {
                     let available = status.available_replicas;
                     (GREEN, format!("status written: {available} of {} available", count(new.spec.replicas)))
                 }
-                _ if old.spec != new.spec => (
-                    plain,
-                    format!("now wants {}, was {}", count(new.spec.replicas), count(old.spec.replicas)),
-                ),
+                _ if old.spec != new.spec => {
+                    notes.next.saw(Deed::FooChanged);
+                    (
+                        plain,
+                        format!("now wants {}, was {}", count(new.spec.replicas), count(old.spec.replicas)),
+                    )
+                }
                 _ => return None,
             }
         }
-        Change::Deleted(_) => (YELLOW, "deleted".to_owned()),
+        Change::Deleted(deleted) => {
+            notes.events.remove(&deleted.key());
+            notes.next.saw(Deed::FooDeleted);
+            (YELLOW, "deleted".to_owned())
+        }
     };
     Some((change.last_known()?.key(), style, text))
 }
 
-fn deployment(change: &Change<'_, Deployment>) -> Option<(ObjectName, Style, String)> {
+fn deployment(change: &Change<'_, Deployment>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let replicas = |object: &Object<Deployment>| Some(object.get().ok()?.spec.as_ref()?.replicas);
     let (style, text) = match change {
         Change::Added { object, .. } => (GREEN, format!("created with {}", count(replicas(object)?))),
         Change::Updated { old, new } if replicas(old) != replicas(new) => {
+            let owner = new.controller_of::<Foo>().and_then(|owner| notes.foos.get(&owner).ok());
+            if owner.is_some_and(|foo| Some(foo.spec.replicas) != replicas(new)) {
+                notes.next.saw(Deed::DeploymentEdited);
+            }
             (GREEN, format!("scaled from {} to {}", count(replicas(old)?), count(replicas(new)?)))
         }
         Change::Updated { .. } => return None,
-        Change::Deleted(_) => (YELLOW, "deleted".to_owned()),
+        Change::Deleted(_) => {
+            notes.next.saw(Deed::DeploymentDeleted);
+            (YELLOW, "deleted".to_owned())
+        }
     };
     Some((change.last_known()?.key(), style, text))
 }
 
 /// Of an event the object it is about is of interest, not its own name.
-fn event(change: &Change<'_, Event>) -> Option<(ObjectName, Style, String)> {
+fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return None };
     let event = object.get().ok()?;
     let (kind, reason) = (event.type_.as_deref().unwrap_or(""), event.reason.as_deref().unwrap_or(""));
@@ -111,7 +252,12 @@ fn event(change: &Change<'_, Event>) -> Option<(ObjectName, Style, String)> {
         Some(count) if count > 1 => format!(" (×{count})"),
         _ => String::new(),
     };
-    Some((about, style, format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or(""))))
+    let text = format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or(""));
+    if event.involved_object.kind.as_deref() == Some("Foo") {
+        notes.events.insert(about.clone(), text.clone());
+    }
+    let is_repeat = matches!(change, Change::Updated { .. });
+    (!is_repeat || !notes.has_picture).then_some((about, style, text))
 }
 
 fn count(replicas: Option<i32>) -> String {

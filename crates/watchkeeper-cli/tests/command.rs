@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -104,6 +104,12 @@ async fn up_reconciles_the_example_and_stops_cleanly_on_sigint() {
         program.until(&["deployment", "default/example-foo", "created with 1 replica"]);
         program.until(&["foo", "default/example-foo", "status written"]);
         program.until(&["event", "default/example-foo", "Normal Synced: Foo synced successfully"]);
+        program.until(&["queue", "foos", "0 waiting", "adds"]);
+        assert!(
+            !program.seen.iter().any(|line| line.contains('\x1b')),
+            "not a terminal: {:#?}",
+            program.seen
+        );
         program.signal("INT");
         let (status, errors) = program.exit();
         assert!(status.success(), "{errors}");
@@ -192,14 +198,24 @@ fn of_two_with_one_file_the_first_to_end_leaves_the_others() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let used = &listener.local_addr().unwrap().to_string();
+    let refusing = "http://127.0.0.1:1";
     for (arguments, words) in [
         (&["sample-controller", "--kubeconfig", "/nonexistent/file"][..], &["/nonexistent/file"][..]),
         (
             &["serve", "--kubeconfig-out", "/nonexistent/file"],
-            &["cannot write the kubeconfig", "/nonexistent/file"],
+            &["cannot write the kubeconfig /nonexistent/file", "help: make its folder", "--kubeconfig-out"],
         ),
-        (&["serve", "--listen", "127.0.0.1"], &["--listen", "127.0.0.1"]),
+        (&["serve", "--listen", "127.0.0.1"], &["--listen", "127.0.0.1:8443"]),
+        (&["serve", "--listen", used], &["cannot listen on", used, "help: another program listens there"]),
+        (
+            &["sample-controller", "--kubeconfig", "/nonexistent/file"],
+            &["help: check --kubeconfig", "watchkeeper serve"],
+        ),
+        (&["up", "--master", refusing], &["cannot reach the API server", "help: is the cluster up?"]),
+        (&["--workers", "0"], &["--workers", "at least 1"]),
         (&["--queue", "heap"], &["--queue", "heap", "delta"]),
     ] {
         let (status, errors) = Program::start(arguments).exit();

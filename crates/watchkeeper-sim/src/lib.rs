@@ -8,6 +8,6 @@ mod net;
 mod simulation;
 mod trace;
 
-pub use net::{Net, NetService, Rates};
+pub use net::{Moment, Net, NetService, Rates};
 pub use simulation::{Run, Simulation, World};
 pub use trace::Trace;

@@ -1,5 +1,6 @@
 //! What can happen to a request on its way? It is delayed, lost, refused, cut off, or the sender dies over it.
 
+use std::future::ready;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -67,9 +68,13 @@ struct State {
     cut_off: bool,
     /// Cancelled when the controller is cut off: ends the answers under way.
     cut: CancellationToken,
-    /// Requests until the controller dies over one.
+    /// Requests of this life until the controller dies over one.
     until_crash: Option<u64>,
+    /// Requests, of whichever life, until it dies as planned.
+    planned_crash: Option<(u64, Moment)>,
     crash: CancellationToken,
+    /// The resource whose watches bring nothing for now, and the end of that.
+    held: Option<(String, CancellationToken)>,
 }
 
 /// What becomes of one request.
@@ -84,9 +89,12 @@ struct Fate {
     crash: Option<Moment>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Moment {
+/// At which moment of a request the controller crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The server never hears of the request.
     BeforeSending,
+    /// The server has acted, and nobody learns of it.
     AfterActing,
 }
 
@@ -98,7 +106,9 @@ impl Net {
             cut_off: false,
             cut: CancellationToken::new(),
             until_crash: None,
+            planned_crash: None,
             crash: CancellationToken::new(),
+            held: None,
         };
         Self(Arc::new(Shared {
             service: server.service(),
@@ -115,6 +125,33 @@ impl Net {
         state.rates = rates;
         if rates.crash == 0.0 {
             state.until_crash = None;
+        }
+    }
+
+    /// The controller dies over its request number `request`, the first being 1, whatever the rates are.
+    pub fn crash_at(&self, request: u64, moment: Moment) {
+        self.0.state.lock().planned_crash = Some((request, moment));
+    }
+
+    /// Watches of `resource`, its plural name, bring nothing until [`release`](Self::release), and lose nothing.
+    pub fn hold(&self, resource: &str) {
+        self.0.state.lock().held = Some((format!("/{resource}?"), CancellationToken::new()));
+    }
+
+    /// Ends a [`hold`](Self::hold).
+    pub fn release(&self) {
+        if let Some((_, released)) = self.0.state.lock().held.take() {
+            released.cancel();
+        }
+    }
+
+    /// Comes back when nothing holds the answer to `what`.
+    async fn released(self, what: Arc<str>) {
+        let held = self.0.state.lock().held.clone();
+        if let Some((resource, released)) = held
+            && what.contains(&resource)
+        {
+            released.cancelled().await;
         }
     }
 
@@ -175,6 +212,10 @@ impl Net {
                 }
             }
         }
+        if let Some((left, moment)) = state.planned_crash {
+            fate.crash = (left <= 1).then_some(moment).or(fate.crash);
+            state.planned_crash = (left > 1).then(|| (left - 1, moment));
+        }
         Ok((fate, state.cut.clone()))
     }
 
@@ -215,8 +256,17 @@ impl Net {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         }
         trace.add(format_args!("{what} {}", response.status().as_u16()));
-        let end = self.end_of_answer(what, fate.cut_after, cut);
-        Ok(response.map(|body| cut_body(body, end)))
+        let what: Arc<str> = what.into();
+        let end = self.clone().end_of_answer(what.clone(), fate.cut_after, cut);
+        // Other answers are not held: who sends a request would give up on it.
+        let gate = move || {
+            if is_watch {
+                self.clone().released(what.clone()).right_future()
+            } else {
+                ready(()).left_future()
+            }
+        };
+        Ok(response.map(|body| cut_body(body, gate, end)))
     }
 
     /// The controller dies over this request, and learns nothing more of it.
@@ -227,7 +277,7 @@ impl Net {
     }
 
     /// Comes to its end when the answer is to break off.
-    async fn end_of_answer(self, what: String, after: Option<Duration>, cut: CancellationToken) {
+    async fn end_of_answer(self, what: Arc<str>, after: Option<Duration>, cut: CancellationToken) {
         match after {
             None => cut.cancelled().await,
             Some(after) => {
@@ -253,12 +303,18 @@ fn expired() -> Answer {
     response
 }
 
-/// `body`, broken off with an error when `end` comes before its own end.
-fn cut_body<B>(body: B, end: impl Future<Output = ()> + Send + 'static) -> UnsyncBoxBody<Bytes, BoxError>
+/// `body`, each chunk of which passes `gate`, broken off with an error when `end` comes before its own end.
+fn cut_body<B, G>(
+    body: B,
+    gate: impl Fn() -> G + Send + 'static,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> UnsyncBoxBody<Bytes, BoxError>
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    G: Future<Output = ()> + Send + 'static,
 {
     let frames = body.into_data_stream().map(|chunk| chunk.map(http_body::Frame::data).map_err(Into::into));
+    let frames = frames.then(move |frame| gate().map(|()| frame));
     let broken = futures::stream::once(async move {
         end.await;
         Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset)))
@@ -273,9 +329,9 @@ where
     let frames = frames.take_while(move |frame| {
         let go_on = !over && frame.is_some();
         over = matches!(frame, Some(Err(_)));
-        std::future::ready(go_on)
+        ready(go_on)
     });
-    StreamBody::new(frames.filter_map(std::future::ready)).boxed_unsync()
+    StreamBody::new(frames.filter_map(ready)).boxed_unsync()
 }
 
 /// An API server seen through a [`Net`], for `kube_client::Client::new`.

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::ApiServer;
 
-use crate::net::{Net, Rates};
+use crate::net::{Moment, Net, Rates};
 use crate::trace::Trace;
 
 /// A schedule of faults that follows from a seed.
@@ -25,6 +25,7 @@ use crate::trace::Trace;
 pub struct Simulation {
     seed: u64,
     rates: Rates,
+    crash: Option<(u64, Moment)>,
 }
 
 /// What came of a run.
@@ -45,7 +46,8 @@ pub struct World {
     pub server: ApiServer,
     /// Clients of the user, beside the controller's.
     pub user: Clients,
-    net: Net,
+    /// What is between the server and the controller.
+    pub net: Net,
 }
 
 impl World {
@@ -70,13 +72,20 @@ impl World {
 impl Simulation {
     /// The schedule of `seed`, with much going wrong.
     pub fn new(seed: u64) -> Self {
-        Self { seed, rates: Rates::STORM }
+        Self { seed, rates: Rates::STORM, crash: None }
     }
 
     /// Faults come at these rates.
     #[must_use]
     pub fn rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
+        self
+    }
+
+    /// Crashes the controller over its request number `request`, the first being 1, beside what the rates bring.
+    #[must_use]
+    pub fn crash_at(mut self, request: u64, moment: Moment) -> Self {
+        self.crash = Some((request, moment));
         self
     }
 
@@ -98,6 +107,9 @@ impl Simulation {
             let user = Clients::from_client(server.client(), &env.fork("user"));
             let world = World { env: env.fork("workload"), server, user, net: net.clone() };
             net.set_rates(self.rates);
+            if let Some((request, moment)) = self.crash {
+                net.crash_at(request, moment);
+            }
             let stop = CancellationToken::new();
             let mut lives = 0;
             let live = async {

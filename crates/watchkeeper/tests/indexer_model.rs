@@ -24,7 +24,8 @@ mod sync {
 
     use shuttle::sync::{Mutex, MutexGuard};
     use shuttle::thread::yield_now;
-    use tokio::sync::watch;
+    use tokio::sync::Notify;
+    use tokio::sync::futures::Notified;
 
     pub(super) struct Lock<T>(Mutex<T>);
 
@@ -58,21 +59,21 @@ mod sync {
         }
     }
 
-    pub(super) struct Told<T>(watch::Sender<T>);
+    pub(super) struct Signal(Notify);
 
-    impl<T> Told<T> {
-        pub(super) fn new(value: T) -> Self {
-            Self(watch::Sender::new(value))
+    impl Signal {
+        pub(super) fn new() -> Self {
+            Self(Notify::new())
         }
 
-        pub(super) fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) {
+        pub(super) fn notify_waiters(&self) {
             yield_now();
-            self.0.send_if_modified(modify);
+            self.0.notify_waiters();
         }
 
-        pub(super) fn subscribe(&self) -> watch::Receiver<T> {
+        pub(super) fn notified(&self) -> Notified<'_> {
             yield_now();
-            self.0.subscribe()
+            self.0.notified()
         }
     }
 }

@@ -1,11 +1,15 @@
 //! What do the end-to-end tests look at? A server, a controller that runs on it, and an observer beside them.
+//!
+//! With `WATCHKEEPER_TEST_KUBECONFIG` the server of the tests over a socket is the one which that file names, `WATCHKEEPER_TEST_RESTART`
+//! is a command that restarts it, and `WATCHKEEPER_TEST_COMPACT` one that makes it forget its history.
 
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::config::Kubeconfig;
 use kube_client::{Client, Config};
@@ -13,12 +17,14 @@ use kube_core::params::Patch;
 use sample_controller::Options;
 use sample_controller::api::{self, Foo, FooSpec};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::process::ClientArgs;
 use watchkeeper::source::Resources;
-use watchkeeper::{Clients, Env, Kind, ObjectName, SharedInformer, SharedInformerFactory};
+use watchkeeper::wire::Class;
+use watchkeeper::{Clients, Env, Kind, Object, ObjectName, SharedInformer, SharedInformerFactory};
 use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening, collect_garbage};
 use watchkeeper_sim::{Net, Trace};
 
@@ -26,14 +32,18 @@ use watchkeeper_sim::{Net, Trace};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     InProcess,
-    Loopback,
+    /// The embedded server, or the one of `WATCHKEEPER_TEST_KUBECONFIG`.
+    Socket,
 }
+
+/// One controller at a time on a server that others use too: each looks after the Foos of all namespaces.
+static CLUSTER: Mutex<()> = Mutex::const_new(());
 
 /// A server, the controller on it, and an observer whose own connection nothing disturbs.
 pub(crate) struct World {
-    pub(crate) server: ApiServer,
     pub(crate) controller_env: Env,
     admin: Clients,
+    namespace: String,
     factory: SharedInformerFactory,
     changed: Arc<Notify>,
     link: Link,
@@ -42,51 +52,43 @@ pub(crate) struct World {
     collector: JoinHandle<()>,
 }
 
-/// The controller's connection, which a test can break.
+/// The server, and the controller's connection to it, which a test can break.
 enum Link {
-    InProcess(Net),
-    Loopback { address: SocketAddr, options: ListenOptions, listening: Option<Listening> },
+    InProcess { server: ApiServer, net: Net },
+    Loopback { server: ApiServer, options: ListenOptions, listening: Option<Listening> },
+    Cluster { _alone: MutexGuard<'static, ()> },
 }
 
 impl World {
     pub(crate) async fn start(transport: Transport, queue: QueueKind) -> Self {
         let env = match transport {
             Transport::InProcess => Env::simulated(1),
-            Transport::Loopback => Env::system(),
+            Transport::Socket => Env::system(),
         };
-        let server = ApiServer::new(&env);
-        let admin = Clients::from_client(server.client(), &env);
-        admin.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
-
         let controller_env = Env::new(env.clock.clone(), env.generator.fork("controller"));
+        let (link, admin, clients) = match (transport, std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG")) {
+            (Transport::InProcess, _) => Link::in_process(&env, &controller_env),
+            (Transport::Socket, None) => Link::loopback(&env, &controller_env).await,
+            (Transport::Socket, Some(path)) => Link::cluster(path.into(), &env, &controller_env).await,
+        };
+        let namespace = format!("foos-{}", &env.generator.uuid()[..8]);
+        let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
+        admin.requests().of::<Namespace>().create(&object).await.unwrap();
+        match admin.requests().of::<CustomResourceDefinition>().create(&api::crd()).await {
+            Err(error) if error.class() == Class::AlreadyExists => {}
+            created => drop(created.unwrap()),
+        }
+
         // A report is something to look at, too.
         let changed = Arc::new(Notify::new());
         let reported = changed.clone();
         controller_env.reporter.add_hook(move |_| reported.notify_waiters());
-        let (link, clients) = match transport {
-            Transport::InProcess => {
-                let net = Net::new(&server, &env.clock, env.generator.fork("net"), &Trace::new(&env.clock));
-                let client = Client::new(net.service(), "default");
-                (Link::InProcess(net), Clients::from_client(client, &controller_env))
-            }
-            Transport::Loopback => {
-                let options = ListenOptions::default();
-                let listening = server.listen(options.clone()).await.unwrap();
-                let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
-                let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
-                let clients = Clients::from_config(config, &controller_env).unwrap();
-                let credentials = listening.credentials().cloned();
-                let address = listening.address();
-                let options = ListenOptions { address, credentials, ..options };
-                (Link::Loopback { address, options, listening: Some(listening) }, clients)
-            }
-        };
         let stop = CancellationToken::new();
         let (token, options) = (stop.clone(), Options { queue, ..Options::default() });
         let controller =
             tokio::spawn(async move { sample_controller::run(&clients, &options, &token).await.unwrap() });
 
-        let factory = SharedInformerFactory::builder(&admin).build();
+        let factory = SharedInformerFactory::builder(&admin).namespace(&namespace).build();
         observe::<Foo>(&factory, &changed);
         observe::<Deployment>(&factory, &changed);
         observe::<Event>(&factory, &changed);
@@ -94,7 +96,7 @@ impl World {
         factory.wait_for_sync(&stop).await.unwrap();
         let (theirs, token) = (admin.clone(), stop.clone());
         let collector = tokio::spawn(async move { collect_garbage(&theirs, &token).await });
-        Self { server, controller_env, admin, factory, changed, link, stop, controller, collector }
+        Self { controller_env, admin, namespace, factory, changed, link, stop, controller, collector }
     }
 
     /// Waits until what the observer sees is as `wanted`.
@@ -108,13 +110,16 @@ impl World {
                 changed.await;
             }
         };
-        let patience = Duration::from_secs(60);
+        let patience = Duration::from_secs(300);
         let in_time = self.controller_env.clock.timeout(patience, seen).await;
         assert!(in_time.is_ok(), "not seen within {patience:?}: {what}");
     }
 
     /// The controller ends by itself and without errors of its own.
     pub(crate) async fn stop(self) {
+        if let Link::Cluster { .. } = self.link {
+            self.clean_up().await;
+        }
         self.stop.cancel();
         self.controller.await.unwrap();
         self.collector.await.unwrap();
@@ -125,28 +130,52 @@ impl World {
         assert_eq!(self.controller_env.reporter.panics(), 0);
     }
 
-    /// Cuts the controller off from the server.
-    pub(crate) async fn pause_transport(&mut self) {
-        match &mut self.link {
-            Link::InProcess(net) => net.cut_off(),
-            Link::Loopback { listening, .. } => listening.take().unwrap().stop().await,
+    /// What is left would be found by the next controller on this server.
+    async fn clean_up(&self) {
+        let foos = self.seen::<Foo>().indexer().snapshot();
+        let deletes = stream::iter(foos.iter().map(Object::key));
+        deletes.for_each_concurrent(16, |key| async move { self.foos().delete(&key).await.unwrap() }).await;
+    }
+
+    /// Ends all watches, as a server does now and then.
+    pub(crate) async fn cut_watches(&self) {
+        match &self.link {
+            Link::InProcess { server, .. } | Link::Loopback { server, .. } => server.end_watches(),
+            Link::Cluster { .. } => run("WATCHKEEPER_TEST_RESTART").await,
         }
     }
 
-    /// Lets the controller reach the server again, at the same address.
-    pub(crate) async fn resume_transport(&mut self) {
+    /// Cuts the controller off from the server; a cluster's it does not lose before it is restarted.
+    pub(crate) async fn lose_server(&mut self) {
         match &mut self.link {
-            Link::InProcess(net) => net.restore(),
-            Link::Loopback { address, options, listening } => {
-                let again = self.server.listen(options.clone()).await.unwrap();
-                assert_eq!(again.address(), *address);
+            Link::InProcess { net, .. } => net.cut_off(),
+            Link::Loopback { listening, .. } => listening.take().unwrap().stop().await,
+            Link::Cluster { .. } => {}
+        }
+    }
+
+    /// Lets the controller reach the server again, at the same address; the server has forgotten its history.
+    pub(crate) async fn find_server_again(&mut self) {
+        match &mut self.link {
+            Link::InProcess { server, net } => {
+                server.compact_now();
+                net.restore();
+            }
+            Link::Loopback { server, options, listening } => {
+                server.compact_now();
+                let again = server.listen(options.clone()).await.unwrap();
+                assert_eq!(again.address(), options.address);
                 *listening = Some(again);
+            }
+            Link::Cluster { .. } => {
+                run("WATCHKEEPER_TEST_COMPACT").await;
+                run("WATCHKEEPER_TEST_RESTART").await;
             }
         }
     }
 
     pub(crate) fn key(&self, name: &str) -> ObjectName {
-        ObjectName::namespaced("default", name)
+        ObjectName::namespaced(&self.namespace, name)
     }
 
     pub(crate) fn foos(&self) -> Resources<'_, Foo> {
@@ -160,8 +189,14 @@ impl World {
     pub(crate) async fn create_foo(&self, name: &str, deployment: &str, replicas: i32) {
         let mut foo =
             Foo::new(name, FooSpec { deployment_name: deployment.into(), replicas: Some(replicas) });
-        foo.metadata.namespace = Some("default".into());
+        foo.metadata.namespace = Some(self.namespace.clone());
         self.foos().create(&foo).await.unwrap();
+    }
+
+    /// Foos `f0`, `f1` and so on, each with a Deployment of its name.
+    pub(crate) async fn create_foos(&self, count: usize) {
+        let names = stream::iter((0..count).map(|number| format!("f{number}")));
+        names.for_each_concurrent(16, |name| async move { self.create_foo(&name, &name, 1).await }).await;
     }
 
     pub(crate) async fn scale_foo(&self, name: &str, replicas: i32) {
@@ -170,7 +205,8 @@ impl World {
     }
 
     pub(crate) async fn set_available(&self, deployment: &str, replicas: i32) {
-        let patch = Patch::Merge(json!({"status": {"availableReplicas": replicas}}));
+        let status = json!({"replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas});
+        let patch = Patch::Merge(json!({"status": status}));
         self.deployments().patch_status(&self.key(deployment), &patch).await.unwrap();
     }
 
@@ -204,4 +240,40 @@ fn observe<K: Kind<DynamicType: Default>>(factory: &SharedInformerFactory, chang
     let changed = changed.clone();
     let handler = on_change(move |_: Change<'_, K>| changed.notify_waiters());
     factory.informer::<K>().add_handler(handler).unwrap();
+}
+
+impl Link {
+    fn in_process(env: &Env, controller: &Env) -> (Self, Clients, Clients) {
+        let server = ApiServer::new(env);
+        let net = Net::new(&server, &env.clock, env.generator.fork("net"), &Trace::new(&env.clock));
+        let clients = Clients::from_client(Client::new(net.service(), "default"), controller);
+        let admin = Clients::from_client(server.client(), env);
+        (Self::InProcess { server, net }, admin, clients)
+    }
+
+    async fn loopback(env: &Env, controller: &Env) -> (Self, Clients, Clients) {
+        let server = ApiServer::new(env);
+        let listening = server.listen(ListenOptions::default()).await.unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        let clients = Clients::from_config(config, controller).unwrap();
+        let admin = Clients::from_client(server.client(), env);
+        let (address, credentials) = (listening.address(), listening.credentials().cloned());
+        let options = ListenOptions { address, credentials, ..ListenOptions::default() };
+        (Self::Loopback { server, options, listening: Some(listening) }, admin, clients)
+    }
+
+    async fn cluster(kubeconfig: PathBuf, env: &Env, controller: &Env) -> (Self, Clients, Clients) {
+        let alone = CLUSTER.lock().await;
+        let args = ClientArgs { kubeconfig: Some(kubeconfig), ..ClientArgs::default() };
+        let (admin, clients) = (args.connect(env).await.unwrap(), args.connect(controller).await.unwrap());
+        (Self::Cluster { _alone: alone }, admin, clients)
+    }
+}
+
+/// Runs the command that a variable of the environment names.
+async fn run(variable: &str) {
+    let command = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set"));
+    let status = tokio::process::Command::new("sh").args(["-c", &command]).status().await.unwrap();
+    assert!(status.success(), "{variable}: {status}");
 }

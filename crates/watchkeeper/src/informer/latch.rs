@@ -1,30 +1,52 @@
 //! How does one wait for something that happens once?
 
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set once, seen by everyone, before or after.
-#[derive(Debug)]
-pub(super) struct Latch(watch::Sender<bool>);
+use tokio::sync::Notify;
 
-impl Default for Latch {
-    fn default() -> Self {
-        Self(watch::Sender::new(false))
-    }
+/// Set once, seen by everyone, before or after. Those who wait are woken in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Latch {
+    set: AtomicBool,
+    signal: Notify,
 }
 
 impl Latch {
     pub(super) fn set(&self) {
-        self.0.send_replace(true);
+        self.set.store(true, Ordering::Release);
+        self.signal.notify_waiters();
     }
 
     pub(super) fn is_set(&self) -> bool {
-        *self.0.borrow()
+        self.set.load(Ordering::Acquire)
     }
 
     /// Waits until it is set. Cancel-safe.
     pub(super) async fn wait(&self) {
-        let mut receiver = self.0.subscribe();
-        // The sender lives as long as `self`.
-        let _closed = receiver.wait_for(|set| *set).await;
+        // Before the look: what is set after it is not missed.
+        let signal = self.signal.notified();
+        if !self.is_set() {
+            signal.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_before_and_who_comes_after_it_is_set_goes_on() {
+        let latch = Latch::default();
+        let mut early = Box::pin(latch.wait());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(early.poll_unpin(&mut context).is_pending() && !latch.is_set());
+        latch.set();
+        assert!(early.poll_unpin(&mut context).is_ready() && latch.is_set());
+        assert!(latch.wait().now_or_never().is_some());
     }
 }

@@ -55,8 +55,17 @@ impl LogArgs {
     ///
     /// May be called once per process.
     pub fn install(&self, default: &str) -> Result<(), LogError> {
+        self.install_to(default, io::stderr)
+    }
+
+    /// As [`install`](Self::install), but each line goes to `writer`: for a program that draws on the terminal, and must know of it. Still in colour
+    /// only where standard error is a terminal.
+    pub fn install_to<W>(&self, default: &str, writer: W) -> Result<(), LogError>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
         let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let subscriber = self.subscriber(default, io::stderr, io::stderr().is_terminal() && !is_plain)?;
+        let subscriber = self.subscriber(default, writer, io::stderr().is_terminal() && !is_plain)?;
         tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadyInstalled)?;
         panic::set_hook(Box::new(log_panic));
         Ok(())

@@ -157,6 +157,11 @@ impl<K> Indexer<K> {
         self.0.state.write(|state| write(&mut Batch::new(state)))
     }
 
+    /// The same for clones of one store only.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Waits until the contents reflect `version`. Cancel-safe.
     ///
     /// A version that cannot be compared is waited for by equality, and may be passed unseen; an unset one is reflected by anything.

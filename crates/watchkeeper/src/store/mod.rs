@@ -28,7 +28,7 @@ mod trie;
 mod sync {
     pub(super) use arc_swap::ArcSwap as Place;
     pub(super) use parking_lot::Mutex as Lock;
-    pub(super) use tokio::sync::watch::Sender as Told;
+    pub(super) use tokio::sync::Notify as Signal;
 }
 
 pub use batch::Batch;

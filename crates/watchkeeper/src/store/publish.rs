@@ -5,7 +5,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::sync::{Lock, Place, Told};
+use super::sync::{Lock, Place, Signal};
 use crate::object::ResourceVersion;
 
 /// A state that says which version it reflects, and of which a copy costs next to nothing.
@@ -16,14 +16,14 @@ pub(super) trait Versioned: Clone {
 pub(super) struct Published<T> {
     current: Place<T>,
     writing: Lock<()>,
-    /// The version of the current state, or of the one before while a writer is about to tell of it.
-    told: Told<ResourceVersion>,
+    /// Given when a state of another version was published. Those who wait are woken in the order in which they came, so that a run can be
+    /// repeated.
+    moved: Signal,
 }
 
 impl<T: Versioned> Published<T> {
     pub(super) fn new(state: T) -> Self {
-        let told = Told::new(state.version().clone());
-        Self { current: Place::from_pointee(state), writing: Lock::new(()), told }
+        Self { current: Place::from_pointee(state), writing: Lock::new(()), moved: Signal::new() }
     }
 
     /// The current state, for a short look: cheaper than [`Published::read`], as long as few are held at once.
@@ -41,24 +41,27 @@ impl<T: Versioned> Published<T> {
         let writing = self.writing.lock();
         let mut next = T::clone(&self.current.load());
         let result = change(&mut next);
-        let version = next.version().clone();
-        let old = self.current.swap(Arc::new(next));
-        // Behind the swap: who hears of a version finds it. Within the lock: what is told last is what was published last.
-        self.told.send_if_modified(|told| {
-            let moved = *told != version;
-            *told = version;
-            moved
-        });
+        let next = Arc::new(next);
+        let old = self.current.swap(next.clone());
         drop(writing);
+        // Behind the swap: who is woken finds the version that it waits for, or a later one.
+        if next.version() != old.version() {
+            self.moved.notify_waiters();
+        }
         // What nobody reads any more is freed outside the lock.
         drop(old);
         result
     }
 
     /// Waits until a state has been published whose version is `enough`, or a later one.
-    pub(super) async fn wait(&self, enough: impl FnMut(&ResourceVersion) -> bool) {
-        let mut told = self.told.subscribe();
-        // The sender lives as long as `self`.
-        let _closed = told.wait_for(enough).await;
+    pub(super) async fn wait(&self, mut enough: impl FnMut(&ResourceVersion) -> bool) {
+        loop {
+            // Before the look: what is published after it is not missed.
+            let moved = self.moved.notified();
+            if enough(self.current.load().version()) {
+                return;
+            }
+            moved.await;
+        }
     }
 }

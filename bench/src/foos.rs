@@ -1,0 +1,232 @@
+//! How long does a running sample-controller take for many Foos, and how often does it write? Told by the API server and its metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use http::Request;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
+use kube_client::Client;
+use parking_lot::Mutex;
+use sample_controller::api::{Foo, FooSpec, FooStatus};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::clock::Clock;
+use watchkeeper::informer::on_apply;
+use watchkeeper::process::ClientArgs;
+use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
+
+use crate::informer::Failure;
+use crate::measure::{print, rounded};
+
+/// Create Foos on a cluster where the sample-controller runs, and wait until all are served.
+#[derive(Debug, Args)]
+pub struct FoosArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// How many Foos
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// How many of them are created at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    at_once: u64,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    patience: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    count: u64,
+    /// From the first create until the last Foo had its Deployment and its status, as a watch tells.
+    seconds: f64,
+    /// Writes by others than this program: of Deployments, of Foos, of Events.
+    writes_per_foo: f64,
+    /// Of those, how many were refused as made from an old state, or as made already.
+    conflicts: u64,
+}
+
+/// Which Foos have what.
+#[derive(Default)]
+struct Seen {
+    deployments: BTreeSet<String>,
+    statuses: BTreeSet<String>,
+    /// How many have both.
+    served: u64,
+}
+
+impl Seen {
+    fn deployment(&mut self, name: &str) {
+        self.served += u64::from(self.deployments.insert(name.to_owned()) && self.statuses.contains(name));
+    }
+
+    fn status(&mut self, name: &str) {
+        self.served += u64::from(self.statuses.insert(name.to_owned()) && self.deployments.contains(name));
+    }
+}
+
+/// Writes that the server has answered, as its metrics count them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Writes {
+    made: u64,
+    refused: u64,
+}
+
+/// Runs the benchmark and prints its line.
+pub fn run(args: &FoosArgs) -> Result<(), Failure> {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(measure(args))
+}
+
+async fn measure(args: &FoosArgs) -> Result<(), Failure> {
+    let env = Env::system();
+    let client = Client::try_from(args.client.config().await?)?;
+    let clients = args.client.connect(&env).await?;
+    let namespace = format!("bench-{}", &env.generator.uuid()[..8]);
+    let object: Namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": namespace}}))?;
+    clients.requests().of::<Namespace>().create(&object).await?;
+
+    let (seen, stop) = (Arc::new((Mutex::<Seen>::default(), Notify::new())), CancellationToken::new());
+    let factory = SharedInformerFactory::builder(&clients).namespace(&namespace).build();
+    observe(&factory, &seen)?;
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await?;
+
+    let before = writes(&client).await?;
+    let start = env.clock.now();
+    create(&clients, &namespace, args).await?;
+    let all = async {
+        loop {
+            let changed = seen.1.notified();
+            if seen.0.lock().served == args.count {
+                return;
+            }
+            changed.await;
+        }
+    };
+    let in_time = env.clock.timeout(Duration::from_secs(args.patience), all).await;
+    let seconds = (env.clock.now() - start).as_secs_f64();
+    let after = settled(&client, &env.clock).await?;
+    clean_up(&clients, &namespace, args).await?;
+    stop.cancel();
+    factory.shut_down().await;
+    if in_time.is_err() {
+        let seen = seen.0.lock();
+        let (deployments, statuses) = (seen.deployments.len(), seen.statuses.len());
+        return Err(format!(
+            "after {} s, of {} Foos {deployments} have a Deployment and {statuses} a status: does a sample-controller run there?",
+            args.patience, args.count
+        )
+        .into());
+    }
+    let made = (after.made - before.made).saturating_sub(args.count);
+    print(&Line {
+        count: args.count,
+        seconds: rounded(seconds, 3),
+        writes_per_foo: rounded(made as f64 / args.count as f64, 2),
+        conflicts: after.refused - before.refused,
+    })?;
+    Ok(())
+}
+
+fn observe(factory: &SharedInformerFactory, seen: &Arc<(Mutex<Seen>, Notify)>) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct View {
+        status: Option<FooStatus>,
+    }
+    let theirs = seen.clone();
+    factory.informer::<Foo>().add_handler(on_apply(move |foo: &Object<Foo>| {
+        if foo.view::<View>().is_ok_and(|view| view.status.is_some()) {
+            theirs.0.lock().status(foo.name());
+            theirs.1.notify_waiters();
+        }
+    }))?;
+    let theirs = seen.clone();
+    factory.informer::<Deployment>().add_handler(on_apply(move |deployment: &Object<Deployment>| {
+        theirs.0.lock().deployment(deployment.name());
+        theirs.1.notify_waiters();
+    }))?;
+    Ok(())
+}
+
+fn name(number: u64) -> String {
+    format!("foo-{number:05}")
+}
+
+async fn create(clients: &Clients, namespace: &str, args: &FoosArgs) -> Result<(), Failure> {
+    let creates = stream::iter(0..args.count).map(|number| async move {
+        let spec = FooSpec { deployment_name: name(number), replicas: Some(1) };
+        let mut foo = Foo::new(&name(number), spec);
+        foo.metadata.namespace = Some(namespace.to_owned());
+        clients.requests().of::<Foo>().create(&foo).await.map(drop)
+    });
+    Ok(creates.buffer_unordered(args.at_once as usize).try_collect().await?)
+}
+
+async fn clean_up(clients: &Clients, namespace: &str, args: &FoosArgs) -> Result<(), Failure> {
+    let deletes = stream::iter(0..args.count).map(|number| async move {
+        clients.requests().of::<Foo>().delete(&ObjectName::namespaced(namespace, &name(number))).await
+    });
+    deletes.buffer_unordered(args.at_once as usize).try_collect::<()>().await?;
+    Ok(clients.requests().of::<Namespace>().delete(&ObjectName::cluster(namespace)).await?)
+}
+
+/// The writes once no more are made: events come a little after what they tell of.
+async fn settled(client: &Client, clock: &Clock) -> Result<Writes, Failure> {
+    let mut last = writes(client).await?;
+    for _ in 0..20 {
+        clock.sleep(Duration::from_millis(500)).await;
+        let now = writes(client).await?;
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    Ok(last)
+}
+
+async fn writes(client: &Client) -> Result<Writes, Failure> {
+    let request = Request::get("/metrics").body(Vec::new())?;
+    Ok(count(&client.request_text(request).await?))
+}
+
+/// What the text of `/metrics` says of writes to the kinds that the controller writes.
+fn count(text: &str) -> Writes {
+    const RESOURCES: [&str; 3] = ["deployments", "foos", "events"];
+    const VERBS: [&str; 4] = ["POST", "PUT", "PATCH", "APPLY"];
+    let mut writes = Writes::default();
+    for line in text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")) {
+        let Some((labels, count)) = line.rsplit_once("} ") else { continue };
+        let label = |name: &str| {
+            let found = labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix("=\""));
+            found.and_then(|value| value.strip_suffix('"')).unwrap_or_default()
+        };
+        if RESOURCES.contains(&label("resource")) && VERBS.contains(&label("verb")) {
+            let count = count.parse::<f64>().unwrap_or_default() as u64;
+            writes.made += count;
+            writes.refused += if label("code") == "409" { count } else { 0 };
+        }
+    }
+    writes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_of_the_kinds_that_matter_are_counted_and_refusals_too() {
+        let text = "# TYPE apiserver_request_total counter\n\
+            apiserver_request_total{code=\"201\",group=\"apps\",resource=\"deployments\",verb=\"POST\"} 3\n\
+            apiserver_request_total{code=\"409\",resource=\"foos\",subresource=\"status\",verb=\"PUT\"} 2\n\
+            apiserver_request_total{code=\"200\",resource=\"events\",verb=\"PATCH\"} 1e1\n\
+            apiserver_request_total{code=\"200\",resource=\"foos\",verb=\"LIST\"} 7\n\
+            apiserver_request_total{code=\"200\",resource=\"leases\",verb=\"PUT\"} 7\n\
+            apiserver_request_duration_seconds_count{resource=\"foos\",verb=\"PUT\"} 9\n";
+        assert_eq!(count(text), Writes { made: 15, refused: 2 });
+    }
+}

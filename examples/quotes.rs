@@ -1,0 +1,70 @@
+//! Do the documents tell the truth? The code that they show is that of the examples, and the names are those of the toolkit.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap()
+}
+
+/// The lines of `text` without what they are indented by.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
+/// Every file of Rust below `folder`, together.
+fn code(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = entries.map(|path| match path.is_dir() {
+        true => code(&path),
+        false if path.extension().is_some_and(|extension| extension == "rs") => {
+            fs::read_to_string(&path).unwrap()
+        }
+        false => String::new(),
+    });
+    texts.collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+#[test]
+fn the_code_that_documents_show_is_that_of_an_example() {
+    let example = read("examples/quotas.rs");
+    let example = lines(&example);
+    for document in ["README.md", "docs/guide.md"] {
+        let text = read(document);
+        let blocks: Vec<_> =
+            text.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        assert!(!blocks.is_empty(), "{document} shows code");
+        for block in blocks {
+            let wanted = lines(block);
+            let is_there = example.windows(wanted.len()).any(|window| window == wanted);
+            assert!(is_there, "{document} shows what is not in examples/quotas.rs:\n{block}");
+        }
+    }
+}
+
+#[test]
+fn the_names_that_the_guide_gives_are_names_of_the_toolkit() {
+    let code = code(&root().join("crates/watchkeeper/src"));
+    let known: std::collections::BTreeSet<_> = words(&code).collect();
+    let guide = read("docs/guide.md");
+    let (_, table) = guide.split_once("## Coming from client-go").unwrap();
+    let rows =
+        table.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").nth(1).unwrap());
+    // In backquotes stands code, every other piece of a cell.
+    let names = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let mut seen = 0;
+    for name in names.flat_map(words).filter(|word| !word.starts_with(|c: char| c.is_ascii_digit())) {
+        assert!(known.contains(name), "the guide names `{name}`, which the toolkit does not have");
+        seen += 1;
+    }
+    assert!(seen > 100, "{seen} names");
+}

@@ -15,6 +15,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use subtle::ConstantTimeEq as _;
 use watchkeeper::clock::Generator;
 
+/// The CA's key and certificate, in a folder that keeps them.
+pub(crate) const CA_FILE: &str = "ca.pem";
+pub(crate) const TOKEN_FILE: &str = "token";
+
 /// A CA, the means to make server certificates, and a token. Clones share them.
 ///
 /// The same credentials can be listened with again, so that a client's kubeconfig outlives a restart.

@@ -213,7 +213,7 @@ impl WatchBody {
         let mut news = Vec::new();
         let forgotten = self.collect(&core.store, size, &mut news).err();
         let (closings, closed_at) = core.store.closings(&self.kind.storage);
-        let closed = closings != self.closings;
+        let closed = closings != self.closings && core.store.safe_revision() >= closed_at;
         let caught_up = news.is_empty() && forgotten.is_none();
         let mut replaced = None;
         if caught_up && !closed {
@@ -221,7 +221,7 @@ impl WatchBody {
                 replaced = core.store.wake_on_change(&self.kind.storage, self.id, cx.waker());
             }
             // Nothing up to here concerns this watch: a bookmark may say so.
-            self.cursor = self.cursor.max(core.store.revision());
+            self.cursor = self.cursor.max(core.store.safe_revision());
         }
         drop(core);
         drop(replaced);
@@ -252,6 +252,9 @@ impl WatchBody {
         let id: ResourceId = self.kind.storage.clone();
         while size < CHUNK {
             let Some(change) = store.next_change(&id, self.cursor)? else { break };
+            if change.revision > store.safe_revision() {
+                break;
+            }
             self.cursor = change.revision;
             if let Some((kind, stored)) = self.concerns(change) {
                 size += stored.bytes.len();

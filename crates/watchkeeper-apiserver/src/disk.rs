@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageError, TableDefinition};
 
 use crate::core::NotRestored;
+use crate::credentials::{CA_FILE, TOKEN_FILE};
 use crate::store::Batch;
 
 /// What this version writes. A folder with a higher number is left alone.
@@ -27,10 +28,9 @@ const CACHE: usize = 8 * 1024 * 1024;
 
 const LOCK: &str = "lock";
 const DATABASE: &str = "state.redb";
-/// A database in the making: it gets its name once it is whole.
-const UNFINISHED: &str = "state.redb.new";
-const OURS: &[&str] =
-    &[LOCK, DATABASE, UNFINISHED, crate::credentials::CA_FILE, crate::credentials::TOKEN_FILE];
+/// What a file in the making has behind its name: it gets its name once it is whole.
+const UNFINISHED: &str = ".new";
+const OURS: &[&str] = &[LOCK, DATABASE, CA_FILE, TOKEN_FILE];
 
 /// Why a folder cannot keep the state of a server.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ impl Disk {
         let whole = folder.join(DATABASE);
         if !whole.exists() {
             refuse_foreign(folder)?;
-            let unfinished = folder.join(UNFINISHED);
+            let unfinished = unfinished(&whole);
             match fs::remove_file(&unfinished) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
                 _ => {}
@@ -161,6 +161,21 @@ fn private() -> OpenOptions {
     options
 }
 
+fn unfinished(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    name.into()
+}
+
+/// Writes a file for its owner alone, whole or not at all.
+pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let unfinished = unfinished(file);
+    let mut handle = private().truncate(true).open(&unfinished)?;
+    handle.write_all(text.as_bytes())?;
+    handle.sync_all()?;
+    fs::rename(unfinished, file)
+}
+
 fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -169,7 +184,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Secrets are in there: for the owner alone, whatever the mode was.
-fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
+pub(crate) fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
     #[cfg(unix)]
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
     #[cfg(not(unix))]
@@ -182,7 +197,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), DataDirError> {
     let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(unusable)? {
         let file = entry.map_err(unusable)?.file_name().to_string_lossy().into_owned();
-        if !OURS.contains(&file.as_str()) {
+        if !OURS.contains(&file.trim_end_matches(UNFINISHED)) {
             return Err(DataDirError::Foreign { folder: folder.to_owned(), file });
         }
     }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -100,7 +99,7 @@ impl ApiServer {
         let listener = TcpListener::bind(address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let tls = match &credentials {
-            Some(credentials) => Some(TlsAcceptor::from(Arc::new(credentials.server_config(address.ip())?))),
+            Some(credentials) => Some(TlsAcceptor::from(credentials.server_config(address.ip())?)),
             None => None,
         };
         let stop = CancellationToken::new();

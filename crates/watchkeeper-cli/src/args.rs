@@ -7,9 +7,13 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
+/// Said by every help that offers a control plane.
+const PURPOSE: &str = "The control plane is for development and tests, not for production: whoever has the token may do everything, \
+    and nothing is replicated.";
+
 /// A Kubernetes control plane in the box, with the sample controller on it
 #[derive(Debug, Parser)]
-#[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true)]
+#[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true, after_help = PURPOSE)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -29,8 +33,10 @@ pub(crate) struct Logged<T: clap::Args> {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start the control plane, the sample controller and an example Foo, and show what happens (the default)
+    #[command(after_help = PURPOSE)]
     Up(Logged<UpArgs>),
     /// Start the control plane alone
+    #[command(after_help = PURPOSE)]
     Serve(Logged<ServeArgs>),
     /// Play the story of a Foo step by step, and say which step was not seen, if any
     Demo(Logged<DemoArgs>),
@@ -77,7 +83,7 @@ pub(crate) struct UpArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Where the control plane listens; port 0 takes a free one
+    /// Where the control plane listens; port 0 takes a free one. Beyond loopback only with TLS and the token
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     /// Where the kubeconfig for kubectl and other clients is written; removed at the end
@@ -86,6 +92,15 @@ pub(crate) struct ServeArgs {
     /// Serve plain HTTP without a token, on a loopback address only
     #[arg(long)]
     pub(crate) insecure_http: bool,
+    /// Keep everything in this folder, across restarts and crashes; without it, everything is in memory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Show a certificate of your own, with its chain in PEM form, instead of one that is made on the spot
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "insecure_http")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, in PEM form
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

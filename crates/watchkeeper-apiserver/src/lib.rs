@@ -68,6 +68,7 @@ mod rules;
 mod schema;
 mod selector;
 mod serve;
+mod stall;
 mod status;
 mod store;
 mod strategic;

@@ -127,7 +127,7 @@ impl Disk {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
                 _ => {}
             }
-            create(&unfinished).map_err(failed)?;
+            open(&unfinished).and_then(|database| set_up(&database)).map_err(failed)?;
             fs::rename(&unfinished, &whole)
                 .and_then(|()| File::open(folder)?.sync_all())
                 .map_err(unusable)?;
@@ -140,6 +140,14 @@ impl Disk {
         }
         let kept = read(&database).map_err(failed)?;
         Ok((Self { database, folder: folder.to_owned(), _lock: lock }, kept))
+    }
+
+    /// A disk of a test's own making, in a folder called "somewhere".
+    #[cfg(test)]
+    pub(crate) fn over(backend: impl redb::StorageBackend) -> Self {
+        let database = Database::builder().create_with_backend(backend).unwrap();
+        set_up(&database).unwrap();
+        Self { database, folder: "somewhere".into(), _lock: tempfile::tempfile().unwrap() }
     }
 
     /// Writes a batch, whole or not at all; it is on the disk when this returns.
@@ -209,8 +217,8 @@ fn open(file: &Path) -> Result<Database, redb::Error> {
     Ok(Database::builder().set_cache_size(CACHE).create_file(handle)?)
 }
 
-fn create(file: &Path) -> Result<(), redb::Error> {
-    let database = open(file)?;
+/// The tables of a new database.
+fn set_up(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(VERSIONS)?;
     transaction.open_table(DROPPED)?;

@@ -80,7 +80,7 @@ impl Core {
             let kind = kinds.get(&id).map(|kind| &**kind);
             let stored = Stored::restore(kind, version.revision, (version.text, version.head))
                 .filter(|_| version.revision <= revision)
-                .ok_or_else(|| NotRestored { resource: version.resource, revision: version.revision })?;
+                .ok_or(NotRestored { resource: version.resource, revision: version.revision })?;
             core.store.restore(&id, stored, version.removed);
         }
         Ok(core)

@@ -41,7 +41,7 @@ struct Secrets {
 /// How the server shows who it is.
 enum Identity {
     /// By a certificate made for the address.
-    Issued(Issuer<'static, KeyPair>),
+    Issued(Box<Issuer<'static, KeyPair>>),
     /// By a certificate of the user's own.
     Own(Arc<ServerConfig>),
 }
@@ -149,7 +149,7 @@ impl Credentials {
     }
 
     fn issuing(ca: String, key: KeyPair, token: String) -> Result<Self, rcgen::Error> {
-        let identity = Identity::Issued(Issuer::new(ca_params()?, key));
+        let identity = Identity::Issued(Box::new(Issuer::new(ca_params()?, key)));
         Ok(Self(Arc::new(Secrets { ca, identity, token })))
     }
 

@@ -155,6 +155,10 @@ impl Disk {
         write(&self.database, batch).map_err(|error| explain(&self.folder, error))
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// A version that cannot be what was written.
     pub(crate) fn damaged(&self, problem: &NotRestored) -> DataDirError {
         DataDirError::Damaged { folder: self.folder.clone(), problem: problem.to_string() }

@@ -34,12 +34,12 @@ impl Durable {
         let (said, progress) = watch::channel(Progress::Safe(0));
         write_batch(&disk, core)?;
         let _always_heard = said.send(Progress::Safe(core.lock().store.safe_revision()));
-        let core = core.clone();
+        let (core, folder) = (core.clone(), disk.folder().to_owned());
         let run = move || write_on(&disk, &core, &woken, &said);
         let writer = std::thread::Builder::new().name("watchkeeper-disk".to_owned()).spawn(run);
         match writer {
             Ok(writer) => Ok(Self { wake: Some(wake), progress, writer: Some(writer) }),
-            Err(source) => Err(DataDirError::Io { folder: "(a thread for it)".into(), source }),
+            Err(source) => Err(DataDirError::Io { folder, source }),
         }
     }
 

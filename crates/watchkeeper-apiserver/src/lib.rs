@@ -86,6 +86,7 @@ pub use disk::DataDirError;
 use reply::Reply;
 pub use reply::ReplyBody;
 pub use serve::{ListenOptions, Listening, ServeError};
+pub use store::encodings;
 
 use crate::core::Core;
 use crate::disk::Disk;

@@ -5,13 +5,14 @@ mod stored;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use crate::registry::ResourceId;
 
 pub(crate) use journal::Batch;
-pub(crate) use stored::{Key, Stored, encode};
+pub use stored::encodings;
+pub(crate) use stored::{Key, Stored, Text, View, encode};
 
 /// What happened to an object.
 #[derive(Clone, Debug)]
@@ -22,7 +23,18 @@ pub(crate) struct Change {
     /// The state after; of a removed object its last content, with the revision of the removal.
     pub(crate) after: Arc<Stored>,
     pub(crate) removed: bool,
+    /// The state before with the revision of the change, for those who no longer see the object: made by the first of them.
+    pub(crate) left: OnceLock<Arc<Stored>>,
 }
+
+impl Change {
+    fn new(before: Option<Arc<Stored>>, after: Arc<Stored>, removed: bool) -> Self {
+        Self { revision: after.revision, before, after, removed, left: OnceLock::new() }
+    }
+}
+
+/// How many changes of a resource keep the texts of other views: watches that keep up are not further behind.
+const RECENT: usize = 1_000;
 
 /// The history no longer reaches back to what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +138,13 @@ impl Store {
             Some(journal) => journal.keep(id, &after, removed),
             None => self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values()),
         }
-        resource.log.push_back(Change { revision: after.revision, before, after, removed });
+        resource.log.push_back(Change::new(before, after, removed));
+        if let Some(older) =
+            resource.log.len().checked_sub(RECENT + 1).and_then(|at| resource.log.get_mut(at))
+        {
+            older.after.forget_views();
+            older.left = OnceLock::new();
+        }
         resource.trim(id, self.window, self.journal.as_mut());
     }
 

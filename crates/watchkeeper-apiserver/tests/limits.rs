@@ -136,3 +136,37 @@ async fn a_patch_cannot_nest_an_object_without_end() {
     assert_eq!(code, 422, "{answer}");
     assert_eq!(get(&server, &object).await.1["spec"], json!({"a": {}}));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_does_not_read_is_cut_and_nothing_is_kept_for_it() {
+    let env = Env::system();
+    let server = ApiServer::builder(&env).history(5).build();
+    let listening = listen(&server).await;
+    let mut stopped = TcpStream::connect(listening.address()).await.unwrap();
+    let request = format!(
+        "GET {CONFIG_MAPS}?watch=1&resourceVersion={} HTTP/1.1\r\nhost: a\r\n\r\n",
+        server.revision()
+    );
+    stopped.write_all(request.as_bytes()).await.unwrap();
+    let mut head = [0; 16];
+    stopped.read_exact(&mut head).await.unwrap();
+    assert!(head.starts_with(b"HTTP/1.1 200 "));
+    // More than the sockets of both sides hold.
+    let (size, changes) = (500_000, 60);
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    for change in 0..changes {
+        let data = json!({"data": {"k": "v".repeat(size), "change": change.to_string()}});
+        assert_eq!(patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &data).await.0, 200);
+        // The connection takes what it can.
+        tokio::task::yield_now().await;
+    }
+    env.clock.sleep(Duration::from_secs(31)).await;
+    let mut rest = Vec::new();
+    let mut piece = vec![0; 1 << 20];
+    while let Ok(read @ 1..) = stopped.read(&mut piece).await {
+        rest.extend_from_slice(&piece[..read]);
+    }
+    assert!(rest.len() < size * changes, "it was told {} bytes", rest.len());
+    assert!(!String::from_utf8_lossy(&rest).contains("Expired"), "it was cut, and not told anything more");
+    listening.stop().await;
+}

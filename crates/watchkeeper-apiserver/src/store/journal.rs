@@ -76,7 +76,7 @@ impl Store {
             false => resource.objects.insert(after.key.clone(), after.clone()),
         };
         if after.revision > resource.dropped {
-            resource.log.push_back(Change { revision: after.revision, before, after, removed });
+            resource.log.push_back(Change::new(before, after, removed));
             resource.trim(id, self.window, self.journal.as_mut());
         }
     }

@@ -1,9 +1,13 @@
 //! What is one version of one object? Its JSON text, made once, and what is asked of it most.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::registry::Kind;
 use crate::selector;
@@ -36,6 +40,35 @@ pub(crate) struct Stored {
     pub(crate) bytes: Bytes,
     /// Where the text goes on after `{"kind":..,"apiVersion":..,`: items of built-in lists leave these two out. 0: keep all.
     pub(crate) head: usize,
+    /// The texts of other views that watches have asked for, each made once.
+    views: Mutex<Vec<(View, Text)>>,
+}
+
+/// A text, and where it goes on after `{"kind":..,"apiVersion":..,`; 0: it has no such head.
+pub(crate) type Text = (Bytes, usize);
+
+/// How an object looks other than it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// In another version of its kind.
+    Version(String),
+    /// Its metadata alone; in the older version of that format or not.
+    Metadata { beta: bool },
+}
+
+/// How many texts of objects were made in this process.
+static ENCODINGS: AtomicU64 = AtomicU64::new(0);
+
+/// How many texts of objects this process has made so far, for benchmarks and tests: a change that many watch is to count once.
+pub fn encodings() -> u64 {
+    ENCODINGS.load(Ordering::Relaxed)
+}
+
+/// The part of a text that is an object's metadata.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
 }
 
 // The content may be a Secret: it never shows in a debug print.
@@ -58,7 +91,7 @@ impl Stored {
     /// An object as it was kept; none if the text is not that of an object of this revision.
     ///
     /// Of a kind that is no longer served nothing can be selected by field.
-    pub(crate) fn restore(kind: Option<&Kind>, revision: u64, text: (Bytes, usize)) -> Option<Self> {
+    pub(crate) fn restore(kind: Option<&Kind>, revision: u64, text: Text) -> Option<Self> {
         let value: Value = serde_json::from_slice(&text.0).ok()?;
         let metadata = &value["metadata"];
         let part = |field: &str| metadata[field].as_str().unwrap_or_default();
@@ -67,13 +100,7 @@ impl Stored {
         sound.then(|| Self::new(kind, key, revision, &value, text))
     }
 
-    fn new(
-        kind: Option<&Kind>,
-        key: Key,
-        revision: u64,
-        value: &Value,
-        (bytes, head): (Bytes, usize),
-    ) -> Self {
+    fn new(kind: Option<&Kind>, key: Key, revision: u64, value: &Value, (bytes, head): Text) -> Self {
         let metadata = &value["metadata"];
         let labels = metadata["labels"].as_object().map(|labels| {
             let mut labels: Vec<_> = labels
@@ -93,7 +120,34 @@ impl Stored {
             fields: kind.map(|kind| selector::selectable(kind, value)).unwrap_or_default().into(),
             bytes,
             head,
+            views: Mutex::default(),
         }
+    }
+
+    /// The text of a view: made by the first who asks, shared by those who follow.
+    pub(crate) fn view(&self, view: &View, make: impl FnOnce() -> Text) -> Text {
+        let mut views = self.views.lock();
+        if let Some((_, text)) = views.iter().find(|(known, _)| known == view) {
+            return text.clone();
+        }
+        let text = make();
+        views.push((view.clone(), text.clone()));
+        text
+    }
+
+    /// Lets go of the views: few still ask for them.
+    pub(crate) fn forget_views(&self) {
+        *self.views.lock() = Vec::new();
+    }
+
+    /// The text of the metadata alone, as `PartialObjectMetadata` of this version.
+    pub(crate) fn metadata_text(&self, api_version: &str) -> Bytes {
+        ENCODINGS.fetch_add(1, Ordering::Relaxed);
+        // The text is our own encoding, which always has metadata.
+        let parts = serde_json::from_slice::<Parts<'_>>(&self.bytes);
+        let metadata = parts.as_ref().map_or("{}", |parts| parts.metadata.get());
+        format!(r#"{{"apiVersion":"{api_version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
+            .into()
     }
 
     /// The object as JSON again.
@@ -104,7 +158,8 @@ impl Stored {
 }
 
 /// The JSON text of an object, and where it goes on after kind and apiVersion.
-pub(crate) fn encode(custom: bool, value: &Value) -> (Bytes, usize) {
+pub(crate) fn encode(custom: bool, value: &Value) -> Text {
+    ENCODINGS.fetch_add(1, Ordering::Relaxed);
     let mut out = Vec::with_capacity(512);
     let Value::Object(map) = value else {
         write_json(&mut out, value);

@@ -128,9 +128,7 @@ impl Disk {
                 _ => {}
             }
             open(&unfinished).and_then(|database| set_up(&database)).map_err(failed)?;
-            fs::rename(&unfinished, &whole)
-                .and_then(|()| File::open(folder)?.sync_all())
-                .map_err(unusable)?;
+            finish(&whole).map_err(unusable)?;
         }
         close_to_others(folder, 0o700).and_then(|()| close_to_others(&whole, 0o600)).map_err(unusable)?;
         let database = open(&whole).map_err(failed)?;
@@ -179,13 +177,23 @@ fn unfinished(file: &Path) -> PathBuf {
     name.into()
 }
 
+/// Gives a file that is whole its name, for good.
+fn finish(file: &Path) -> io::Result<()> {
+    fs::rename(unfinished(file), file)?;
+    // Elsewhere a folder cannot be opened.
+    #[cfg(unix)]
+    if let Some(folder) = file.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// Writes a file for its owner alone, whole or not at all.
 pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
-    let unfinished = unfinished(file);
-    let mut handle = private().truncate(true).open(&unfinished)?;
+    let mut handle = private().truncate(true).open(unfinished(file))?;
     handle.write_all(text.as_bytes())?;
     handle.sync_all()?;
-    fs::rename(unfinished, file)
+    finish(file)
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {

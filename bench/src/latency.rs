@@ -153,7 +153,7 @@ impl Line {
 }
 
 /// The least sample that `percent` of all `sorted` samples do not exceed; zero without samples.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }

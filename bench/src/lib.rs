@@ -1,6 +1,7 @@
 //! Benchmarks as programs: a server that is faster than its clients, and the measures taken of them.
 #![forbid(unsafe_code)]
 
+pub mod apiserver;
 pub mod behind;
 mod child;
 pub mod foos;

@@ -1,5 +1,6 @@
 //! What does the `bench` command do? It reads the command line and hands over.
 
+use bench::apiserver::{self, ApiserverArgs};
 use bench::behind::{self, BehindArgs};
 use bench::foos::{self, FoosArgs};
 use bench::idle::{self, IdleArgs};
@@ -48,6 +49,8 @@ enum Command {
     Scale(ScaleArgs),
     /// Print the memory of relists of an unchanged and of an entirely changed world.
     Relist(RelistArgs),
+    /// Start the embedded API server, and print how soon it is ready, what it weighs, and how fast it writes and tells.
+    Apiserver(ApiserverArgs),
 }
 
 fn main() {
@@ -62,6 +65,7 @@ fn main() {
         Command::Foos(args) => foos::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Relist(args) => relist::run(&args),
+        Command::Apiserver(args) => apiserver::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

@@ -12,10 +12,10 @@ use watchkeeper::clock::{Clock, Instant};
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// Linux tells it there; elsewhere, or without /proc, nothing does.
-    #[error("cannot read /proc/self/status: {0}; measuring memory needs Linux with /proc mounted")]
+    #[error("cannot read the status of a process: {0}; measuring memory needs Linux with /proc mounted")]
     Status(#[source] io::Error),
     /// A line that every Linux has is missing.
-    #[error("/proc/self/status has no line {0}")]
+    #[error("the status of a process has no line {0}")]
     Line(&'static str),
     /// The peak would be that of an earlier phase.
     #[error("cannot reset the peak by way of /proc/self/clear_refs: {0}")]
@@ -34,6 +34,23 @@ pub struct Memory {
 /// The memory of this process now.
 pub fn memory() -> Result<Memory, MeasureError> {
     parse_status(&fs::read_to_string("/proc/self/status").map_err(MeasureError::Status)?)
+}
+
+/// The memory of another process now.
+pub(crate) fn memory_of(process: u32) -> Result<Memory, MeasureError> {
+    parse_status(&fs::read_to_string(format!("/proc/{process}/status")).map_err(MeasureError::Status)?)
+}
+
+/// The processor time of all threads of another process that are still there.
+pub(crate) fn cpu_time_of(process: u32) -> Result<Duration, MeasureError> {
+    let mut nanoseconds = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task")).map_err(MeasureError::Status)? {
+        let file = thread.map_err(MeasureError::Status)?.path().join("schedstat");
+        let text = fs::read_to_string(file).map_err(MeasureError::Status)?;
+        let on_cpu: u64 = text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        nanoseconds += on_cpu;
+    }
+    Ok(Duration::from_nanos(nanoseconds))
 }
 
 fn parse_status(status: &str) -> Result<Memory, MeasureError> {

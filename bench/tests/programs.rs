@@ -1,6 +1,7 @@
 //! Does each benchmark run to its end and print its lines? Small ones, through the program itself; how fast they are is not asserted.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::path::Path;
 use std::process::Command;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -104,4 +105,33 @@ async fn foos_are_counted_with_what_was_written_for_them() {
     // A Deployment, a status and an event at least.
     assert!(lines[0]["writes_per_foo"].as_f64().unwrap() >= 3.0, "{lines:?}");
     listening.stop().await;
+}
+
+#[test]
+fn the_api_server_is_started_weighed_and_written_to() {
+    // The command is of another package: cargo builds it for the tests of all, but not for those of this package alone.
+    let profile = Path::new(env!("CARGO_BIN_EXE_bench")).parent().unwrap();
+    if !profile.join("watchkeeper").with_extension(std::env::consts::EXE_EXTENSION).exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "watchkeeper-cli"]);
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success());
+    }
+    let lines = bench(&[
+        "apiserver",
+        "--starts=2",
+        "--idle=1",
+        "--creates=50",
+        "--connections=3",
+        "--watchers=20",
+        "--changes=5",
+    ]);
+    assert_eq!(each(&lines, "phase"), ["ready", "ready", "idle", "creates", "creates", "ready", "fanout"]);
+    assert!(each(&lines[..2], "p50_ms").into_iter().all(is_positive));
+    assert!(is_positive(&lines[2]["rss_mb"]));
+    assert_eq!(each(&lines[3..5], "kept"), ["memory", "disk"]);
+    assert!(each(&lines[3..5], "cpu_us_per_create").into_iter().all(is_positive));
+    assert_eq!((&lines[6]["watchers"], &lines[6]["encodings"]), (&20.into(), &1.0.into()));
 }

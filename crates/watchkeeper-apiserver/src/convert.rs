@@ -1,10 +1,9 @@
 //! How does an object look in another version of its kind? Stored forms to requested forms, and back.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::registry::Kind;
-use crate::store::{self, Stored};
+use crate::store::{self, Stored, Text};
 use crate::types;
 
 /// The pairs of names under which core/v1 and events.k8s.io/v1 know the same field.
@@ -63,7 +62,7 @@ pub(crate) fn to_storage(kind: &Kind, mut value: Value) -> Value {
 /// The text of an object in the version of `kind`, and where it goes on after kind and apiVersion.
 ///
 /// The stored text itself where the versions agree, so that it is shared and not made again.
-pub(crate) fn render(kind: &Kind, stored: &Stored) -> (Bytes, usize) {
+pub(crate) fn render(kind: &Kind, stored: &Stored) -> Text {
     if stored.api_version == kind.api_version {
         return (stored.bytes.clone(), stored.head);
     }

@@ -1,5 +1,6 @@
 //! What is the state of the server? Objects, kinds, time and chance, behind one lock; everything here is synchronous and without IO.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -7,8 +8,9 @@ use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
 use crate::convert;
+use crate::disk::{Kept, State, Version};
 use crate::meta;
-use crate::registry::{Kind, Registry};
+use crate::registry::{Kind, Registry, ResourceId};
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Store, Stored};
 use crate::write::Write;
@@ -22,6 +24,20 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) generator: Generator,
+}
+
+/// Versions start at the time of day in microseconds: a server that starts anew under the same address never
+/// hands out versions that clients have already seen from its predecessor.
+fn first_revision(env: &Env) -> u64 {
+    u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0)
+}
+
+/// A version that was kept and is not what was written.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("version {revision} of {resource} is not an object")]
+pub(crate) struct NotRestored {
+    resource: String,
+    revision: u64,
 }
 
 /// The service under which pods would find this server.
@@ -39,28 +55,75 @@ fn own_service() -> Value {
 impl Core {
     /// A fresh server with its default namespaces.
     pub(crate) fn new(env: &Env, window: usize) -> Self {
-        // Versions start at the time of day in microseconds: a server that starts anew under the same address never
-        // hands out versions that clients have already seen from its predecessor.
-        let revision = u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0);
-        let mut core = Self {
-            store: Store::new(revision, window),
+        let mut core = Self::empty(env, Store::new(first_revision(env), window), "apiserver");
+        core.create_defaults();
+        core
+    }
+
+    /// The server that was kept, or a fresh one in a folder that is still empty.
+    pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Self, NotRestored> {
+        let Kept { state, dropped, versions } = kept;
+        let Some(State { revision, floor }) = state else {
+            let revision = first_revision(env);
+            let mut core = Self::empty(env, Store::kept(revision, revision, window, []), "apiserver");
+            core.create_defaults();
+            return Ok(core);
+        };
+        let dropped = dropped.into_iter().map(|(id, revision)| (ResourceId::from(id.as_str()), revision));
+        let store = Store::kept(revision, floor, window, dropped);
+        // Another stream for each start, so that also a seeded generator never gives a UID twice.
+        let mut core = Self::empty(env, store, &format!("apiserver after {revision}"));
+        core.restore_definitions(&versions);
+        let kinds = core.registry.storages();
+        for version in versions {
+            let id = ResourceId::from(version.resource.as_str());
+            let kind = kinds.get(&id).map(|kind| &**kind);
+            let stored = Stored::restore(kind, version.revision, (version.text, version.head))
+                .filter(|_| version.revision <= revision)
+                .ok_or(NotRestored { resource: version.resource, revision: version.revision })?;
+            core.store.restore(&id, stored, version.removed);
+        }
+        Ok(core)
+    }
+
+    /// Serves the kinds of the definitions that are among these versions.
+    fn restore_definitions(&mut self, versions: &[Version]) {
+        let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") else {
+            return;
+        };
+        let mut newest = BTreeMap::new();
+        for version in versions.iter().filter(|version| version.resource == kind.storage.as_str()) {
+            let value: Value = serde_json::from_slice(&version.text).unwrap_or_default();
+            let name = meta::text(&value, "name").to_owned();
+            newest.insert(name, (!version.removed).then_some(value));
+        }
+        for value in newest.into_values().flatten() {
+            self.publish_definition(&value);
+        }
+    }
+
+    fn empty(env: &Env, store: Store, label: &str) -> Self {
+        Self {
+            store,
             registry: Registry::new(),
             clock: env.clock.clone(),
-            generator: env.generator.fork("apiserver"),
-        };
-        if let Some(kind) = core.registry.builtin("", "Namespace") {
+            generator: env.generator.fork(label),
+        }
+    }
+
+    fn create_defaults(&mut self) {
+        if let Some(kind) = self.registry.builtin("", "Namespace") {
             for name in DEFAULT_NAMESPACES {
                 let mut namespace = kind.blank().clone();
                 meta::set(&mut namespace, "name", name);
-                let created = core.create(&kind, "", namespace, &Write::own());
+                let created = self.create(&kind, "", namespace, &Write::own());
                 debug_assert!(created.is_ok(), "a default namespace is valid");
             }
         }
-        if let Some(kind) = core.registry.builtin("", "Service") {
-            let created = core.create(&kind, "default", own_service(), &Write::own());
+        if let Some(kind) = self.registry.builtin("", "Service") {
+            let created = self.create(&kind, "default", own_service(), &Write::own());
             debug_assert!(created.is_ok(), "the server's own service is valid");
         }
-        core
     }
 
     pub(crate) fn now(&self) -> String {

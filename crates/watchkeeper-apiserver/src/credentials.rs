@@ -1,7 +1,10 @@
-//! How do client and server know each other? A CA, a server certificate, and a bearer token, made on the spot.
+//! How do client and server know each other? A CA, a server certificate, and a bearer token: made on the spot, kept, or the user's own.
 
 use std::fmt;
+use std::fs;
+use std::io;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,9 +14,16 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 use rustls::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use subtle::ConstantTimeEq as _;
 use watchkeeper::clock::Generator;
+
+use crate::disk::{close_to_others, write_private};
+
+/// The CA's key and certificate, in a folder that keeps them.
+pub(crate) const CA_FILE: &str = "ca.pem";
+pub(crate) const TOKEN_FILE: &str = "token";
 
 /// A CA, the means to make server certificates, and a token. Clones share them.
 ///
@@ -22,9 +32,18 @@ use watchkeeper::clock::Generator;
 pub struct Credentials(Arc<Secrets>);
 
 struct Secrets {
+    /// What clients are to trust, as PEM.
     ca: String,
-    issuer: Issuer<'static, KeyPair>,
+    identity: Identity,
     token: String,
+}
+
+/// How the server shows who it is.
+enum Identity {
+    /// By a certificate made for the address.
+    Issued(Box<Issuer<'static, KeyPair>>),
+    /// By a certificate of the user's own.
+    Own(Arc<ServerConfig>),
 }
 
 /// Why no credentials could be made.
@@ -36,24 +55,105 @@ pub enum CredentialsError {
     /// The TLS library refused the certificate.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
+    /// A file cannot be read or written.
+    #[error("cannot use the file {}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file has something else in it than it should.
+    #[error("the file {} {problem}", file.display())]
+    Unusable {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
 }
 
 impl Credentials {
     /// Makes a CA and a random token of 256 bits, from the operating system's entropy.
     pub fn generate() -> Result<Self, CredentialsError> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name.push(DnType::CommonName, "watchkeeper development CA");
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate()?;
-        let ca = params.self_signed(&key)?.pem();
-        let mut token = [0; 32];
-        Generator::system().fill(&mut token);
-        let token = URL_SAFE_NO_PAD.encode(token);
-        Ok(Self(Arc::new(Secrets { ca, issuer: Issuer::new(params, key), token })))
+        let ca = ca_params()?.self_signed(&key)?.pem();
+        Ok(Self::issuing(ca, key, new_token())?)
     }
 
-    /// The CA's certificate, as PEM.
+    /// The CA and the token of a data directory; what it does not have yet is made and put there, for its owner alone.
+    ///
+    /// To be called while [`ApiServerBuilder::open`](crate::ApiServerBuilder::open) holds the folder.
+    pub fn kept_in(folder: &Path) -> Result<Self, CredentialsError> {
+        let (ca_file, token_file) = (folder.join(CA_FILE), folder.join(TOKEN_FILE));
+        let ca = match read_private(&ca_file)? {
+            Some(text) => text,
+            None => {
+                let key = KeyPair::generate()?;
+                let text = key.serialize_pem() + &ca_params()?.self_signed(&key)?.pem();
+                write_private(&ca_file, &text).map_err(io_error(&ca_file))?;
+                text
+            }
+        };
+        let spoilt = |file: &Path, what: &str| CredentialsError::Unusable {
+            file: file.to_owned(),
+            problem: format!("has no {what}: remove it, and a new one is made"),
+        };
+        let key = KeyPair::from_pem(&ca).map_err(|_| spoilt(&ca_file, "key of a CA"))?;
+        let certificate = ca.find("-----BEGIN CERTIFICATE-----").map(|at| ca[at..].to_owned());
+        let certificate = certificate.ok_or_else(|| spoilt(&ca_file, "certificate of a CA"))?;
+        let token = match read_private(&token_file)? {
+            Some(token) => token.trim().to_owned(),
+            None => {
+                let token = new_token();
+                write_private(&token_file, &format!("{token}\n")).map_err(io_error(&token_file))?;
+                token
+            }
+        };
+        if token.len() < 16 || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(spoilt(&token_file, "token of at least 16 letters and digits"));
+        }
+        Ok(Self::issuing(certificate, key, token)?)
+    }
+
+    /// The same token, with a certificate of your own; `certificate` is a file with its chain and `key` one with its private key, both PEM.
+    ///
+    /// The kubeconfig trusts the certificates of the first file. They must name the address at which clients find the server.
+    pub fn with_certificate(&self, certificate: &Path, key: &Path) -> Result<Self, CredentialsError> {
+        let text = fs::read_to_string(certificate).map_err(io_error(certificate))?;
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|error| unreadable(certificate, "certificate", &error))?;
+        if chain.is_empty() {
+            return Err(unreadable(certificate, "certificate", &pem::Error::NoItemsFound));
+        }
+        let private = fs::read(key).map_err(io_error(key))?;
+        let private = PrivateKeyDer::from_pem_slice(&private)
+            .map_err(|error| unreadable(key, "private key that is not encrypted", &error))?;
+        let config = server_config(chain, private).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => CredentialsError::Unusable {
+                file: key.to_owned(),
+                problem: format!("is not the key of the certificate in {}", certificate.display()),
+            },
+            rustls::Error::InvalidCertificate(_) => CredentialsError::Unusable {
+                file: certificate.to_owned(),
+                problem: format!("has no usable certificate: {error}"),
+            },
+            error => CredentialsError::Unusable {
+                file: key.to_owned(),
+                problem: format!("has no usable private key: {error}"),
+            },
+        })?;
+        let identity = Identity::Own(Arc::new(config));
+        Ok(Self(Arc::new(Secrets { ca: text, identity, token: self.0.token.clone() })))
+    }
+
+    fn issuing(ca: String, key: KeyPair, token: String) -> Result<Self, rcgen::Error> {
+        let identity = Identity::Issued(Box::new(Issuer::new(ca_params()?, key)));
+        Ok(Self(Arc::new(Secrets { ca, identity, token })))
+    }
+
+    /// The certificates that clients are to trust, as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.0.ca
     }
@@ -69,8 +169,12 @@ impl Credentials {
         scheme.eq_ignore_ascii_case("bearer") && token.trim().as_bytes().ct_eq(self.0.token.as_bytes()).into()
     }
 
-    /// A TLS configuration with a fresh certificate for this address.
-    pub(crate) fn server_config(&self, address: IpAddr) -> Result<ServerConfig, CredentialsError> {
+    /// A TLS configuration with the user's own certificate, or a fresh one for this address.
+    pub(crate) fn server_config(&self, address: IpAddr) -> Result<Arc<ServerConfig>, CredentialsError> {
+        let issuer = match &self.0.identity {
+            Identity::Own(config) => return Ok(config.clone()),
+            Identity::Issued(issuer) => issuer,
+        };
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, "watchkeeper");
         let mut addresses = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
@@ -82,17 +186,10 @@ impl Credentials {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.0.issuer)?;
+        let certificate = params.signed_by(&key, issuer)?;
         let chain = vec![CertificateDer::from(certificate.der().to_vec())];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        // The provider is named here: a library must not depend on, or set, the process's default.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
+        Ok(Arc::new(server_config(chain, key)?))
     }
 
     /// A kubeconfig for this server at `url`.
@@ -101,6 +198,60 @@ impl Credentials {
         let cluster = format!("    server: {url}\n    certificate-authority-data: {ca}\n");
         kubeconfig(&cluster, &format!("    token: {}\n", self.token()))
     }
+}
+
+/// The same for every CA of ours, so that one can go on from its key alone.
+fn ca_params() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, "watchkeeper development CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    Ok(params)
+}
+
+fn new_token() -> String {
+    let mut token = [0; 32];
+    Generator::system().fill(&mut token);
+    URL_SAFE_NO_PAD.encode(token)
+}
+
+fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    // The provider is named here: a library must not depend on, or set, the process's default.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn io_error(file: &Path) -> impl FnOnce(io::Error) -> CredentialsError {
+    let file = file.to_owned();
+    move |source| CredentialsError::Io { file, source }
+}
+
+/// The text of a file with a secret, which is closed to others from now on; none if there is no such file.
+fn read_private(file: &Path) -> Result<Option<String>, CredentialsError> {
+    match fs::read_to_string(file) {
+        Ok(text) => {
+            close_to_others(file, 0o600).map_err(io_error(file))?;
+            Ok(Some(text))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error(file)(error)),
+    }
+}
+
+fn unreadable(file: &Path, what: &str, error: &pem::Error) -> CredentialsError {
+    let problem = match error {
+        pem::Error::NoItemsFound => format!("has no {what} in PEM form"),
+        error => format!("has no {what} in PEM form: {error}"),
+    };
+    CredentialsError::Unusable { file: file.to_owned(), problem }
 }
 
 /// A kubeconfig with one context, named `watchkeeper`; without credentials for a server that asks for none.

@@ -112,6 +112,30 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
+/// How deep an object may be nested. What is kept is read again, with the record of its managers, by a parser that stops at 128.
+pub(crate) const DEPTH_LIMIT: usize = 100;
+
+/// How much deeper than the object the record of its managers may be, which repeats its fields.
+const RECORD_DEPTH: usize = 10;
+
+/// Whether an object is nested too deeply to be kept.
+pub(crate) fn is_too_deep(object: &Value) -> bool {
+    let Value::Object(fields) = object else { return is_deeper(object, DEPTH_LIMIT) };
+    fields.iter().any(|(name, value)| {
+        is_deeper(value, if name == "metadata" { DEPTH_LIMIT + RECORD_DEPTH } else { DEPTH_LIMIT - 1 })
+    })
+}
+
+/// Whether a value has more than `limit` levels of arrays and objects. Goes no deeper than that itself.
+pub(crate) fn is_deeper(value: &Value, limit: usize) -> bool {
+    let deeper = |value: &Value| limit == 0 || is_deeper(value, limit - 1);
+    match value {
+        Value::Array(elements) => limit == 0 || elements.iter().any(deeper),
+        Value::Object(fields) => limit == 0 || fields.values().any(deeper),
+        _ => false,
+    }
+}
+
 /// What is wrong with a JSON text, in the words of the real server: of the text, at most the one character that does not fit.
 pub(crate) fn problem(error: &serde_json::Error, text: &[u8]) -> String {
     use serde_json::error::Category;
@@ -140,6 +164,15 @@ pub(crate) fn problem(error: &serde_json::Error, text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn depth_is_counted_in_levels() {
+        let nested = |levels: usize| (0..levels).fold(Value::Null, |value, _| serde_json::json!([value]));
+        assert!(!is_deeper(&nested(5), 5) && is_deeper(&nested(6), 5) && is_deeper(&nested(1), 0));
+        assert!(!is_too_deep(&serde_json::json!({"spec": nested(99), "metadata": nested(110)})));
+        assert!(is_too_deep(&serde_json::json!({"spec": nested(100)})));
+        assert!(is_too_deep(&serde_json::json!({"metadata": nested(111)})));
+    }
 
     #[test]
     fn fields_that_are_there_twice_are_named_and_the_last_one_counts() {

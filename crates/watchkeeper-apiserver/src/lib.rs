@@ -1,8 +1,8 @@
 //! An embedded, Kubernetes-compatible API server for development and tests.
 //!
-//! It keeps objects in memory, with one version counter, optimistic concurrency, watches that resume without gaps, server-side apply,
+//! It keeps objects in memory, and in a folder if it is given one, with one version counter, optimistic concurrency, watches that resume without gaps, server-side apply,
 //! and CustomResourceDefinitions with their schemas and rules. It runs in process, on a paused clock if need be, or on a loopback socket for
-//! kubectl and other clients. It is not a cluster: nothing is durable, no controller but the garbage collector ([`collect_garbage`]) comes with
+//! kubectl and other clients. It is not a cluster: no controller but the garbage collector ([`collect_garbage`]) comes with
 //! it, and whoever has the token may do everything.
 //!
 //! It answers as a real kube-apiserver 1.36 does; `docs/apiserver-conformance.md` names every answer that is known to differ. Bodies may
@@ -26,6 +26,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +51,8 @@ mod crd;
 mod credentials;
 mod defaults;
 mod discovery;
+mod disk;
+mod durable;
 mod handler;
 mod json;
 mod kinds;
@@ -66,6 +69,7 @@ mod rules;
 mod schema;
 mod selector;
 mod serve;
+mod stall;
 mod status;
 mod store;
 mod strategic;
@@ -80,10 +84,16 @@ mod yaml;
 
 pub use collector::collect_garbage;
 pub use credentials::{Credentials, CredentialsError};
+pub use disk::DataDirError;
+use reply::Reply;
 pub use reply::ReplyBody;
 pub use serve::{ListenOptions, Listening, ServeError};
+pub use store::encodings;
 
 use crate::core::Core;
+use crate::disk::Disk;
+use crate::durable::Durable;
+use crate::status::Failure;
 
 /// An API server. Clones share one state.
 #[derive(Clone)]
@@ -93,7 +103,9 @@ pub struct ApiServer {
 
 /// What every request and every watch shares.
 pub(crate) struct Shared {
-    pub(crate) core: Mutex<Core>,
+    pub(crate) core: Arc<Mutex<Core>>,
+    /// Writes every change down; none for a server that lives in memory alone.
+    durable: Option<Durable>,
     pub(crate) clock: Clock,
     pub(crate) bookmark_period: Duration,
     pub(crate) streaming_lists: bool,
@@ -106,11 +118,14 @@ pub(crate) struct Shared {
 impl Shared {
     /// Runs a write on the core, and then wakes those who wait for changes.
     pub(crate) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
-        let (result, wakers) = {
+        let (result, wakers, has_batch) = {
             let mut core = self.core.lock();
             let result = write(&mut core);
-            (result, core.store.take_wakers())
+            (result, core.store.take_wakers(), core.store.has_batch())
         };
+        if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
+            durable.wake();
+        }
         wakers.into_iter().for_each(std::task::Waker::wake);
         self.changed.notify_waiters();
         result
@@ -130,6 +145,21 @@ impl Shared {
                 () = changed => {}
                 () = self.clock.sleep_until(deadline) => return,
             }
+        }
+    }
+
+    /// Answers once everything that the answer may tell of is safe: nobody is to learn of what a crash could take back.
+    async fn answer_safely(&self, answer: impl Future<Output = Reply>) -> Reply {
+        let Some(durable) = &self.durable else { return answer.await };
+        let refusal = |why: Arc<str>| reply::failure(&Failure::internal(&*why));
+        if let Err(why) = durable.wait(0).await {
+            return refusal(why);
+        }
+        let answer = answer.await;
+        let revision = self.core.lock().store.revision();
+        match durable.wait(revision).await {
+            Ok(()) => answer,
+            Err(why) => refusal(why),
         }
     }
 
@@ -227,10 +257,41 @@ impl ApiServerBuilder {
         self
     }
 
-    /// A fresh server.
+    /// A fresh server, in memory.
     pub fn build(self) -> ApiServer {
+        let core = Core::new(&self.env, self.history);
+        self.with(Arc::new(Mutex::new(core)), None)
+    }
+
+    /// The server that is kept in a folder, with all it had; a fresh one, if the folder is new or empty.
+    ///
+    /// From then on every request is answered after what it tells of is on the disk, so that a crash takes nothing back: versions
+    /// go on from where they were, and a watch resumes as far as the history reaches. The folder is for its owner alone, and for one
+    /// server at a time, until the last clone and the last open watch are dropped. Blocks while it reads.
+    ///
+    /// ```
+    /// # use watchkeeper::Env;
+    /// # use watchkeeper_apiserver::ApiServer;
+    /// # let parent = tempfile::tempdir().unwrap();
+    /// let folder = parent.path().join("data");
+    /// let server = ApiServer::builder(&Env::system()).open(&folder)?;
+    /// let before = server.revision();
+    /// drop(server);
+    /// assert_eq!(ApiServer::builder(&Env::system()).open(&folder)?.revision(), before);
+    /// # Ok::<(), watchkeeper_apiserver::DataDirError>(())
+    /// ```
+    pub fn open(self, folder: impl AsRef<Path>) -> Result<ApiServer, DataDirError> {
+        let (disk, kept) = Disk::open(folder.as_ref())?;
+        let core = Core::restore(&self.env, self.history, kept).map_err(|problem| disk.damaged(&problem))?;
+        let core = Arc::new(Mutex::new(core));
+        let durable = Durable::start(disk, &core)?;
+        Ok(self.with(core, Some(durable)))
+    }
+
+    fn with(self, core: Arc<Mutex<Core>>, durable: Option<Durable>) -> ApiServer {
         let shared = Shared {
-            core: Mutex::new(Core::new(&self.env, self.history)),
+            core,
+            durable,
             clock: self.env.clock.clone(),
             bookmark_period: self.bookmark_period.max(Duration::from_millis(1)),
             streaming_lists: self.streaming_lists,
@@ -271,7 +332,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let answer = handler::handle(self.shared.clone(), request, self.stop.clone());
-        Box::pin(async move { Ok(answer.await) })
+        let shared = self.shared.clone();
+        let answer = handler::handle(shared.clone(), request, self.stop.clone());
+        Box::pin(async move { Ok(shared.answer_safely(answer).await) })
     }
 }

@@ -88,6 +88,17 @@ impl ResourceId {
     pub(crate) fn new(group: &str, plural: &str) -> Self {
         Self(format!("{group}/{plural}").into())
     }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ResourceId {
+    /// From what [`ResourceId::as_str`] gave.
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
 }
 
 impl Kind {
@@ -251,6 +262,19 @@ impl Registry {
             }
         }
         by_storage.into_values().collect()
+    }
+
+    /// For each stored resource the kind in whose version its objects are stored, or another one of it.
+    pub(crate) fn storages(&self) -> BTreeMap<ResourceId, Arc<Kind>> {
+        let mut by_storage: BTreeMap<_, Arc<Kind>> = BTreeMap::new();
+        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+            let stored =
+                kind.custom.as_ref().is_some_and(|custom| custom.storage_version == kind.api_version);
+            if stored || !by_storage.contains_key(&kind.storage) {
+                by_storage.insert(kind.storage.clone(), kind.clone());
+            }
+        }
+        by_storage
     }
 
     /// Whether another definition or a built-in kind already has this name in the group.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -14,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -23,11 +22,19 @@ use watchkeeper::clock::Clock;
 
 use crate::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
 use crate::reply::{self, ReplyBody};
+use crate::stall::Unstalled;
 use crate::status::Failure;
 use crate::{ApiServer, ApiService};
 
 /// How long a client may take for its TLS handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may take for the head of a request; a connection that waits for one longer is closed, too.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the head of a request may be, URL included, and how many headers it may have: more is refused with 431.
+const HEAD_LIMIT: usize = 64 * 1024;
+const HEADERS_LIMIT: usize = 100;
 
 /// How long connections may take to end after a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -100,7 +107,7 @@ impl ApiServer {
         let listener = TcpListener::bind(address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let tls = match &credentials {
-            Some(credentials) => Some(TlsAcceptor::from(Arc::new(credentials.server_config(address.ip())?))),
+            Some(credentials) => Some(TlsAcceptor::from(credentials.server_config(address.ip())?)),
             None => None,
         };
         let stop = CancellationToken::new();
@@ -208,7 +215,8 @@ impl Server {
         }
     }
 
-    async fn connection(self, stream: tokio::net::TcpStream, tls: Option<TlsAcceptor>) {
+    async fn connection(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        let stream = Unstalled::new(stream, self.clock.clone());
         let Some(tls) = tls else { return self.serve(stream).await };
         let handshake = self.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
         let stop = self.stop.clone();
@@ -230,7 +238,8 @@ impl Server {
         let stop = self.stop.clone();
         let service = service_fn(move |request| self.clone().answer(request));
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new());
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+        http.max_header_size(HEAD_LIMIT).max_headers(HEADERS_LIMIT);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let served = tokio::select! {
             biased;

@@ -1,129 +1,18 @@
 //! Where do objects live, and what happened to them? One revision counter, objects by key, and a bounded log of changes per resource.
 
+mod journal;
+mod stored;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use bytes::Bytes;
-use serde_json::Value;
+use crate::registry::ResourceId;
 
-use crate::registry::{Kind, ResourceId};
-use crate::selector;
-
-/// The key of an object within its resource; an empty namespace for a cluster-scoped one. Ordered by namespace, then name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl Key {
-    pub(crate) fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-}
-
-/// One version of one object: encoded once, and shared by every get, list and watch that shows it.
-pub(crate) struct Stored {
-    pub(crate) key: Key,
-    pub(crate) revision: u64,
-    pub(crate) uid: String,
-    pub(crate) api_version: String,
-    pub(crate) terminating: bool,
-    /// Sorted by key.
-    pub(crate) labels: Box<[(String, String)]>,
-    /// The kind's selectable fields, by stored path.
-    pub(crate) fields: Box<[(String, String)]>,
-    /// The JSON text.
-    pub(crate) bytes: Bytes,
-    /// Where the text goes on after `{"kind":..,"apiVersion":..,`: items of built-in lists leave these two out. 0: keep all.
-    pub(crate) head: usize,
-}
-
-// The content may be a Secret: it never shows in a debug print.
-impl fmt::Debug for Stored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stored")
-            .field("key", &self.key)
-            .field("revision", &self.revision)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Stored {
-    /// Encodes `value`, whose `metadata.resourceVersion` must already be `revision`.
-    pub(crate) fn encode(kind: &Kind, key: Key, revision: u64, value: &Value) -> Self {
-        let (bytes, head) = encode(kind.custom.is_some(), value);
-        let metadata = &value["metadata"];
-        let labels = metadata["labels"].as_object().map(|labels| {
-            let mut labels: Vec<_> = labels
-                .iter()
-                .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-                .collect();
-            labels.sort();
-            labels
-        });
-        Self {
-            key,
-            revision,
-            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
-            api_version: value["apiVersion"].as_str().unwrap_or_default().to_owned(),
-            terminating: metadata["deletionTimestamp"].is_string(),
-            labels: labels.unwrap_or_default().into(),
-            fields: selector::selectable(kind, value).into(),
-            bytes,
-            head,
-        }
-    }
-
-    /// The object as JSON again.
-    pub(crate) fn value(&self) -> Value {
-        // The text is our own encoding, which always parses.
-        serde_json::from_slice(&self.bytes).unwrap_or_default()
-    }
-}
-
-/// The JSON text of an object, and where it goes on after kind and apiVersion.
-pub(crate) fn encode(custom: bool, value: &Value) -> (Bytes, usize) {
-    let mut out = Vec::with_capacity(512);
-    let Value::Object(map) = value else {
-        write_json(&mut out, value);
-        return (exact(out), 0);
-    };
-    // Custom resources are printed in the order of their keys, as the real server does.
-    if custom || !map.contains_key("kind") || !map.contains_key("apiVersion") {
-        write_json(&mut out, value);
-        return (exact(out), 0);
-    }
-    out.extend_from_slice(b"{\"kind\":");
-    write_json(&mut out, &map["kind"]);
-    out.extend_from_slice(b",\"apiVersion\":");
-    write_json(&mut out, &map["apiVersion"]);
-    let head = out.len() + 1;
-    let rest = map.iter().filter(|(key, _)| !["kind", "apiVersion", "metadata"].contains(&key.as_str()));
-    let metadata = map.get_key_value("metadata");
-    for (key, value) in metadata.into_iter().chain(rest) {
-        out.push(b',');
-        write_json(&mut out, &Value::from(key.as_str()));
-        out.push(b':');
-        write_json(&mut out, value);
-    }
-    out.push(b'}');
-    let head = if out.len() > head { head } else { 0 };
-    (exact(out), head)
-}
-
-/// Without the spare room of the buffer: the text is kept for long.
-fn exact(text: Vec<u8>) -> Bytes {
-    text.into_boxed_slice().into()
-}
-
-fn write_json(out: &mut Vec<u8>, value: &Value) {
-    // Writing a JSON value into memory cannot fail.
-    let _infallible = serde_json::to_writer(out, value);
-}
+pub(crate) use journal::Batch;
+pub use stored::encodings;
+pub(crate) use stored::{Key, Stored, Text, View, encode};
 
 /// What happened to an object.
 #[derive(Clone, Debug)]
@@ -134,7 +23,18 @@ pub(crate) struct Change {
     /// The state after; of a removed object its last content, with the revision of the removal.
     pub(crate) after: Arc<Stored>,
     pub(crate) removed: bool,
+    /// The state before with the revision of the change, for those who no longer see the object: made by the first of them.
+    pub(crate) left: OnceLock<Arc<Stored>>,
 }
+
+impl Change {
+    fn new(before: Option<Arc<Stored>>, after: Arc<Stored>, removed: bool) -> Self {
+        Self { revision: after.revision, before, after, removed, left: OnceLock::new() }
+    }
+}
+
+/// How many changes of a resource keep the texts of other views: watches that keep up are not further behind.
+const RECENT: usize = 1_000;
 
 /// The history no longer reaches back to what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +55,19 @@ struct Resource {
     wakers: BTreeMap<u64, Waker>,
 }
 
+impl Resource {
+    /// Forgets the oldest changes beyond `window`.
+    fn trim(&mut self, id: &ResourceId, window: usize, mut journal: Option<&mut journal::Journal>) {
+        while self.log.len() > window {
+            let Some(oldest) = self.log.pop_front() else { break };
+            self.dropped = oldest.revision;
+            if let Some(journal) = &mut journal {
+                journal.forget(id, &oldest);
+            }
+        }
+    }
+}
+
 /// Objects and their history.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -167,6 +80,8 @@ pub(crate) struct Store {
     /// Raised to end every open watch.
     watch_epoch: u64,
     to_wake: Vec<Waker>,
+    /// What is yet to be written down; none for a store that lives in memory alone.
+    journal: Option<journal::Journal>,
 }
 
 impl Store {
@@ -178,6 +93,7 @@ impl Store {
             resources: BTreeMap::new(),
             watch_epoch: 0,
             to_wake: Vec::new(),
+            journal: None,
         }
     }
 
@@ -216,15 +132,20 @@ impl Store {
     fn record(&mut self, id: &ResourceId, before: Option<Arc<Stored>>, after: Arc<Stored>, removed: bool) {
         debug_assert_eq!(after.revision, self.revision + 1, "every change has a revision of its own");
         self.revision = after.revision;
-        let window = self.window;
         let resource = self.resources.entry(id.clone()).or_default();
-        resource.log.push_back(Change { revision: after.revision, before, after, removed });
-        while resource.log.len() > window {
-            if let Some(oldest) = resource.log.pop_front() {
-                resource.dropped = oldest.revision;
-            }
+        match &mut self.journal {
+            // Watches are woken once the change is safe.
+            Some(journal) => journal.keep(id, &after, removed),
+            None => self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values()),
         }
-        self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values());
+        resource.log.push_back(Change::new(before, after, removed));
+        if let Some(older) =
+            resource.log.len().checked_sub(RECENT + 1).and_then(|at| resource.log.get_mut(at))
+        {
+            older.after.forget_views();
+            older.left = OnceLock::new();
+        }
+        resource.trim(id, self.window, self.journal.as_mut());
     }
 
     /// The objects of a resource, in the order of their keys, optionally of one namespace and after a key.
@@ -342,6 +263,9 @@ impl Store {
         let resource = self.resources.entry(id.clone()).or_default();
         resource.closings += 1;
         resource.closed_at = revision;
+        if let Some(journal) = &mut self.journal {
+            journal.touch(id);
+        }
         self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values());
     }
 
@@ -360,11 +284,8 @@ impl Store {
     /// Forgets all history: versions before the current one are gone.
     pub(crate) fn compact(&mut self) {
         self.floor = self.revision;
-        for resource in self.resources.values_mut() {
-            if let Some(newest) = resource.log.back() {
-                resource.dropped = newest.revision;
-            }
-            resource.log.clear();
+        for (id, resource) in &mut self.resources {
+            resource.trim(id, 0, self.journal.as_mut());
         }
     }
 }
@@ -374,7 +295,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::registry::Registry;
+    use crate::registry::{Kind, Registry};
 
     struct Fixture {
         store: Store,
@@ -462,13 +383,5 @@ mod tests {
         assert_eq!(names(Some("d"), Some(&Key::new("d", "a"))), ["b", "c"]);
         assert_eq!(names(Some("e"), None), Vec::<String>::new());
         assert_eq!(names(None, None), ["a", "b", "c"]);
-    }
-
-    #[test]
-    fn built_in_objects_can_be_cut_after_kind_and_version() {
-        let value = json!({"apiVersion": "v1", "kind": "X", "data": 1, "metadata": {}});
-        let (bytes, head) = encode(false, &value);
-        assert_eq!(bytes, r#"{"kind":"X","apiVersion":"v1","metadata":{},"data":1}"#);
-        assert_eq!(&bytes[head..], br#""metadata":{},"data":1}"#);
     }
 }

@@ -19,10 +19,10 @@ use crate::Shared;
 use crate::convert;
 use crate::negotiate::Form;
 use crate::registry::{Kind, ResourceId};
-use crate::reply::{Chunks, metadata_only, metadata_version};
+use crate::reply::{Chunks, metadata_version};
 use crate::selector::Selector;
 use crate::status::Failure;
-use crate::store::{Change, Store, Stored};
+use crate::store::{Change, Store, Stored, Text, View};
 
 /// How much a body takes out of the log at a time: it bounds the memory of a watch and the time under the lock.
 const CHUNK: usize = 64 * 1024;
@@ -195,7 +195,7 @@ impl WatchBody {
         }
         while size < CHUNK {
             let Some(stored) = self.initial.pop_front() else { break };
-            size += self.write(&mut chunks, "ADDED", &stored);
+            size += self.write(&mut chunks, "ADDED", &stored, false);
         }
         if size >= CHUNK {
             return chunks;
@@ -213,7 +213,7 @@ impl WatchBody {
         let mut news = Vec::new();
         let forgotten = self.collect(&core.store, size, &mut news).err();
         let (closings, closed_at) = core.store.closings(&self.kind.storage);
-        let closed = closings != self.closings;
+        let closed = closings != self.closings && core.store.safe_revision() >= closed_at;
         let caught_up = news.is_empty() && forgotten.is_none();
         let mut replaced = None;
         if caught_up && !closed {
@@ -221,7 +221,7 @@ impl WatchBody {
                 replaced = core.store.wake_on_change(&self.kind.storage, self.id, cx.waker());
             }
             // Nothing up to here concerns this watch: a bookmark may say so.
-            self.cursor = self.cursor.max(core.store.revision());
+            self.cursor = self.cursor.max(core.store.safe_revision());
         }
         drop(core);
         drop(replaced);
@@ -231,7 +231,7 @@ impl WatchBody {
                 self.ended = true;
                 return chunks;
             }
-            self.write(&mut chunks, kind, stored);
+            self.write(&mut chunks, kind, stored, true);
         }
         if closed && caught_up {
             self.ended = true;
@@ -252,6 +252,9 @@ impl WatchBody {
         let id: ResourceId = self.kind.storage.clone();
         while size < CHUNK {
             let Some(change) = store.next_change(&id, self.cursor)? else { break };
+            if change.revision > store.safe_revision() {
+                break;
+            }
             self.cursor = change.revision;
             if let Some((kind, stored)) = self.concerns(change) {
                 size += stored.bytes.len();
@@ -275,24 +278,35 @@ impl WatchBody {
             (Some(_), false) if change.removed => Some(("DELETED", change.after.clone())),
             // The state before, which matched, with the version of the change.
             (Some(before), false) => {
-                let mut value = before.value();
-                crate::meta::set(&mut value, "resourceVersion", &change.revision.to_string());
-                let stored = Stored::encode(&self.kind, before.key.clone(), change.revision, &value);
-                Some(("DELETED", Arc::new(stored)))
+                let left = change.left.get_or_init(|| {
+                    let mut value = before.value();
+                    crate::meta::set(&mut value, "resourceVersion", &change.revision.to_string());
+                    Arc::new(Stored::encode(&self.kind, before.key.clone(), change.revision, &value))
+                });
+                Some(("DELETED", left.clone()))
             }
         }
     }
 
-    fn write(&mut self, chunks: &mut Chunks, kind: &str, stored: &Stored) -> usize {
+    /// Writes an event. The text of a `fresh` change is shared with other watches that want the same view; that of the first state
+    /// is not kept, which would hold every object twice.
+    fn write(&mut self, chunks: &mut Chunks, kind: &str, stored: &Stored, fresh: bool) -> usize {
+        let share = |view: View, make: &dyn Fn() -> Text| match fresh {
+            true => stored.view(&view, make).0,
+            false => make().0,
+        };
         let bytes = match self.form {
-            Form::Metadata { beta } => metadata_only(&stored.value(), beta).to_string().into(),
+            Form::Metadata { beta } => {
+                share(View::Metadata { beta }, &|| (stored.metadata_text(metadata_version(beta)), 0))
+            }
             Form::Table(rows) => {
                 let metadata = json!({"resourceVersion": stored.revision.to_string()});
                 // Only the first event has the columns.
                 let first = !std::mem::replace(&mut self.headed, true);
                 rows.table(&self.kind, &metadata, &[stored], self.clock.wall(), first).to_string().into()
             }
-            _ => convert::render(&self.kind, stored).0,
+            _ if stored.api_version == self.kind.api_version => stored.bytes.clone(),
+            _ => share(View::Version(self.kind.api_version.clone()), &|| convert::render(&self.kind, stored)),
         };
         let size = bytes.len();
         chunks.push_slice(b"{\"type\":\"");

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::json;
 use crate::managed::Writer;
 use crate::managed::shape::Shape;
 use crate::registry::Kind;
@@ -46,6 +47,9 @@ impl Write {
     ///
     /// The text of an error says what cannot be read.
     pub(crate) fn shape(&mut self, kind: &Kind, value: &mut Value) -> Result<(), String> {
+        if json::is_too_deep(value) {
+            return Err(format!("exceeded max depth of {}", json::DEPTH_LIMIT));
+        }
         let unknown = match kind.schema {
             Some(id) => shape::shape(id, value)?,
             None => shape_custom(kind, value)?,

@@ -108,6 +108,97 @@ async fn another_ca_is_not_trusted() {
 }
 
 #[tokio::test]
+async fn credentials_of_a_folder_are_made_once_and_for_the_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) =
+        (Credentials::kept_in(folder.path()).unwrap(), Credentials::kept_in(folder.path()).unwrap());
+    assert_eq!((first.ca_pem(), first.token()), (second.ca_pem(), second.token()));
+    // A client that trusts the first is served by the second.
+    let server = ApiServer::new(&Env::system());
+    let listen = |credentials: &Credentials| {
+        server.listen(ListenOptions { credentials: Some(credentials.clone()), ..ListenOptions::default() })
+    };
+    let (one, other) = (listen(&first).await.unwrap(), listen(&second).await.unwrap());
+    let text = one.kubeconfig().replace(&one.url(), &other.url());
+    let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap().apiserver_version().await.unwrap();
+    for name in ["ca.pem", "token"] {
+        let file = folder.path().join(name);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(), 0o600, "{name}");
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+            Credentials::kept_in(folder.path()).unwrap();
+            assert_eq!(mode(), 0o600, "{name} is closed again");
+        }
+        std::fs::write(&file, "spoilt").unwrap();
+        let error = Credentials::kept_in(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(file.to_str().unwrap()) && error.contains("remove it"), "{error}");
+        std::fs::remove_file(&file).unwrap();
+        Credentials::kept_in(folder.path()).unwrap();
+    }
+}
+
+/// The files of a certificate for an address, and its key.
+fn certificate(folder: &std::path::Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn a_certificate_of_ones_own_is_shown_and_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, key) = certificate(folder.path(), "own");
+    let credentials = Credentials::generate().unwrap().with_certificate(&file, &key).unwrap();
+    let server = ApiServer::new(&Env::system());
+    let options = ListenOptions { credentials: Some(credentials.clone()), ..ListenOptions::default() };
+    let listening = server.listen(options).await.unwrap();
+    assert_eq!(credentials.ca_pem(), std::fs::read_to_string(&file).unwrap());
+    assert_eq!(client(&listening).await.apiserver_version().await.unwrap().minor, "36");
+    listening.stop().await;
+}
+
+#[test]
+fn a_wrong_certificate_or_key_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let ((file, key), (_, other)) = (certificate(folder.path(), "a"), certificate(folder.path(), "b"));
+    let (absent, garbage) = (folder.path().join("absent"), folder.path().join("garbage"));
+    std::fs::write(&garbage, "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n").unwrap();
+    let spoilt = folder.path().join("spoilt");
+    std::fs::write(&spoilt, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    for (certificate, private, named, words) in [
+        (&absent, &key, &absent, "cannot use the file"),
+        (&file, &absent, &absent, "cannot use the file"),
+        (&key, &key, &key, "has no certificate in PEM form"),
+        (&garbage, &key, &garbage, "has no certificate in PEM form"),
+        (&spoilt, &key, &spoilt, "has no usable certificate"),
+        (&file, &file, &file, "has no private key that is not encrypted in PEM form"),
+        (&file, &other, &other, "is not the key of the certificate in"),
+    ] {
+        let error = Credentials::generate().unwrap().with_certificate(certificate, private).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(named.to_str().unwrap()) && error.contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn beyond_loopback_there_are_tls_and_a_token() {
+    let server = ApiServer::new(&Env::system());
+    let everywhere = ListenOptions { address: "0.0.0.0:0".parse().unwrap(), ..ListenOptions::default() };
+    let listening = server.listen(everywhere).await.unwrap();
+    assert!(listening.url().starts_with("https://") && listening.credentials().is_some());
+    assert_eq!(client(&listening).await.apiserver_version().await.unwrap().minor, "36");
+    listening.stop().await;
+    assert!(ListenOptions::default().address.ip().is_loopback());
+}
+
+#[tokio::test]
 async fn plain_http_is_for_loopback_alone() {
     let server = ApiServer::new(&Env::system());
     let everywhere =

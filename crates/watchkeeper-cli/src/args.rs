@@ -7,6 +7,10 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
+/// Said by every help that offers a control plane.
+const PURPOSE: &str = "The control plane is for development and tests, not for production: whoever has the token may do everything, \
+    and nothing is replicated.";
+
 /// A Kubernetes control plane in the box, with the sample controller on it
 ///
 /// Without a command it starts a control plane, teaches it the kind Foo, runs the controller that keeps a Deployment for each Foo, creates an example,
@@ -21,6 +25,8 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "\
+The control plane is for development and tests, not for production.
+
 Examples:
   watchkeeper                                      a controller at work
   watchkeeper demo                                 its story, step by step
@@ -41,11 +47,12 @@ pub(crate) struct Logged<T: clap::Args> {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start the control plane, the sample controller and an example Foo, and show what happens (the default)
+    #[command(after_help = PURPOSE)]
     Up(Logged<UpArgs>),
     /// Start the control plane alone
     ///
-    /// It answers as a Kubernetes API server does: kubectl and every client library can use it. It is for development and tests: everything is
-    /// in memory, there are no nodes, and nothing runs in its Pods.
+    /// It answers as a Kubernetes API server does: kubectl and every client library can use it. There are no nodes, and nothing runs in its Pods.
+    #[command(after_help = PURPOSE)]
     Serve(Logged<ServeArgs>),
     /// Play the story of a Foo step by step, and say which step was not seen, if any
     ///
@@ -97,7 +104,7 @@ pub(crate) struct UpArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Where the control plane listens; port 0 takes a free one
+    /// Where the control plane listens; port 0 takes a free one. Beyond loopback only with TLS and the token
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Where the kubeconfig for kubectl and other clients is written; removed at the end
@@ -106,6 +113,15 @@ pub(crate) struct ServeArgs {
     /// Serve plain HTTP without a token, on a loopback address only
     #[arg(long)]
     pub(crate) insecure_http: bool,
+    /// Keep everything in this folder, across restarts and crashes; without it, everything is in memory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Show a certificate of your own, with its chain in PEM form, instead of one that is made on the spot
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "insecure_http")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, in PEM form
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {

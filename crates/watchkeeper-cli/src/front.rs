@@ -16,9 +16,13 @@ pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 
 /// The control plane listens, and the kubeconfig is written.
-pub(crate) fn ready(url: &str, kubeconfig: &Path) {
+pub(crate) fn ready(url: &str, kubeconfig: &Path, data_dir: Option<&Path>) {
     println!("{GREEN}ready{GREEN:#} {BOLD}{url}{BOLD:#}  kubeconfig {}", kubeconfig.display());
-    println!("{DIM}for development and tests: everything is in memory, and gone when this ends{DIM:#}");
+    let kept = match data_dir {
+        Some(folder) => format!("kept in {}", folder.display()),
+        None => "in memory, and gone when this ends".to_owned(),
+    };
+    println!("{DIM}for development and tests: everything is {kept}{DIM:#}");
 }
 
 /// What to type next, in another terminal.

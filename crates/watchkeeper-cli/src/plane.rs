@@ -7,7 +7,10 @@ use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::{Clients, Env};
-use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening, ServeError, collect_garbage};
+use watchkeeper_apiserver::{
+    ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
+    collect_garbage,
+};
 
 use crate::args::ServeArgs;
 use crate::front;
@@ -31,6 +34,10 @@ const MARK: &str = "# written by watchkeeper for one run";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaneError {
     #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("{file} was not written by watchkeeper, and is left as it is: choose another --kubeconfig-out")]
     Foreign { file: String },
@@ -50,11 +57,14 @@ impl Plane {
         if std::fs::read_to_string(&kubeconfig).is_ok_and(|contents| !contents.starts_with(MARK)) {
             return Err(PlaneError::Foreign { file });
         }
-        let server = ApiServer::new(env);
+        let server = match &args.data_dir {
+            Some(folder) => ApiServer::builder(env).open(folder)?,
+            None => ApiServer::new(env),
+        };
         let options = ListenOptions {
             address: args.listen,
             insecure_http: args.insecure_http,
-            ..ListenOptions::default()
+            credentials: credentials(args)?,
         };
         let listening = server.listen(options).await?;
         let contents = format!("{MARK}\n{}", listening.kubeconfig());
@@ -62,7 +72,7 @@ impl Plane {
         let (clients, stop) = (Clients::from_client(server.client(), env), CancellationToken::new());
         let token = stop.clone();
         let collector = tokio::spawn(async move { collect_garbage(&clients, &token).await });
-        front::ready(&listening.url(), &kubeconfig);
+        front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         Ok(Self { server, listening, kubeconfig, contents, collector, stop })
     }
 
@@ -82,6 +92,21 @@ impl Plane {
             let _gone_already = std::fs::remove_file(&self.kubeconfig);
         }
     }
+}
+
+/// The CA, the token and the certificate that the arguments ask for; none for plain HTTP.
+fn credentials(args: &ServeArgs) -> Result<Option<Credentials>, CredentialsError> {
+    if args.insecure_http {
+        return Ok(None);
+    }
+    let credentials = match &args.data_dir {
+        Some(folder) => Credentials::kept_in(folder)?,
+        None => Credentials::generate()?,
+    };
+    Ok(Some(match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => credentials.with_certificate(certificate, key)?,
+        _ => credentials,
+    }))
 }
 
 /// Writes a file that only its owner can read, whole or not at all.

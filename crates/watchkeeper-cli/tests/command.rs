@@ -172,6 +172,52 @@ fn plain_http_has_no_token_and_stays_on_loopback() {
     assert!(errors.contains("loopback"), "{errors}");
 }
 
+#[tokio::test]
+async fn a_server_with_a_data_directory_comes_back_as_it_was() {
+    let (parent, kubeconfig) = folder();
+    let data = parent.path().join("data");
+    let (data, file) = (data.to_str().unwrap(), kubeconfig.to_str().unwrap());
+    let start = |address: &str| {
+        Program::start(&["serve", "--data-dir", data, "--listen", address, "--kubeconfig-out", file])
+    };
+    let mut server = start("127.0.0.1:0");
+    let ready = server.until(&["ready", "https://"]);
+    assert!(server.until(&["for development and tests"]).contains(data));
+    let address = ready.split_whitespace().find_map(|word| word.strip_prefix("https://")).unwrap();
+    let clients = connect(&kubeconfig).await;
+    let deployment = sample_controller::new_deployment(&sample_controller::example());
+    clients.requests().of::<Deployment>().create(&deployment).await.unwrap();
+    // Another one cannot have the folder meanwhile.
+    let (status, errors) = start("127.0.0.1:0").exit();
+    assert_eq!(status.code(), Some(1));
+    assert!(errors.contains(data) && errors.contains("in use by another server"), "{errors}");
+    let told = std::fs::read_to_string(&kubeconfig).unwrap();
+    server.signal("KILL");
+    server.exit();
+    let mut server = start(address);
+    server.until(&["ready", address]);
+    assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), told, "the same CA, token and port");
+    let name = ObjectName::namespaced("default", "example-foo");
+    // The same client; it may first find its old connection closed.
+    let deployments = clients.requests().of::<Deployment>();
+    let found = match deployments.get(&name).await {
+        Ok(found) => found,
+        Err(_) => deployments.get(&name).await.unwrap(),
+    };
+    assert!(found.metadata.uid.is_some());
+    server.signal("TERM");
+    assert!(server.exit().0.success());
+}
+
+#[test]
+fn every_help_that_offers_a_server_says_what_it_is_for() {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["up", "--help"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_watchkeeper")).args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("for development and tests, not for production"), "{text}");
+    }
+}
+
 #[test]
 fn a_file_of_somebody_else_is_neither_overwritten_nor_removed() {
     let (_folder, kubeconfig) = folder();
@@ -217,6 +263,10 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
         (&["up", "--master", refusing], &["cannot reach the API server", "help: is the cluster up?"]),
         (&["--workers", "0"], &["--workers", "at least 1"]),
         (&["--queue", "heap"], &["--queue", "heap", "delta"]),
+        (&["serve", "--data-dir", "/dev/null"], &["data directory", "/dev/null"]),
+        (&["serve", "--tls-cert", "/a"], &["--tls-key"]),
+        (&["serve", "--tls-cert", "/nonexistent/a", "--tls-key", "/b"], &["/nonexistent/a"]),
+        (&["serve", "--insecure-http", "--tls-cert", "/a", "--tls-key", "/b"], &["--insecure-http"]),
     ] {
         let (status, errors) = Program::start(arguments).exit();
         assert!(!status.success());

@@ -89,6 +89,7 @@ impl Patch {
             Self::Json(patch) => {
                 let mut copied = 0;
                 for operation in &patch.0 {
+                    check_depth(operation, &value)?;
                     if let json_patch::PatchOperation::Copy(copy) = operation {
                         // A few copies of an object into itself would fill any memory.
                         copied += value.pointer(copy.from.as_str()).map_or(0, |from| from.to_string().len());
@@ -108,6 +109,23 @@ impl Patch {
         }
         Ok(value)
     }
+}
+
+/// Refuses an operation that would nest the object so deeply that a step by step walk through it fills the stack.
+fn check_depth(operation: &json_patch::PatchOperation, value: &Value) -> Result<()> {
+    use json_patch::PatchOperation as Op;
+    let (path, put) = match operation {
+        Op::Add(add) => (&add.path, Some(&add.value)),
+        Op::Replace(replace) => (&replace.path, Some(&replace.value)),
+        Op::Move(from) => (&from.path, value.pointer(from.from.as_str())),
+        Op::Copy(from) => (&from.path, value.pointer(from.from.as_str())),
+        Op::Remove(_) | Op::Test(_) => return Ok(()),
+    };
+    let left = (json::DEPTH_LIMIT * 2).saturating_sub(path.count());
+    if put.is_some_and(|put| json::is_deeper(put, left)) {
+        return Err(unfit(&format!("exceeded max depth of {}", json::DEPTH_LIMIT)));
+    }
+    Ok(())
 }
 
 fn object(body: &[u8], undecodable: impl Fn(serde_json::Error) -> Box<Failure>) -> Result<Value> {

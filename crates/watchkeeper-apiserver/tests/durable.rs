@@ -1,0 +1,326 @@
+//! Is everything still there after a restart, and is a folder that cannot be used named with a remedy?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use watchkeeper::Env;
+use watchkeeper_apiserver::{ApiServer, DataDirError};
+
+use common::{CONFIG_MAPS, MERGE, Watch, call, config_map, get, patch, post, version};
+
+fn folder() -> (TempDir, PathBuf) {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("data");
+    (parent, folder)
+}
+
+fn open(folder: &Path) -> ApiServer {
+    ApiServer::builder(&Env::system()).open(folder).unwrap()
+}
+
+fn error(folder: &Path) -> String {
+    let error = ApiServer::builder(&Env::system()).open(folder).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(folder.to_str().unwrap()), "{text}");
+    text
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn widgets() -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer", "default": 3}}}}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                "selectableFields": [{"jsonPath": ".spec.size"}]}],
+        },
+    })
+}
+
+#[tokio::test]
+async fn objects_kinds_and_versions_are_there_after_a_restart() {
+    let (_parent, folder) = folder();
+    let server = open(&folder);
+    post(&server, DEFINITIONS, &widgets()).await;
+    let widget =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}});
+    post(&server, WIDGETS, &widget).await;
+    let labelled = json!({"metadata": {"name": "a", "labels": {"x": "y"}}});
+    post(&server, CONFIG_MAPS, &labelled).await;
+    post(&server, CONFIG_MAPS, &config_map("gone", &json!({}))).await;
+    assert_eq!(call(&server, "DELETE", &format!("{CONFIG_MAPS}/gone"), &Value::Null).await.0, 200);
+    let paths = [
+        "/api/v1/namespaces",
+        "/api/v1/services",
+        CONFIG_MAPS,
+        DEFINITIONS,
+        WIDGETS,
+        "/apis/example.com/v1",
+        "/api/v1/configmaps?labelSelector=x%3Dy",
+        "/apis/example.com/v1/widgets?fieldSelector=spec.size%3D3",
+    ];
+    let mut before = Vec::new();
+    for path in paths {
+        before.push(get(&server, path).await);
+    }
+    assert_eq!(before[7].1["items"].as_array().unwrap().len(), 1, "{}", before[7].1);
+    let revision = server.revision();
+    drop(server);
+    let server = open(&folder);
+    assert_eq!(server.revision(), revision);
+    for (path, before) in paths.iter().zip(before) {
+        assert_eq!(get(&server, path).await, before, "{path}");
+    }
+    // The kind is served as before, with its defaults, and versions go on.
+    let again =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "v"}, "spec": {}});
+    let made = post(&server, WIDGETS, &again).await;
+    assert_eq!((&made["spec"]["size"], version(&made)), (&json!(3), revision + 1));
+}
+
+#[tokio::test]
+async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
+    let (_parent, folder) = folder();
+    let open = |history| ApiServer::builder(&Env::system()).history(history).open(&folder).unwrap();
+    let server = open(3);
+    let first = version(&post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await);
+    let object = format!("{CONFIG_MAPS}/a");
+    for step in 0..3 {
+        patch(&server, &object, MERGE, &json!({"data": {"step": step.to_string()}})).await;
+    }
+    drop(server);
+    let server = open(3);
+    call(&server, "DELETE", &object, &Value::Null).await;
+    // The three newest changes are remembered, across the restart.
+    let from = |version: u64| format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}");
+    let mut watch = Watch::open(&server, &from(first + 1)).await;
+    for (kind, step) in [("MODIFIED", 2), ("MODIFIED", 3), ("DELETED", 4)] {
+        assert_eq!(watch.told().await, (kind.to_owned(), "a".to_owned(), first + step));
+    }
+    let expired = Watch::open(&server, &from(first)).await.next().await.unwrap();
+    assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    drop((server, watch));
+    // Also by a server that remembers less.
+    let server = open(1);
+    let expired = Watch::open(&server, &from(first + 2)).await.next().await.unwrap();
+    assert_eq!(expired["object"]["code"], 410);
+    assert_eq!(Watch::open(&server, &from(first + 3)).await.told().await.0, "DELETED");
+    server.compact_now();
+    drop(server);
+    let expired = Watch::open(&open(3), &from(first + 3)).await.next().await.unwrap();
+    assert_eq!(expired["object"]["code"], 410);
+}
+
+#[tokio::test]
+async fn what_waited_for_a_finalizer_goes_on_waiting() {
+    let (_parent, folder) = folder();
+    let server = open(&folder);
+    post(&server, DEFINITIONS, &widgets()).await;
+    let held = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "finalizers": ["example.com/x"]}});
+    post(&server, WIDGETS, &held).await;
+    let definition = format!("{DEFINITIONS}/widgets.example.com");
+    call(&server, "DELETE", &definition, &Value::Null).await;
+    drop(server);
+    let server = open(&folder);
+    assert!(get(&server, &definition).await.1["metadata"]["deletionTimestamp"].is_string());
+    let (code, _) =
+        patch(&server, &format!("{WIDGETS}/w"), MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!((code, get(&server, &definition).await.0, get(&server, WIDGETS).await.0), (200, 404, 404));
+    drop(server);
+    assert_eq!(get(&open(&folder), WIDGETS).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_seeded_generator_gives_no_uid_twice() {
+    let (_parent, folder) = folder();
+    let mut uids = Vec::new();
+    for name in ["a", "b"] {
+        let server = ApiServer::builder(&Env::simulated(1)).open(&folder).unwrap();
+        let made = post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
+        uids.push(made["metadata"]["uid"].clone());
+    }
+    assert_ne!(uids[0], uids[1]);
+}
+
+#[test]
+fn a_folder_is_for_one_server_at_a_time() {
+    let (_parent, folder) = folder();
+    let server = open(&folder);
+    assert!(error(&folder).contains("in use by another server: stop that one, or name another folder"));
+    drop(server);
+    open(&folder);
+}
+
+#[test]
+fn a_folder_with_files_of_others_is_left_alone() {
+    let (_parent, folder) = folder();
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("thesis.txt"), "").unwrap();
+    assert!(error(&folder).contains("thesis.txt"));
+    let file = folder.join("thesis.txt");
+    assert!(error(&file).contains("cannot use the data directory"));
+}
+
+#[test]
+fn a_start_that_was_cut_short_is_begun_again() {
+    let (_parent, folder) = folder();
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("state.redb.new"), "half").unwrap();
+    open(&folder);
+    assert!(!folder.join("state.redb.new").exists());
+}
+
+#[test]
+fn a_newer_format_is_refused_and_not_touched() {
+    let (_parent, folder) = folder();
+    drop(open(&folder));
+    let state = redb::TableDefinition::<&str, u64>::new("state");
+    let database = redb::Database::open(folder.join("state.redb")).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(state).unwrap().insert("format", 2).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    assert!(error(&folder).contains("use the newer watchkeeper that wrote it"));
+}
+
+#[tokio::test]
+async fn a_damaged_folder_is_told_with_a_remedy() {
+    let (_parent, folder) = folder();
+    let server = open(&folder);
+    for name in 0..50 {
+        post(&server, CONFIG_MAPS, &config_map(&format!("c{name}"), &json!({"k": "v".repeat(500)}))).await;
+    }
+    drop(server);
+    let file = folder.join("state.redb");
+    let sound = fs::read(&file).unwrap();
+    // Where objects are: their text is no longer JSON of that version.
+    let at = sound.windows(8).position(|bytes| bytes == b"vvvvvvvv").unwrap();
+    let mut spoilt = sound.clone();
+    spoilt[at - 200..at].fill(0);
+    for (what, bytes) in [
+        ("garbage", vec![7; 5000]),
+        ("cut short", sound[..sound.len() / 2].to_vec()),
+        ("empty", Vec::new()),
+        ("spoilt", spoilt),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let text = error(&folder);
+        assert!(text.contains("damaged") && text.contains("remove it to begin anew"), "{what}: {text}");
+    }
+    fs::write(&file, sound).unwrap();
+    assert_eq!(get(&open(&folder), CONFIG_MAPS).await.1["items"].as_array().unwrap().len(), 50);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_is_closed_to_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_parent, folder) = folder();
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+    drop(open(&folder));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&folder.join("state.redb"))), (0o700, 0o600));
+}
+
+#[test]
+fn errors_can_be_told_apart() {
+    let (_parent, folder) = folder();
+    let _server = open(&folder);
+    let error = ApiServer::builder(&Env::system()).open(&folder).unwrap_err();
+    assert!(matches!(error, DataDirError::InUse(named) if named == folder));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, bool),
+    Delete(u8),
+    Compact,
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..4_u8, any::<bool>()).prop_map(|(name, label)| Step::Put(name, label)),
+        3 => (0..4_u8).prop_map(Step::Delete),
+        1 => Just(Step::Compact),
+        3 => Just(Step::Restart),
+    ]
+}
+
+async fn apply(server: &ApiServer, step: &Step) {
+    match step {
+        Step::Put(name, label) => {
+            let body = json!({"metadata": {"name": format!("c{name}"), "labels": {"in": label.to_string()}}});
+            if call(server, "POST", CONFIG_MAPS, &body).await.0 == 409 {
+                patch(server, &format!("{CONFIG_MAPS}/c{name}"), MERGE, &body).await;
+            }
+        }
+        Step::Delete(name) => {
+            drop(call(server, "DELETE", &format!("{CONFIG_MAPS}/c{name}"), &Value::Null).await)
+        }
+        Step::Compact => server.compact_now(),
+        Step::Restart => {}
+    }
+}
+
+/// All that can be seen of the config maps, of now and of the past, without what chance decides.
+async fn seen(server: &ApiServer, first: u64) -> Vec<String> {
+    let mut seen = vec![server.revision().to_string()];
+    let show = |object: &Value| {
+        let metadata = &object["metadata"];
+        format!("{} {} {}", metadata["name"], metadata["resourceVersion"], metadata["labels"])
+    };
+    for at in first..=server.revision() {
+        let path = format!("{CONFIG_MAPS}?resourceVersion={at}&resourceVersionMatch=Exact");
+        let (code, list) = get(server, &path).await;
+        let items = list["items"].as_array().into_iter().flatten().map(show);
+        seen.push(format!("list {at}: {code} {:?}", items.collect::<Vec<_>>()));
+        // A time-out on a paused clock: it comes when there is nothing else to do.
+        let path =
+            format!("{CONFIG_MAPS}?watch=1&resourceVersion={at}&timeoutSeconds=1&labelSelector=in%3Dtrue");
+        let mut watch = Watch::open(server, &path).await;
+        while let Some(event) = watch.next().await {
+            seen.push(format!("watch {at}: {} {}", event["type"], show(&event["object"])));
+        }
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn restarts_change_nothing_that_can_be_seen(steps in prop::collection::vec(step(), 1..24)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (_parent, folder) = folder();
+            let builder = || ApiServer::builder(&Env::simulated(1)).history(6);
+            let reference = builder().build();
+            let mut server = builder().open(&folder).unwrap();
+            let first = server.revision();
+            for step in &steps {
+                apply(&reference, step).await;
+                apply(&server, step).await;
+                if matches!(step, Step::Restart) {
+                    drop(server);
+                    server = builder().open(&folder).unwrap();
+                }
+            }
+            prop_assert_eq!(seen(&reference, first).await, seen(&server, first).await);
+            Ok(())
+        })?;
+    }
+}

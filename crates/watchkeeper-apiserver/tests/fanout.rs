@@ -1,0 +1,93 @@
+//! Is a change turned into text once, however many watch it? One test: the count is the whole process's.
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+mod common;
+
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use watchkeeper::Env;
+use watchkeeper_apiserver::{ApiServer, ReplyBody, encodings};
+
+use common::{CONFIG_MAPS, MERGE, patch, post, send};
+
+const WATCHERS: usize = 100;
+const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+
+async fn watchers(server: &ApiServer, path: &str, accept: &str) -> Vec<ReplyBody> {
+    let mut watchers = Vec::new();
+    let path = format!("{path}watch=1&resourceVersion={}", server.revision());
+    for _ in 0..WATCHERS {
+        let response = send(server, "GET", &path, &[("accept", accept)], "").await;
+        assert_eq!(response.status(), 200);
+        watchers.push(response.into_body());
+    }
+    watchers
+}
+
+/// The event that each of them is told, which is the same for all.
+async fn told(watchers: &mut [ReplyBody]) -> Value {
+    let mut events = Vec::new();
+    for watcher in watchers {
+        let mut text = Vec::new();
+        while text.last() != Some(&b'\n') {
+            text.extend(watcher.frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        events.push(text);
+    }
+    assert!(events.windows(2).all(|pair| pair[0] == pair[1]));
+    serde_json::from_slice(&events[0]).unwrap()
+}
+
+#[tokio::test]
+async fn a_change_is_encoded_once_for_each_view_and_not_for_each_watcher() {
+    let server = ApiServer::new(&Env::system());
+    let labelled = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"k": "v".repeat(10)}});
+    post(&server, CONFIG_MAPS, &labelled).await;
+    let events = "/api/v1/namespaces/default/events";
+    let mut plain = watchers(&server, &format!("{CONFIG_MAPS}?"), "application/json").await;
+    let mut metadata = watchers(&server, &format!("{CONFIG_MAPS}?"), METADATA).await;
+    let mut leaving =
+        watchers(&server, &format!("{CONFIG_MAPS}?labelSelector=x%3Dy&"), "application/json").await;
+    let new_events = "/apis/events.k8s.io/v1/namespaces/default/events?";
+    let mut converted = watchers(&server, new_events, "application/json").await;
+
+    let before = encodings();
+    patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"metadata": {"labels": {"x": "z"}}})).await;
+    assert_eq!(encodings() - before, 1, "when it is stored");
+    assert_eq!(told(&mut plain).await["type"], "MODIFIED");
+    assert_eq!(encodings() - before, 1, "and all others share the text");
+    let event = told(&mut metadata).await;
+    assert_eq!(
+        (&event["type"], &event["object"]["kind"]),
+        (&json!("MODIFIED"), &json!("PartialObjectMetadata"))
+    );
+    assert_eq!(event["object"]["metadata"]["labels"], json!({"x": "z"}));
+    assert_eq!(encodings() - before, 2, "once more for all who want the metadata");
+    let event = told(&mut leaving).await;
+    assert_eq!(
+        (&event["type"], &event["object"]["metadata"]["labels"]),
+        (&json!("DELETED"), &json!({"x": "y"}))
+    );
+    assert_eq!(encodings() - before, 3, "once more for all who see it leave");
+
+    let event =
+        json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "m"});
+    post(&server, events, &event).await;
+    let stored = encodings();
+    assert_eq!(told(&mut converted).await["object"]["note"], "m");
+    assert_eq!(encodings() - stored, 1, "once for all who want another version");
+
+    // A large text is not even copied.
+    let large = json!({"metadata": {"name": "b"}, "data": {"k": "v".repeat(10_000)}});
+    post(&server, CONFIG_MAPS, &large).await;
+    let mut places = Vec::new();
+    for watcher in &mut plain {
+        let mut frames = Vec::new();
+        while frames.len() < 2 {
+            frames.push(watcher.frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        assert!(frames[1].len() > 10_000);
+        places.push(frames[1].as_ptr());
+    }
+    assert!(places.windows(2).all(|pair| pair[0] == pair[1]), "one text in memory");
+}

@@ -86,7 +86,7 @@ fn static_route(
         Route::Groups => json(discovery::groups(registry)),
         Route::Group(name) => discovery::group(registry, name).map_or_else(reply::page_not_found, json),
         Route::GroupVersion { group, version } => {
-            discovery::resources(registry, group, version).map_or_else(reply::page_not_found, json)
+            discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
         }
         // Plain text, as the real server says; clients read it as JSON.
         Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
@@ -94,6 +94,15 @@ fn static_route(
             openapi::document(registry, name).map_or_else(reply::page_not_found, json)
         }
         Route::Resource(_) | Route::Unknown => reply::page_not_found(),
+    }
+}
+
+/// A group of ours answers for its versions; of others nobody knows.
+fn not_served(registry: &Registry, group: &str) -> Reply {
+    if registry.is_builtin(group) {
+        reply::failure(&Failure::no_such_path())
+    } else {
+        reply::page_not_found()
     }
 }
 
@@ -159,7 +168,7 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let kind = match self.find()? {
-            None => return Ok(reply::page_not_found()),
+            None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
             Some(Named::Review(review)) => return self.review(review, &read_body(body).await?),
             Some(Named::Kind(kind)) => kind,
         };
@@ -348,9 +357,7 @@ impl Call {
     async fn list(&self, kind: &Arc<Kind>, form: Form) -> Result<Reply> {
         let options = self.list_options(kind)?;
         options.check_list()?;
-        if let Some(version) = options.wanted_version()?
-            && !options.is_exact()
-        {
+        if let Some(version) = options.wanted_version()? {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
         let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;

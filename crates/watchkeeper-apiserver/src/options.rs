@@ -33,7 +33,15 @@ impl Call {
             ))),
         };
         let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
-        if !sent_version.is_empty() && sent_version != kind.api_version {
+        // Of a built-in kind the path tells what is not said; a custom object must say it.
+        let custom = kind.custom.is_some();
+        if custom && sent_kind.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing",
+                kind.kind
+            )));
+        }
+        if (custom || !sent_version.is_empty()) && sent_version != kind.api_version {
             return Err(Failure::bad_request(if kind.custom.is_some() {
                 format!(
                     "the API version in the data ({sent_version}) does not match the expected API version ({})",
@@ -49,6 +57,11 @@ impl Call {
                     quoted(sent_version)
                 )
             }));
+        }
+        if custom && sent_kind != kind.kind {
+            let problem = Cause::invalid("kind", &sent_kind.into(), &format!("must be {}", kind.kind));
+            let name = value["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(Failure::invalid_as(&kind.group, sent_kind, name, vec![problem]));
         }
         if !sent_kind.is_empty() && sent_kind != kind.kind {
             return Err(Failure::bad_request(format!(

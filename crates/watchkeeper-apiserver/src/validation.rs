@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::convert;
 use crate::crd;
 use crate::meta;
 use crate::registry::{Custom, Kind};
@@ -50,6 +51,21 @@ fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value
     causes
 }
 
+/// What an Event of events.k8s.io says for good, by the names under which it is stored.
+const EVENT_FACTS: [&str; 11] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "action",
+    "related",
+    "eventTime",
+];
+
 /// What is wrong with the change from `old` to `new` beyond its metadata.
 pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
@@ -58,6 +74,15 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
         && ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].contains(&kind.kind.as_str());
     if workload && old["spec"]["selector"] != new["spec"]["selector"] {
         causes.push(Cause::invalid("spec.selector", &new["spec"]["selector"], "field is immutable"));
+    }
+    // What is told once stays; the old view of Events still counts and rewrites.
+    if kind.is("events.k8s.io", "Event") {
+        let (old, new) = (convert::to_storage(kind, old.clone()), convert::to_storage(kind, new.clone()));
+        for field in EVENT_FACTS {
+            if old.get(field) != new.get(field) {
+                causes.push(Cause::invalid(field, &new[field], "field is immutable"));
+            }
+        }
     }
     if kind.is("", "Pod") && !same_but_mutable(&old["spec"], &new["spec"]) {
         causes.push(Cause::forbidden("spec", POD_UPDATES));

@@ -91,7 +91,7 @@ impl Patch {
                         // A few copies of an object into itself would fill any memory.
                         copied += value.pointer(copy.from.as_str()).map_or(0, |from| from.to_string().len());
                         if copied > COPY_LIMIT {
-                            return Err(Failure::too_large(COPY_LIMIT));
+                            return Err(Failure::unprocessable());
                         }
                     }
                     json_patch::patch(&mut value, std::slice::from_ref(operation))

@@ -54,7 +54,7 @@ where
     let call = Call { shared, method: head.method, headers: head.headers, query, target, stop };
     match call.answer(body).await {
         Ok(reply) => reply,
-        Err(failure) => reply::failure(&failure),
+        Err(failure) => warn(reply::failure(&failure), &failure.warnings),
     }
 }
 
@@ -260,7 +260,8 @@ impl Call {
                 let body = read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
-                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write))?;
+                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write));
+                let stored = stored.map_err(|failure| failure.of(&write))?;
                 Ok(created(form, &kind, &stored, &write, self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
@@ -299,7 +300,8 @@ impl Call {
                 let mut write = self.write_options("UpdateOptions")?;
                 let body = read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
-                let (stored, new) = self.shared.run(|core| core.replace(&kind, key, value, part, &write))?;
+                let replaced = self.shared.run(|core| core.replace(&kind, key, value, part, &write));
+                let (stored, new) = replaced.map_err(|failure| failure.of(&write))?;
                 if new {
                     return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
@@ -309,10 +311,11 @@ impl Call {
                 let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(&kind, body).await?;
                 let force = self.query.flag("force").unwrap_or(false);
-                let (stored, new) = self.shared.run(|core| match patch {
+                let patched = self.shared.run(|core| match patch {
                     Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
-                })?;
+                });
+                let (stored, new) = patched.map_err(|failure| failure.of(&write))?;
                 if new {
                     return Ok(created(form, &kind, &stored, &write, self.now()));
                 }

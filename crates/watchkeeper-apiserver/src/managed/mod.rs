@@ -86,6 +86,12 @@ impl Manager {
 pub(crate) struct Managers(Vec<Manager>);
 
 impl Managers {
+    /// All but those of an endpoint.
+    pub(crate) fn without(mut self, subresource: &str) -> Self {
+        self.0.retain(|manager| manager.subresource != subresource);
+        self
+    }
+
     /// Reads `managedFields`; entries that cannot be read are left out.
     pub(crate) fn read(value: &Value) -> Self {
         let entries = value["metadata"]["managedFields"].as_array().into_iter().flatten();
@@ -204,7 +210,7 @@ impl Managers {
         let merged = walk::merge(shape, Some(live), config);
         let own = self.0.iter().position(|manager| manager.is(writer, true));
         let last = own.map(|at| self.0.remove(at));
-        let time = last.as_ref().filter(|last| last.set == set).map(|last| last.time.clone());
+        let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
         self.0.push(Manager::of(writer, true, set));
         let mut object = match &last {
             Some(last) if !last.set.is_empty() => self.prune(shape, &merged, &last.set),
@@ -224,8 +230,8 @@ impl Managers {
         for manager in &mut self.0[..others] {
             manager.set = manager.set.minus(&written).minus(&changes.removed);
         }
-        // Applied again without any effect: the time stays.
-        if let (Some(time), true, true) = (time, written.is_empty(), changes.removed.is_empty()) {
+        // Applied without any effect on the object: the time stays, and who comes new has none.
+        if written.is_empty() && changes.removed.is_empty() {
             self.0[others].time = time;
         }
         self.0.retain(|manager| !manager.set.is_empty());

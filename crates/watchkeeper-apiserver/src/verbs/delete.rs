@@ -106,6 +106,9 @@ impl Core {
             return self.delete_namespace(kind, &old, options);
         }
         let mut value = old.value();
+        if kind.is("", "Pod") && is_ending(&value, options) {
+            return Ok(Deleted::Object(old));
+        }
         let mut finalizers = wanted_finalizers(kind, &value, options.propagation);
         let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
         if definition && !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
@@ -254,6 +257,16 @@ fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) ->
         Propagation::Orphan => finalizers.push("orphan".to_owned()),
     }
     finalizers
+}
+
+/// Whether a pod is on its way already, and no faster than it is.
+fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
+    let metadata = &value["metadata"];
+    let current = metadata["deletionGracePeriodSeconds"].as_i64();
+    metadata["deletionTimestamp"].is_string()
+        && current.is_some_and(|current| {
+            options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
+        })
 }
 
 /// How long the object may take to end; none for kinds that end at once.

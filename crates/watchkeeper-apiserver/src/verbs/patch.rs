@@ -94,6 +94,16 @@ impl Patch {
                             return Err(Failure::unprocessable());
                         }
                     }
+                    if let json_patch::PatchOperation::Replace(replace) = operation
+                        && let Some((parent, _)) = replace.path.split_back()
+                        && parent.resolve(&value).is_ok_and(Value::is_object)
+                    {
+                        // Of a field that is not there, the real server adds it.
+                        let (path, value_of) = (replace.path.clone(), replace.value.clone());
+                        let add = json_patch::AddOperation { path, value: value_of };
+                        let _added = json_patch::patch(&mut value, &[json_patch::PatchOperation::Add(add)]);
+                        continue;
+                    }
                     json_patch::patch(&mut value, std::slice::from_ref(operation))
                         .map_err(|_| Failure::unprocessable())?;
                 }

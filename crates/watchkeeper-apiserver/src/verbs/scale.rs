@@ -28,7 +28,8 @@ fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
     }
     let count = |path: &[String]| lookup(value, path).as_i64().unwrap_or(0);
     let mut spec = json!({});
-    if lookup(value, &paths.spec_replicas).is_number() {
+    // Zero is not printed, as the type has it.
+    if count(&paths.spec_replicas) != 0 {
         spec["replicas"] = count(&paths.spec_replicas).into();
     }
     let mut status = json!({"replicas": count(&paths.status_replicas)});
@@ -81,7 +82,7 @@ impl Core {
     ) -> Result<Value> {
         let old = self.get(kind, key)?;
         check_same_name(meta::text(scale, "name"), key)?;
-        self.set_scale(kind, &old, scale, write)
+        self.set_scale(kind, &old, scale, write, false)
     }
 
     pub(crate) fn patch_scale(
@@ -94,7 +95,7 @@ impl Core {
         let old = self.get(kind, key)?;
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         let scale = patch.apply(kind, scale_of(paths, &Self::view(kind, &old)))?;
-        self.set_scale(kind, &old, &scale, write)
+        self.set_scale(kind, &old, &scale, write, true)
     }
 
     fn set_scale(
@@ -103,6 +104,7 @@ impl Core {
         old: &Arc<Stored>,
         scale: &Value,
         write: &Write,
+        patched: bool,
     ) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         let version = version_of(scale)?;
@@ -117,7 +119,8 @@ impl Core {
                 )
             })?,
         };
-        if replicas < 0 {
+        // The rules of a custom object say it themselves.
+        if replicas < 0 && kind.custom.is_none() {
             let problem = "must be greater than or equal to 0";
             let cause = Cause::invalid("spec.replicas", &replicas.into(), problem);
             return Err(Failure::invalid_as("autoscaling", "Scale", &old.key.name, vec![cause]));
@@ -131,7 +134,8 @@ impl Core {
             at = &mut at[part.as_str()];
         }
         *at = replicas.into();
-        let stored = self.change(kind, old, value, Part::Scale, write)?;
+        // Who replaces a Scale sends no managers with it, and zero is no field of it.
+        let stored = self.change(kind, old, value, Part::Scale(patched && replicas != 0), write)?;
         Ok(scale_of(paths, &Self::view(kind, &stored)))
     }
 }

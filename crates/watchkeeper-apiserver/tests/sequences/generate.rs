@@ -104,7 +104,6 @@ fn labels(draw: &Draw) -> Value {
         json!({"app": "b"}),
         json!({"app": "a", "tier": "t"}),
         json!({"tier": "t"}),
-        json!({}),
     ])
 }
 
@@ -186,6 +185,11 @@ fn apply(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         parts.push(draw.pick(&["fieldValidation=Strict", "fieldValidation=Ignore"]));
     }
     let mut object = object(draw, kind, name);
+    // Nulls are left out: see docs/apiserver-conformance.md.
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|_, value| !value.is_null());
+    }
+    object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     let (version, named) = kind.names();
     if object["kind"] != "Odd" {
         object["kind"] = named.into();

@@ -13,12 +13,10 @@ pub(crate) enum Kind {
     ConfigMap,
     Deployment,
     Pod,
-    Service,
     Widget,
 }
 
-pub(crate) const KINDS: [Kind; 5] =
-    [Kind::ConfigMap, Kind::Deployment, Kind::Pod, Kind::Service, Kind::Widget];
+pub(crate) const KINDS: [Kind; 4] = [Kind::ConfigMap, Kind::Deployment, Kind::Pod, Kind::Widget];
 
 impl Kind {
     /// Its apiVersion and its name.
@@ -27,7 +25,6 @@ impl Kind {
             Self::ConfigMap => ("v1", "ConfigMap"),
             Self::Deployment => ("apps/v1", "Deployment"),
             Self::Pod => ("v1", "Pod"),
-            Self::Service => ("v1", "Service"),
             Self::Widget => ("sequences.example.com/v1", "Widget"),
         }
     }
@@ -52,7 +49,6 @@ impl Kind {
             Self::ConfigMap => config_map(draw),
             Self::Deployment => deployment(draw, name),
             Self::Pod => json!({"spec": pod_spec(draw)}),
-            Self::Service => service(draw),
             Self::Widget => widget(draw),
         };
         object["metadata"] = json!({});
@@ -97,14 +93,6 @@ impl Kind {
                 json!({"spec": {"nodeName": "n2"}}),
                 json!({"spec": {"restartPolicy": "Never"}}),
             ]),
-            Self::Service => draw.pick(&[
-                json!({"spec": {"ports": [{"port": 80, "name": "web", "targetPort": 8080}]}}),
-                json!({"spec": {"ports": [{"port": 443, "name": "tls"}]}}),
-                json!({"spec": {"selector": {"app": "b"}}}),
-                json!({"spec": {"selector": null}}),
-                json!({"spec": {"sessionAffinity": "ClientIP"}}),
-                json!({"spec": {"externalName": "other.example.com"}}),
-            ]),
             Self::Widget => draw.pick(&[
                 json!({"spec": {"replicas": 3}}),
                 json!({"spec": {"replicas": null}}),
@@ -129,7 +117,6 @@ impl Kind {
                 ("/spec/template/spec/containers/1", json!({"name": "e", "image": "i"})),
             ]),
             Self::Pod => ("/spec/containers/0/image", json!("i:8")),
-            Self::Service => ("/spec/ports/0/port", json!(81)),
             Self::Widget => draw.pick(&[
                 ("/spec/replicas", json!(7)),
                 ("/spec/parts/0", json!({"name": "q"})),
@@ -171,7 +158,6 @@ impl Kind {
                 json!({"conditions": [{"type": "Ready", "status": "True"}]}),
                 json!({"phase": "Succeeded", "message": "done"}),
             ]),
-            Self::Service => json!({"conditions": []}),
             Self::ConfigMap => json!({"x": 1}),
             Self::Widget => draw.pick(&[
                 json!({"replicas": 2, "phase": "Busy", "selector": "app=a"}),
@@ -189,7 +175,6 @@ impl Kind {
             Self::Deployment => json!({"spec": {"selector": {"matchLabels": {"m": "m"}}, "template": {
                 "metadata": {"labels": {"m": "m"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
             Self::Pod => json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}),
-            Self::Service => json!({"spec": {"type": "ExternalName", "externalName": "marker.example.com"}}),
             Self::Widget => json!({"spec": {"name": "marker"}}),
         };
         let (version, kind) = self.names();
@@ -262,18 +247,6 @@ fn deployment(draw: &Draw, name: &str) -> Value {
         ]);
     }
     json!({"spec": spec})
-}
-
-fn service(draw: &Draw) -> Value {
-    json!({"spec": draw.pick(&[
-        json!({"clusterIP": "None", "ports": [{"port": 80}], "selector": {"app": "a"}}),
-        json!({"clusterIP": "None", "ports": [{"port": 80, "name": "web"}, {"port": 53, "protocol": "UDP", "name": "dns"}]}),
-        json!({"clusterIP": "None"}),
-        json!({"type": "ExternalName", "externalName": "example.com"}),
-        json!({"type": "ExternalName", "externalName": "example.com", "ports": [{"port": 70000}]}),
-        json!({"clusterIP": "None", "ports": [{"port": 80}, {"port": 81}]}),
-        json!({"type": "Odd", "clusterIP": "None"}),
-    ])})
 }
 
 fn widget(draw: &Draw) -> Value {

@@ -39,7 +39,9 @@ impl Names {
             let next = self.uids.len() + 1;
             format!("uid {}", self.uids.entry(found[0].to_owned()).or_insert(next))
         });
-        let text = TIME.replace_all(&text, "<time>");
+        // What two pods differ in is printed by the real server only.
+        let text = text.split("\n@@ ").next().unwrap_or_default();
+        let text = TIME.replace_all(text, "<time>");
         let text = GENERATED.replace_all(&text, "$1<generated>");
         VERSIONS.replace_all(&text, "$1<number>").into_owned()
     }
@@ -69,10 +71,11 @@ impl Names {
                     meta.into()
                 }
                 ("resourceVersion", Value::String(text)) if text != "<list>" => self.version(text).into(),
-                // The real server gives causes in any order, and managers in that of the seconds in which they wrote.
+                // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| self.normalise(entry)).collect();
                     list.sort_by_key(ToString::to_string);
+                    list.dedup();
                     list.into()
                 }
                 ("message", Value::String(text)) => ordered(&self.text(text)).into(),
@@ -89,5 +92,6 @@ fn ordered(message: &str) -> String {
     let Some((head, causes)) = message.split_once(" is invalid: [") else { return message.to_owned() };
     let mut causes: Vec<_> = causes.trim_end_matches(']').split(", ").collect();
     causes.sort_unstable();
+    causes.dedup();
     format!("{head} is invalid: [{}]", causes.join(", "))
 }

@@ -100,6 +100,11 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid(&field, &finalizer.as_str().into(), problem));
         }
     }
+    let both = finalizers(value);
+    if ["orphan", "foregroundDeletion"].iter().all(|policy| both.iter().any(|own| own == policy)) {
+        let problem = "finalizer orphan and foregroundDeletion cannot be both set";
+        causes.push(Cause::invalid("metadata.finalizers", &json!(both), problem));
+    }
     owner_causes(metadata, &mut causes);
     causes
 }

@@ -95,6 +95,12 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
             let problem = "pod updates may not add or remove containers";
             causes.push(Cause::forbidden("spec.containers", problem));
         } else {
+            let list = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+            let (before, after) = (list(old), list(new));
+            if !before.iter().all(|toleration| after.contains(toleration)) {
+                let problem = "existing toleration can not be modified except its tolerationSeconds";
+                causes.push(Cause::forbidden("spec.tolerations", problem));
+            }
             causes.extend(deadline(
                 &old["spec"]["activeDeadlineSeconds"],
                 &new["spec"]["activeDeadlineSeconds"],
@@ -154,11 +160,6 @@ fn deadline(old: &Value, new: &Value) -> Option<Cause> {
 
 /// Whether two specs of a pod differ only in what may change while it runs.
 fn same_but_mutable(old: &Value, new: &Value) -> bool {
-    let list = |spec: &Value, field: &str| spec[field].as_array().cloned().unwrap_or_default();
-    let (before, after) = (list(old, "tolerations"), list(new, "tolerations"));
-    if !before.iter().all(|toleration| after.contains(toleration)) {
-        return false;
-    }
     let fixed = |spec: &Value| {
         let mut spec = spec.clone();
         for containers in ["containers", "initContainers", "ephemeralContainers"] {

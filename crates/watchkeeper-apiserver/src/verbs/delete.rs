@@ -250,11 +250,14 @@ fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) ->
         return finalizers;
     }
     let Some(policy) = policy else { return finalizers };
-    finalizers.retain(|finalizer| finalizer != "orphan" && finalizer != "foregroundDeletion");
-    match policy {
-        Propagation::Background => {}
-        Propagation::Foreground => finalizers.push("foregroundDeletion".to_owned()),
-        Propagation::Orphan => finalizers.push("orphan".to_owned()),
+    let wanted = match policy {
+        Propagation::Background => "",
+        Propagation::Foreground => "foregroundDeletion",
+        Propagation::Orphan => "orphan",
+    };
+    finalizers.retain(|own| own == wanted || (own != "orphan" && own != "foregroundDeletion"));
+    if !wanted.is_empty() && !finalizers.iter().any(|own| own == wanted) {
+        finalizers.push(wanted.to_owned());
     }
     finalizers
 }
@@ -265,7 +268,8 @@ fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
     let current = metadata["deletionGracePeriodSeconds"].as_i64();
     metadata["deletionTimestamp"].is_string()
         && current.is_some_and(|current| {
-            options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
+            let slower = |grace: i64| grace != 0 && if grace < 0 { 1 } else { grace } >= current;
+            options.grace.is_none_or(slower)
         })
 }
 

@@ -82,7 +82,7 @@ impl Core {
     ) -> Result<Value> {
         let old = self.get(kind, key)?;
         check_same_name(meta::text(scale, "name"), key)?;
-        self.set_scale(kind, &old, scale, write, false)
+        self.set_scale(kind, &old, scale, write)
     }
 
     pub(crate) fn patch_scale(
@@ -95,7 +95,7 @@ impl Core {
         let old = self.get(kind, key)?;
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         let scale = patch.apply(kind, scale_of(paths, &Self::view(kind, &old)))?;
-        self.set_scale(kind, &old, &scale, write, true)
+        self.set_scale(kind, &old, &scale, write)
     }
 
     fn set_scale(
@@ -104,7 +104,6 @@ impl Core {
         old: &Arc<Stored>,
         scale: &Value,
         write: &Write,
-        patched: bool,
     ) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         let version = version_of(scale)?;
@@ -134,8 +133,8 @@ impl Core {
             at = &mut at[part.as_str()];
         }
         *at = replicas.into();
-        // Who replaces a Scale sends no managers with it, and zero is no field of it.
-        let stored = self.change(kind, old, value, Part::Scale(patched && replicas != 0), write)?;
+        // Zero is no field of a Scale: nobody can own it.
+        let stored = self.change(kind, old, value, Part::Scale(replicas != 0), write)?;
         Ok(scale_of(paths, &Self::view(kind, &stored)))
     }
 }

@@ -268,10 +268,10 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             copy_field(&new, &mut after, "status");
             let mut taken = vec!["managedFields"];
             if kind.custom.is_none() {
-                taken.push("annotations");
+                taken.extend(["annotations", "finalizers"]);
             }
             if kind.is("", "Pod") {
-                taken.extend(["labels", "finalizers"]);
+                taken.push("labels");
                 let class = &before["status"]["qosClass"];
                 if after["status"].is_object() && after["status"]["qosClass"].is_null() && !class.is_null() {
                     after["status"]["qosClass"] = class.clone();

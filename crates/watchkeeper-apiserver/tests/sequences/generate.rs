@@ -89,10 +89,9 @@ fn object(draw: &Draw, kind: Kind, name: &str) -> Value {
     match draw.below(40) {
         0 => object["surprise"] = 1.into(),
         1 => object["metadata"]["surprise"] = "x".into(),
-        2 => object["metadata"]["generation"] = 7.into(),
         3 => object["metadata"]["labels"] = json!({"app": "not valid!"}),
         4 => object["metadata"]["ownerReferences"] = owners(draw),
-        5 => object["kind"] = "Odd".into(),
+        5 if kind != Kind::Widget => object["kind"] = "Odd".into(),
         _ => {}
     }
     object
@@ -116,6 +115,9 @@ fn owners(draw: &Draw) -> Value {
 
 fn create(draw: &Draw, kind: Kind, name: &str, number: usize) -> Operation {
     let mut object = object(draw, kind, name);
+    if draw.chance(3) {
+        object["metadata"]["generation"] = 7.into();
+    }
     if draw.chance(5) {
         object["metadata"].as_object_mut().unwrap().remove("name");
         // A prefix of its own, so that the order of names does not depend on what the server adds.
@@ -168,7 +170,7 @@ fn json_patch(draw: &Draw, kind: Kind) -> Value {
         3 => json!([{"op": "remove", "path": "/metadata/finalizers/0"}]),
         4 => json!([{"op": "test", "path": "/metadata/labels/app", "value": "a"},
             {"op": "add", "path": "/metadata/annotations", "value": {"note": "tested"}}]),
-        5 => json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/b"}]),
+        5 => json!([{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/b"]}]),
         _ => kind.json_patch(draw),
     }
 }
@@ -195,7 +197,7 @@ fn apply(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         object["kind"] = named.into();
     }
     object["apiVersion"] = version.into();
-    if draw.chance(5) {
+    if draw.chance(5) && !parts.contains(&"dryRun=All") {
         object["metadata"]["resourceVersion"] = kind.gap("version", name);
     }
     Operation::patch(format!("{path}?{}", parts.join("&")), APPLY, object)
@@ -209,7 +211,8 @@ fn delete(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
     if draw.chance(30) {
         options["gracePeriodSeconds"] = draw.pick(&[0, 0, 5, 100, -1]).into();
     }
-    match draw.below(10) {
+    // A version and a policy that takes finalizers away contradict each other on a real server.
+    match draw.below(if options.get("propagationPolicy").is_some() { 2 } else { 10 }) {
         0 => options["preconditions"] = json!({"uid": kind.gap("uid", name)}),
         1 => options["preconditions"] = json!({"uid": "00000000-0000-0000-0000-00000000dead"}),
         2 => options["preconditions"] = json!({"resourceVersion": kind.gap("version", name)}),
@@ -234,10 +237,12 @@ fn list(draw: &Draw, kind: Kind) -> Operation {
     if draw.chance(40) {
         parts.push(format!("labelSelector={}", draw.pick(&SELECTORS)));
     }
-    if draw.chance(25) {
+    // One object of a past moment is not shown as it was by a real server.
+    let named = draw.chance(25);
+    if named {
         parts.push(format!("fieldSelector={}", kind.field_selector(draw)));
     }
-    match draw.below(10) {
+    match draw.below(if named { 7 } else { 10 }) {
         0..3 => parts.push("limit=1".to_owned()),
         3 => parts.extend(["limit=1".to_owned(), format!("continue=<continue {}>", kind.plural())]),
         4 => parts.extend(["limit=500".to_owned(), format!("continue=<continue {}>", kind.plural())]),
@@ -274,6 +279,9 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
     let path = format!("{path}/status");
     let mut object = kind.object(draw, name);
     object["metadata"] = json!({"name": name, "labels": labels(draw)});
+    if kind == Kind::Widget {
+        object["spec"] = json!({"name": draw.pick(&["abc", "other"])});
+    }
     object["status"] = kind.status(draw);
     match draw.below(5) {
         0 => Operation::get(path),
@@ -300,6 +308,10 @@ fn scale(draw: &Draw, path: &str, name: &str) -> Operation {
     match draw.below(3) {
         0 => Operation::get(path),
         1 => Operation::patch(path, MERGE, json!({"spec": {"replicas": replicas}})),
-        _ => Operation::new("PUT", path, json!({"metadata": {"name": name}, "spec": {"replicas": replicas}})),
+        _ => {
+            let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name},
+                "spec": {"replicas": replicas}});
+            Operation::new("PUT", path, scale)
+        }
     }
 }

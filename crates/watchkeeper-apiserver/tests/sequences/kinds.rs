@@ -161,7 +161,6 @@ impl Kind {
             Self::ConfigMap => json!({"x": 1}),
             Self::Widget => draw.pick(&[
                 json!({"replicas": 2, "phase": "Busy", "selector": "app=a"}),
-                json!({"replicas": "two"}),
                 json!({"phase": "Idle", "unknown": 1}),
                 json!({}),
             ]),

@@ -87,8 +87,14 @@ impl Names {
     }
 }
 
-/// A message with several causes, in an order of their own.
+/// A message with several causes or conflicts, in an order of their own.
 fn ordered(message: &str) -> String {
+    if message.starts_with("Apply failed with ") {
+        let mut lines: Vec<_> = message.lines().collect();
+        lines[0] = lines[0].split(": ").next().unwrap_or_default();
+        lines.sort_unstable();
+        return lines.join("\n");
+    }
     let Some((head, causes)) = message.split_once(" is invalid: [") else { return message.to_owned() };
     let mut causes: Vec<_> = causes.trim_end_matches(']').split(", ").collect();
     causes.sort_unstable();

@@ -192,6 +192,9 @@ fn apply(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         spec.retain(|_, value| !value.is_null());
     }
     object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    if object["metadata"]["finalizers"] == json!([]) {
+        object["metadata"].as_object_mut().unwrap().remove("finalizers");
+    }
     let (version, named) = kind.names();
     if object["kind"] != "Odd" {
         object["kind"] = named.into();
@@ -304,7 +307,7 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
 
 fn scale(draw: &Draw, path: &str, name: &str) -> Operation {
     let path = format!("{path}/scale");
-    let replicas = draw.pick(&[0, 2, 5, -1, 11]);
+    let replicas = draw.pick(&[2, 5, -1, 11]);
     match draw.below(3) {
         0 => Operation::get(path),
         1 => Operation::patch(path, MERGE, json!({"spec": {"replicas": replicas}})),

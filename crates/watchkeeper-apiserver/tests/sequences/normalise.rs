@@ -90,8 +90,7 @@ impl Names {
 /// A message with several causes or conflicts, in an order of their own.
 fn ordered(message: &str) -> String {
     if message.starts_with("Apply failed with ") {
-        let mut lines: Vec<_> = message.lines().collect();
-        lines[0] = lines[0].split(": ").next().unwrap_or_default();
+        let mut lines: Vec<_> = message.split("\n").flat_map(|line| line.split("conflicts: ")).collect();
         lines.sort_unstable();
         return lines.join("\n");
     }

@@ -268,7 +268,7 @@ fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
     let current = metadata["deletionGracePeriodSeconds"].as_i64();
     metadata["deletionTimestamp"].is_string()
         && current.is_some_and(|current| {
-            current > 0 && options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
+            options.grace.is_none_or(|grace| current > 0 && if grace < 0 { 1 } else { grace } >= current)
         })
 }
 

@@ -270,6 +270,9 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             if kind.custom.is_none() {
                 taken.extend(["annotations", "finalizers"]);
             }
+            if kind.custom.is_none() && !kind.is("", "Pod") {
+                taken.push("ownerReferences");
+            }
             if kind.is("", "Pod") {
                 taken.push("labels");
                 let class = &before["status"]["qosClass"];

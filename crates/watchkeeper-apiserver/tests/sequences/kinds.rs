@@ -134,7 +134,9 @@ impl Kind {
 
     pub(crate) fn field_selector(self, draw: &Draw) -> String {
         let own: &[&str] = match self {
-            Self::Pod => &["spec.nodeName%3Dn1", "status.phase%21%3DRunning", "spec.restartPolicy%3DAlways"],
+            Self::Pod => {
+                &["spec.nodeName%21%3Dn1", "status.phase%21%3DRunning", "spec.restartPolicy%3DAlways"]
+            }
             Self::Widget => &["spec.name%3Dabc", "spec.name%21%3Dabc", "spec.replicas%3D1"],
             _ => &["spec.odd%3D1", "metadata.namespace%3Dwkspace"],
         };
@@ -162,7 +164,6 @@ impl Kind {
             Self::Widget => draw.pick(&[
                 json!({"replicas": 2, "phase": "Busy", "selector": "app=a"}),
                 json!({"phase": "Idle", "unknown": 1}),
-                json!({}),
             ]),
         }
     }

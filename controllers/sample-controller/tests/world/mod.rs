@@ -170,7 +170,8 @@ impl World {
     }
 
     pub(crate) async fn set_available(&self, deployment: &str, replicas: i32) {
-        let patch = Patch::Merge(json!({"status": {"availableReplicas": replicas}}));
+        let patch = Patch::Merge(json!({"status": {
+            "replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas}}));
         self.deployments().patch_status(&self.key(deployment), &patch).await.unwrap();
     }
 

@@ -186,15 +186,12 @@ impl Telling<'_> {
         let fill = |text: &str| self.seen.fill(text).replace(SPACE, &self.space);
         let path = fill(&operation.path);
         let body = if operation.body.is_null() { String::new() } else { fill(&operation.body.to_string()) };
-        if operation.path.contains("resourceVersion=0")
-            || operation.path.contains("resourceVersion=&")
-            || operation.path.ends_with("resourceVersion=")
-        {
+        let cached =
+            ["resourceVersion=0", "resourceVersion=&"].iter().any(|part| operation.path.contains(part));
+        if cached || operation.path.ends_with("resourceVersion=") {
             // What is answered from a cache is as new as the last list at least.
-            let collection = path.split('?').next().unwrap();
-            let end = collection.match_indices('/').nth(if path.starts_with("/apis/") { 6 } else { 5 });
-            let collection = &collection[..end.map_or(collection.len(), |(at, _)| at)];
-            self.server.ask("GET", collection, "", String::new()).await;
+            let kind = KINDS.into_iter().find(|kind| plural(&path) == Some(kind.plural().as_str())).unwrap();
+            self.server.ask("GET", &kind.collection().replace(SPACE, &self.space), "", String::new()).await;
         }
         let response = self.server.send(operation.method, &path, operation.content_type, body).await;
         let warnings: Vec<_> = response

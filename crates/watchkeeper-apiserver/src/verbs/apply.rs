@@ -62,11 +62,7 @@ impl Core {
         if managers.is_empty() {
             // Written before anybody kept note: what is there is somebody's, but not the applier's.
             let before = writer_of("before-first-apply");
-            let mut known = live.clone();
-            for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-                meta::metadata_mut(&mut known).remove(field);
-            }
-            managers.update(kind.shape(), kind.blank(), &known, &before.writer(kind, "", &now));
+            managers.update(kind.shape(), kind.blank(), &live, &before.writer(kind, "", &now));
         }
         let writer = write.writer(kind, part.subresource(), &now);
         let mut object = managers.apply(kind.shape(), &live, &config, &writer, force)?;

@@ -121,6 +121,10 @@ impl Core {
             }
             return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
         }
+        let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
+        if at_its_end && finalizers.is_empty() && grace == Some(0) && !options.dry_run {
+            return Ok(Deleted::Object(self.erase(kind, &old)));
+        }
         meta::set_finalizers(&mut value, &finalizers);
         self.mark(&mut value, grace.unwrap_or(0));
         if options.dry_run {
@@ -268,7 +272,7 @@ fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
     let current = metadata["deletionGracePeriodSeconds"].as_i64();
     metadata["deletionTimestamp"].is_string()
         && current.is_some_and(|current| {
-            options.grace.is_none_or(|grace| current > 0 && if grace < 0 { 1 } else { grace } >= current)
+            current > 0 && options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
         })
 }
 

@@ -59,7 +59,9 @@ impl Names {
     fn map(&mut self, map: &Map<String, Value>) -> Map<String, Value> {
         let list = map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
         let mut named = Map::new();
-        for (name, value) in map {
+        // Who owns the time of a deletion is forgotten by the real server with the next update.
+        let kept = map.iter().filter(|(name, _)| !name.starts_with("f:deletion"));
+        for (name, value) in kept {
             let value = match (name.as_str(), value) {
                 // The state of a list is that of the whole server, on which others write too.
                 ("metadata", Value::Object(meta)) if list => {
@@ -74,6 +76,7 @@ impl Names {
                 // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| self.normalise(entry)).collect();
+                    list.retain(|entry| entry["fieldsV1"] != serde_json::json!({"f:metadata": {}}));
                     list.sort_by_key(ToString::to_string);
                     list.dedup();
                     list.into()

@@ -67,17 +67,18 @@ async fn shrink(
 /// Runs the sequences on both servers, and shows one of each sort of difference as it can be read.
 async fn compare(first: &Server, second: &Server, count: u64) {
     let start = number("WATCHKEEPER_TEST_SEED", 1);
-    let runs = futures::stream::iter(start..start + count).map(async |seed| {
+    let runs = futures::stream::iter(start..start + count).map(|seed| async move {
         let differs = difference(first, second, &sequence(seed, LENGTH)).await;
         differs.map(|difference| (seed, difference))
     });
-    let differing: Vec<_> = runs.buffer_unordered(ABREAST).filter_map(async |found| found).collect().await;
+    let found: Vec<Option<(u64, Difference)>> = runs.buffer_unordered(ABREAST).collect().await;
+    let differing: Vec<_> = found.into_iter().flatten().collect();
     let total = differing.len();
     let mut sorts: BTreeMap<String, (u64, Difference, usize)> = BTreeMap::new();
     for (seed, difference) in differing {
         sorts.entry(difference.sort()).or_insert((seed, difference, 0)).2 += 1;
     }
-    let examples = futures::stream::iter(&sorts).map(async |(sort, (seed, ..))| {
+    let examples = futures::stream::iter(&sorts).map(|(sort, (seed, ..))| async move {
         let operations = sequence(*seed, LENGTH);
         let again = difference(first, second, &operations).await.filter(|found| found.sort() == *sort);
         match again {

@@ -109,8 +109,15 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         let problem = "must have exactly one version marked as storage version";
         causes.push(Cause::invalid("spec.versions", &versions.into(), problem));
     }
+    // The real server takes a schema that all versions have for one of the whole definition, which leaves none for a version's own fields.
+    let same = |field: &str| versions.iter().all(|version| version.get(field) == versions[0].get(field));
+    let hoisted = versions.len() > 1 && same("schema") && !same("selectableFields");
     for (at, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{at}]");
+        if hoisted && !list(&version["selectableFields"]).is_empty() {
+            let problem = "may only be set when `version.schema.openAPIV3Schema` is not included";
+            causes.push(Cause::invalid(&format!("{field}.selectableFields"), &"".into(), problem));
+        }
         let name = text(version, "name");
         let problems = meta::label_problems(name);
         causes.extend(problems.iter().map(|p| Cause::invalid(&format!("{field}.name"), &name.into(), p)));
@@ -220,12 +227,12 @@ impl Core {
     }
 
     /// Refuses new objects of a kind that is on its way out.
-    pub(crate) fn check_definition_accepts(&self, kind: &Kind) -> Result<()> {
+    pub(crate) fn check_definition_accepts(&self, kind: &Kind, name: &str) -> Result<()> {
         let Some(custom) = &kind.custom else { return Ok(()) };
         match self.definition(&custom.definition) {
-            Some((_, stored)) if stored.terminating => Err(Failure::new(
-                405,
-                "MethodNotAllowed",
+            Some((_, stored)) if stored.terminating => Err(Failure::forbidden(
+                kind,
+                name,
                 "create not allowed while custom resource definition is terminating",
             )),
             _ => Ok(()),

@@ -146,6 +146,9 @@ fn pod_spec(spec: &mut Value) {
     set(spec, "restartPolicy", "Always".into());
     set(spec, "dnsPolicy", "ClusterFirst".into());
     set(spec, "terminationGracePeriodSeconds", 30.into());
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = 1.into();
+    }
     set(spec, "securityContext", json!({}));
     set(spec, "schedulerName", "default-scheduler".into());
     // The older name of the same field.

@@ -57,7 +57,7 @@ where
     let counted = call.counted();
     let reply = match call.answer(body).await {
         Ok(reply) => reply,
-        Err(failure) => reply::failure(&failure),
+        Err(failure) => warn(reply::failure(&failure), &failure.warnings),
     };
     if let Some(request) = counted {
         shared.requests.count(request, reply.status());
@@ -94,7 +94,7 @@ fn static_route(
         Route::Groups => json(discovery::groups(registry)),
         Route::Group(name) => discovery::group(registry, name).map_or_else(reply::page_not_found, json),
         Route::GroupVersion { group, version } => {
-            discovery::resources(registry, group, version).map_or_else(reply::page_not_found, json)
+            discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
         }
         // Plain text, as the real server says; clients read it as JSON.
         Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
@@ -102,6 +102,15 @@ fn static_route(
             openapi::document(registry, name).map_or_else(reply::page_not_found, json)
         }
         Route::Resource(_) | Route::Unknown => reply::page_not_found(),
+    }
+}
+
+/// A group of ours answers for its versions; of others nobody knows.
+fn not_served(registry: &Registry, group: &str) -> Reply {
+    if registry.is_builtin(group) {
+        reply::failure(&Failure::no_such_path())
+    } else {
+        reply::page_not_found()
     }
 }
 
@@ -167,7 +176,7 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let kind = match self.find()? {
-            None => return Ok(reply::page_not_found()),
+            None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
             Some(Named::Review(review)) => return self.review(review, &read_body(body).await?),
             Some(Named::Kind(kind)) => kind,
         };
@@ -269,7 +278,8 @@ impl Call {
                 let body = read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
-                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write))?;
+                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write));
+                let stored = stored.map_err(|failure| failure.of(&write))?;
                 Ok(created(form, &kind, &stored, &write, self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
@@ -308,7 +318,8 @@ impl Call {
                 let mut write = self.write_options("UpdateOptions")?;
                 let body = read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
-                let (stored, new) = self.shared.run(|core| core.replace(&kind, key, value, part, &write))?;
+                let replaced = self.shared.run(|core| core.replace(&kind, key, value, part, &write));
+                let (stored, new) = replaced.map_err(|failure| failure.of(&write))?;
                 if new {
                     return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
@@ -318,10 +329,11 @@ impl Call {
                 let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(&kind, body, &mut write).await?;
                 let force = self.query.flag("force").unwrap_or(false);
-                let (stored, new) = self.shared.run(|core| match patch {
+                let patched = self.shared.run(|core| match patch {
                     Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
-                })?;
+                });
+                let (stored, new) = patched.map_err(|failure| failure.of(&write))?;
                 if new {
                     return Ok(created(form, &kind, &stored, &write, self.now()));
                 }
@@ -366,9 +378,7 @@ impl Call {
     async fn list(&self, kind: &Arc<Kind>, form: Form) -> Result<Reply> {
         let options = self.list_options(kind)?;
         options.check_list()?;
-        if let Some(version) = options.wanted_version()?
-            && !options.is_exact()
-        {
+        if let Some(version) = options.wanted_version()? {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
         let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;

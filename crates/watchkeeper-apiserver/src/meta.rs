@@ -100,6 +100,11 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid(&field, &finalizer.as_str().into(), problem));
         }
     }
+    let both = finalizers(value);
+    if ["orphan", "foregroundDeletion"].iter().all(|policy| both.iter().any(|own| own == policy)) {
+        let problem = "finalizer orphan and foregroundDeletion cannot be both set";
+        causes.push(Cause::invalid("metadata.finalizers", &json!(both), problem));
+    }
     owner_causes(metadata, &mut causes);
     causes
 }
@@ -107,7 +112,7 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
 fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
     let owners = metadata["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
     let mut controller: Option<&str> = None;
-    for (at, owner) in owners.iter().enumerate() {
+    for owner in owners {
         for (field, problem) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -115,7 +120,7 @@ fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
             ("uid", "must not be empty"),
         ] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                let field = format!("metadata.ownerReferences[{at}].{field}");
+                let field = format!("metadata.ownerReferences.{field}");
                 causes.push(Cause::invalid(&field, &"".into(), problem));
             }
         }

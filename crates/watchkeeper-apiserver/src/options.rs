@@ -11,6 +11,7 @@ use crate::negotiate;
 use crate::registry::Kind;
 use crate::selector::Selector;
 use crate::status::{Cause, Failure, Result, quoted};
+use crate::types;
 use crate::verbs::delete::DeleteOptions;
 use crate::verbs::list::{ListOptions, Match};
 use crate::verbs::patch::Patch;
@@ -33,7 +34,15 @@ impl Call {
             ))),
         };
         let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
-        if !sent_version.is_empty() && sent_version != kind.api_version {
+        // Of a built-in kind the path tells what is not said; a custom object must say it.
+        let custom = kind.custom.is_some();
+        if custom && sent_kind.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing",
+                kind.kind
+            )));
+        }
+        if (custom || !sent_version.is_empty()) && sent_version != kind.api_version {
             return Err(Failure::bad_request(if kind.custom.is_some() {
                 format!(
                     "the API version in the data ({sent_version}) does not match the expected API version ({})",
@@ -49,6 +58,20 @@ impl Call {
                     quoted(sent_version)
                 )
             }));
+        }
+        if custom && sent_kind != kind.kind {
+            let problem = Cause::invalid("kind", &sent_kind.into(), &format!("must be {}", kind.kind));
+            let name = value["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(Failure::invalid_as(&kind.group, sent_kind, name, vec![problem]));
+        }
+        if !sent_kind.is_empty() && types::of_kind(&kind.api_version, sent_kind).is_none() && !custom {
+            return Err(Failure::bad_request(format!(
+                "{sent_kind} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                quoted(&kind.version),
+                kind.kind,
+                quoted(sent_kind),
+                quoted(&kind.api_version)
+            )));
         }
         if !sent_kind.is_empty() && sent_kind != kind.kind {
             return Err(Failure::bad_request(format!(
@@ -137,9 +160,8 @@ impl Call {
         if !body.is_empty() {
             let (value, _) = negotiate::read_value(&self.headers, body, ("v1", "DeleteOptions"))?
                 .map_err(|problem| Failure::bad_request(format!("couldn't get version/kind; {problem}")))?;
-            let mut options = DeleteOptions::read(&value)?;
-            options.dry_run |= self.write_options("DeleteOptions")?.dry_run;
-            return Ok(options);
+            // Options in a body are all there are: the query is not read.
+            return DeleteOptions::read(&value);
         }
         let mut value = json!({});
         if let Some(grace) = self.number("gracePeriodSeconds")? {

@@ -240,6 +240,12 @@ impl Registry {
         self.index.get(group).is_some_and(|versions| versions.contains_key(version))
     }
 
+    /// Whether the group is served without any definition.
+    pub(crate) fn is_builtin(&self, group: &str) -> bool {
+        let kinds = self.index.get(group).into_iter().flat_map(|versions| versions.values());
+        kinds.flat_map(|kinds| kinds.values()).any(|kind| kind.custom.is_none())
+    }
+
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
         self.index.get(group)?.get(version)?.get(plural)
     }

@@ -87,13 +87,28 @@ pub(crate) struct Failure {
     pub(crate) details: Option<Details>,
     /// `metadata.continue`: how to go on after an expired page.
     pub(crate) proceed: Option<String>,
+    /// What was noticed before the request failed.
+    pub(crate) warnings: Vec<String>,
 }
 
 pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
 
 impl Failure {
+    /// The failure of a write, with the warnings that the write has gathered.
+    pub(crate) fn of(mut self: Box<Self>, write: &crate::write::Write) -> Box<Self> {
+        self.warnings.clone_from(&write.warnings);
+        self
+    }
+
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
-        Box::new(Self { code, reason, message: message.into(), details: None, proceed: None })
+        Box::new(Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            proceed: None,
+            warnings: Vec::new(),
+        })
     }
 
     fn with_details(mut self: Box<Self>, details: Details) -> Box<Self> {

@@ -115,6 +115,8 @@ impl Place {
             Value::Null => {
                 target.remove(&field);
             }
+            // Of what is not there the real server keeps nothing that comes with a directive.
+            Value::Object(patch) if patch.contains_key("$patch") && !target.contains_key(&field) => {}
             Value::Object(patch) if known.is_none_or(|known| known.patch != Some(Patch::Replace)) => {
                 let mut inner = match target.remove(&field) {
                     Some(Value::Object(map)) => map,

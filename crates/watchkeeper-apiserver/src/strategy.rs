@@ -117,6 +117,13 @@ fn namespace(value: &mut Value) {
 
 fn pod(value: &mut Value) {
     let spec = &mut value["spec"];
+    admit_pod(spec);
+    let class = quality_of_service(spec);
+    value["status"]["qosClass"] = class.into();
+}
+
+/// What admission gives to every pod, new or changed.
+pub(crate) fn admit_pod(spec: &mut Value) {
     set(spec, "priority", 0.into());
     set(spec, "preemptionPolicy", "PreemptLowerPriority".into());
     set(spec, "tolerations", json!([]));
@@ -128,8 +135,6 @@ fn pod(value: &mut Value) {
             );
         }
     }
-    let class = quality_of_service(spec);
-    value["status"]["qosClass"] = class.into();
 }
 
 /// How a pod ranks when its node runs short: all limits set and equal to the requests, none set at all, or in between.

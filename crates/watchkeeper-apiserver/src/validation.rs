@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::convert;
 use crate::crd;
 use crate::meta;
 use crate::registry::{Custom, Kind};
@@ -16,9 +17,11 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cau
     let mut causes = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => causes = crd::validate(value),
-        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => workload(value, &mut causes),
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+            workload(&kind.kind, value, &mut causes);
+        }
         ("", "Pod") => pod_spec(&value["spec"], "spec", &mut causes),
-        ("", "ConfigMap" | "Secret") => size(value, &mut causes),
+        ("", "ConfigMap" | "Secret") => data(value, &mut causes),
         ("", "Event") => event_namespace(value, &mut causes),
         ("", "Service") => service(value, &mut causes),
         _ => {}
@@ -41,6 +44,9 @@ fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value
             let problem = format!("{path} accessor error: {shown} is of the type {found}, expected int64");
             causes.push(Cause::invalid(&path, &0.into(), &problem));
         }
+        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+            causes.push(Cause::invalid(&path, replicas, "should be a non-negative integer"));
+        }
     }
     match &custom.rules {
         Some(_) if !causes.is_empty() => causes.push(rules::unchecked()),
@@ -49,6 +55,21 @@ fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value
     }
     causes
 }
+
+/// What an Event of events.k8s.io says for good, by the names under which it is stored.
+const EVENT_FACTS: [&str; 11] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "action",
+    "related",
+    "eventTime",
+];
 
 /// What is wrong with the change from `old` to `new` beyond its metadata.
 pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
@@ -59,8 +80,35 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
     if workload && old["spec"]["selector"] != new["spec"]["selector"] {
         causes.push(Cause::invalid("spec.selector", &new["spec"]["selector"], "field is immutable"));
     }
-    if kind.is("", "Pod") && !same_but_mutable(&old["spec"], &new["spec"]) {
-        causes.push(Cause::forbidden("spec", POD_UPDATES));
+    // What is told once stays; the old view of Events still counts and rewrites.
+    if kind.is("events.k8s.io", "Event") {
+        let (old, new) = (convert::to_storage(kind, old.clone()), convert::to_storage(kind, new.clone()));
+        for field in EVENT_FACTS {
+            if old.get(field) != new.get(field) {
+                causes.push(Cause::invalid(field, &new[field], "field is immutable"));
+            }
+        }
+    }
+    if kind.is("", "Pod") {
+        let count = |pod: &Value| pod["spec"]["containers"].as_array().map_or(0, Vec::len);
+        if count(old) != count(new) {
+            let problem = "pod updates may not add or remove containers";
+            causes.push(Cause::forbidden("spec.containers", problem));
+        } else {
+            let list = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+            let (before, after) = (list(old), list(new));
+            if !before.iter().all(|toleration| after.contains(toleration)) {
+                let problem = "existing toleration can not be modified except its tolerationSeconds";
+                causes.push(Cause::forbidden("spec.tolerations", problem));
+            }
+            causes.extend(deadline(
+                &old["spec"]["activeDeadlineSeconds"],
+                &new["spec"]["activeDeadlineSeconds"],
+            ));
+        }
+        if count(old) == count(new) && !same_but_mutable(&old["spec"], &new["spec"]) {
+            causes.push(Cause::forbidden("spec", POD_UPDATES));
+        }
     }
     if kind.is("batch", "Job") {
         for field in ["selector", "completionMode"] {
@@ -100,13 +148,18 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
 
 const POD_UPDATES: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
+/// The deadline of a pod may only come nearer.
+fn deadline(old: &Value, new: &Value) -> Option<Cause> {
+    let problem = match (old.as_i64(), new.as_i64()) {
+        (Some(_), None) => "must not update from a positive integer to nil value",
+        (Some(old), Some(new)) if new > old => "must be less than or equal to previous value",
+        _ => return None,
+    };
+    Some(Cause::invalid("spec.activeDeadlineSeconds", new, problem))
+}
+
 /// Whether two specs of a pod differ only in what may change while it runs.
 fn same_but_mutable(old: &Value, new: &Value) -> bool {
-    let list = |spec: &Value, field: &str| spec[field].as_array().cloned().unwrap_or_default();
-    let (before, after) = (list(old, "tolerations"), list(new, "tolerations"));
-    if !before.iter().all(|toleration| after.contains(toleration)) {
-        return false;
-    }
     let fixed = |spec: &Value| {
         let mut spec = spec.clone();
         for containers in ["containers", "initContainers", "ephemeralContainers"] {
@@ -127,7 +180,65 @@ fn same_but_mutable(old: &Value, new: &Value) -> bool {
     node(old) == node(new) && fixed(old) == fixed(new)
 }
 
-fn workload(value: &Value, causes: &mut Vec<Cause>) {
+fn deployment(value: &Value, causes: &mut Vec<Cause>) {
+    let strategy = &value["spec"]["strategy"];
+    match strategy["type"].as_str().unwrap_or_default() {
+        "Recreate" if strategy["rollingUpdate"].is_object() => {
+            let problem = "may not be specified when strategy `type` is 'Recreate'";
+            causes.push(Cause::forbidden("spec.strategy.rollingUpdate", problem));
+        }
+        "Recreate" | "RollingUpdate" => {}
+        other => {
+            // As the real server prints its Go struct.
+            let rolling = match &strategy["rollingUpdate"] {
+                Value::Object(map) => {
+                    let part = |field: &str| map.get(field).unwrap_or(&Value::Null).to_string();
+                    let (unavailable, surge) = (part("maxUnavailable"), part("maxSurge"));
+                    format!("{{\"MaxUnavailable\":{unavailable},\"MaxSurge\":{surge}}}")
+                }
+                _ => "null".to_owned(),
+            };
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(other));
+            let message =
+                format!("Unsupported value: {shown}: supported values: \"Recreate\", \"RollingUpdate\"");
+            causes.push(Cause {
+                reason: "FieldValueNotSupported",
+                message,
+                field: "spec.strategy".to_owned(),
+            });
+        }
+    }
+    let count = |field: &str| value["status"][field].as_i64().unwrap_or(0);
+    for field in [
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "observedGeneration",
+    ] {
+        if count(field) < 0 {
+            let problem = "must be greater than or equal to 0";
+            causes.push(Cause::invalid(&format!("status.{field}"), &count(field).into(), problem));
+        }
+    }
+    for field in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
+        if count(field) > count("replicas") {
+            let problem = "cannot be greater than status.replicas";
+            causes.push(Cause::invalid(&format!("status.{field}"), &count(field).into(), problem));
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let found = count("availableReplicas").into();
+        causes.push(Cause::invalid(
+            "status.availableReplicas",
+            &found,
+            "cannot be greater than readyReplicas",
+        ));
+    }
+}
+
+fn workload(kind: &str, value: &Value, causes: &mut Vec<Cause>) {
     let spec = &value["spec"];
     if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
         let problem = "must be greater than or equal to 0";
@@ -147,6 +258,9 @@ fn workload(value: &Value, causes: &mut Vec<Cause>) {
         causes.push(Cause::invalid("spec.template.metadata.labels", labels, problem));
     }
     pod_spec(&spec["template"]["spec"], "spec.template.spec", causes);
+    if kind == "Deployment" {
+        deployment(value, causes);
+    }
     let policy = &spec["template"]["spec"]["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         causes.push(Cause::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
@@ -182,8 +296,18 @@ fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn size(value: &Value, causes: &mut Vec<Cause>) {
+const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+fn data(value: &Value, causes: &mut Vec<Cause>) {
     const LIMIT: usize = 1024 * 1024;
+    for field in ["data", "binaryData"] {
+        for key in value[field].as_object().into_iter().flatten().map(|(key, _)| key) {
+            let fits = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+            if key.is_empty() || !key.chars().all(fits) {
+                causes.push(Cause::invalid(&format!("{field}[{key}]"), &key.as_str().into(), KEY));
+            }
+        }
+    }
     let fields =
         ["data", "binaryData"].iter().flat_map(|field| value[*field].as_object().into_iter().flatten());
     let total: usize = fields.map(|(_, text)| text.as_str().map_or(0, str::len)).sum();

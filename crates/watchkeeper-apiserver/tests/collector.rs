@@ -1,8 +1,10 @@
-//! Does what nobody owns any more go away, and nothing else? In process, on the paused clock.
+//! Does what nobody owns any more go away, and nothing else? With our own collector, or on a real server with that of its
+//! kube-controller-manager, which must run.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use std::time::Duration;
+mod common;
 
+use common::Server;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::params::{DeleteParams, Patch, PropagationPolicy};
@@ -10,66 +12,83 @@ use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::{Clients, Env, ObjectName};
-use watchkeeper_apiserver::{ApiServer, collect_garbage};
+use watchkeeper::{Clients, ObjectName};
+use watchkeeper_apiserver::collect_garbage;
 
 struct World {
-    env: Env,
+    server: Server,
     clients: Clients,
     stop: CancellationToken,
-    collector: JoinHandle<()>,
+    /// Ours; none where another server has its own.
+    collector: Option<JoinHandle<()>>,
 }
 
 impl World {
-    fn new() -> Self {
-        let env = Env::simulated(1);
-        let clients = Clients::from_client(ApiServer::builder(&env).build().client(), &env);
-        let (theirs, stop) = (clients.clone(), CancellationToken::new());
-        let token = stop.clone();
-        let collector = tokio::spawn(async move { collect_garbage(&theirs, &token).await });
-        Self { env, clients, stop, collector }
+    async fn new() -> Self {
+        let server = Server::start().await;
+        let (clients, stop) = (server.clients(), CancellationToken::new());
+        let (theirs, token) = (clients.clone(), stop.clone());
+        let ours = server.inside().is_some();
+        let collector = ours.then(|| tokio::spawn(async move { collect_garbage(&theirs, &token).await }));
+        Self { server, clients, stop, collector }
+    }
+
+    fn key(&self, name: &str) -> ObjectName {
+        ObjectName::namespaced(self.server.ours(), name)
     }
 
     /// A ConfigMap owned by others, each given by its reference; its own reference.
     async fn create(&self, name: &str, owners: &[Value]) -> Value {
-        let metadata = json!({"name": name, "namespace": "default", "ownerReferences": owners});
+        let metadata = json!({"name": name, "namespace": self.server.ours(), "ownerReferences": owners});
         let object: ConfigMap = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
         let made = self.clients.requests().of::<ConfigMap>().create(&object).await.unwrap();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made.metadata.uid})
     }
 
     async fn get(&self, name: &str) -> Option<ConfigMap> {
-        self.clients.requests().of::<ConfigMap>().get(&ObjectName::namespaced("default", name)).await.ok()
+        self.clients.requests().of::<ConfigMap>().get(&self.key(name)).await.ok()
     }
 
     async fn delete(&self, name: &str, policy: PropagationPolicy) {
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
-        let key = ObjectName::namespaced("default", name);
-        self.clients.requests().of::<ConfigMap>().delete_with(&key, &params).await.unwrap();
+        self.clients.requests().of::<ConfigMap>().delete_with(&self.key(name), &params).await.unwrap();
     }
 
-    /// Those of `names` that are there after everything has settled.
-    async fn left(&self, names: &[&str]) -> String {
-        self.env.clock.sleep(Duration::from_secs(5)).await;
-        let mut left = Vec::new();
-        for name in names {
-            if self.get(name).await.is_some() {
-                left.push(*name);
+    /// Of `names` those in `expected` are there once the collector has done its work, and the others are not.
+    async fn left(&self, names: &[&str], expected: &str) {
+        let left = async || {
+            let mut left = Vec::new();
+            for name in names {
+                if self.get(name).await.is_some() {
+                    left.push(*name);
+                }
             }
-        }
-        left.join(" ")
+            left.join(" ")
+        };
+        self.server.until(expected, async || (left().await == expected).then_some(())).await;
+        self.settle().await;
+        assert_eq!(left().await, expected);
+    }
+
+    /// Waits until the collector has seen all that was written so far: then it has also removed an object without owner that came last.
+    async fn settle(&self) {
+        let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "no-such-uid"});
+        self.create("marker", &[absent]).await;
+        self.server.until("settled", async || self.get("marker").await.is_none().then_some(())).await;
     }
 
     async fn set_finalizers(&self, name: &str, finalizers: &[&str]) {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
-        let key = ObjectName::namespaced("default", name);
-        self.clients.requests().of::<ConfigMap>().patch(&key, &patch).await.unwrap();
+        self.clients.requests().of::<ConfigMap>().patch(&self.key(name), &patch).await.unwrap();
     }
 
     async fn end(self) {
         self.stop.cancel();
-        self.collector.await.unwrap();
-        assert_eq!((self.env.reporter.errors(), self.env.reporter.panics()), (0, 0));
+        if let Some(collector) = self.collector {
+            collector.await.unwrap();
+        }
+        let reporter = &self.server.env.reporter;
+        assert_eq!((reporter.errors(), reporter.panics()), (0, 0));
     }
 }
 
@@ -80,117 +99,113 @@ fn blocking(mut reference: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn dependents_of_dependents_go_in_the_background_and_others_stay() {
-    let world = World::new();
+    let world = World::new().await;
     let root = world.create("root", &[]).await;
     let child = world.create("child", std::slice::from_ref(&root)).await;
     world.create("grandchild", std::slice::from_ref(&child)).await;
     world.create("other", &[]).await;
     let all = ["root", "child", "grandchild", "other"];
-    assert_eq!(world.left(&all).await, "root child grandchild other");
+    world.left(&all, "root child grandchild other").await;
     world.delete("root", PropagationPolicy::Background).await;
     assert!(world.get("root").await.is_none(), "at once");
-    assert_eq!(world.left(&all).await, "other");
+    world.left(&all, "other").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_goes_with_its_last_owner_and_forgets_those_that_went_before() {
-    let world = World::new();
+    let world = World::new().await;
     let (a, b) = (world.create("a", &[]).await, world.create("b", &[]).await);
     world.create("child", &[a, b.clone()]).await;
     world.delete("a", PropagationPolicy::Background).await;
-    assert_eq!(world.left(&["child"]).await, "child");
+    world.left(&["child"], "child").await;
     let owners = world.get("child").await.unwrap().metadata.owner_references.unwrap();
     assert_eq!((owners.len(), &owners[0].uid), (1, &b["uid"].as_str().unwrap().to_owned()));
     world.delete("b", PropagationPolicy::Background).await;
-    assert_eq!(world.left(&["child"]).await, "");
+    world.left(&["child"], "").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_made_anew_under_the_same_name_does_not_count() {
-    let world = World::new();
+    let world = World::new().await;
     let old = world.create("owner", &[]).await;
     world.delete("owner", PropagationPolicy::Background).await;
     world.create("owner", &[]).await;
     world.create("child", &[old]).await;
-    assert_eq!(world.left(&["owner", "child"]).await, "owner");
+    world.left(&["owner", "child"], "owner").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_an_owner_waits_for_those_that_block_it() {
-    let world = World::new();
+    let world = World::new().await;
     let root = world.create("root", &[]).await;
     world.create("blocking", &[blocking(root.clone())]).await;
     world.create("free", &[root]).await;
     world.set_finalizers("blocking", &["example.com/hold"]).await;
     world.set_finalizers("free", &["example.com/hold"]).await;
     world.delete("root", PropagationPolicy::Foreground).await;
-    assert_eq!(world.left(&["root", "blocking", "free"]).await, "root blocking free");
+    world.left(&["root", "blocking", "free"], "root blocking free").await;
     let root = world.get("root").await.unwrap().metadata;
     assert!(root.deletion_timestamp.is_some());
     assert_eq!(root.finalizers.unwrap(), ["foregroundDeletion"]);
     assert!(world.get("blocking").await.unwrap().metadata.deletion_timestamp.is_some());
     world.set_finalizers("blocking", &[]).await;
-    assert_eq!(
-        world.left(&["root", "blocking", "free"]).await,
-        "free",
-        "who does not block is not waited for"
-    );
+    world.left(&["root", "blocking", "free"], "free").await;
     world.set_finalizers("free", &[]).await;
-    assert_eq!(world.left(&["free"]).await, "");
+    world.left(&["free"], "").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_a_chain_goes_from_its_end() {
-    let world = World::new();
+    let world = World::new().await;
     let root = world.create("root", &[]).await;
     let child = world.create("child", &[blocking(root)]).await;
     world.create("grandchild", &[blocking(child)]).await;
     world.set_finalizers("grandchild", &["example.com/hold"]).await;
     world.delete("root", PropagationPolicy::Foreground).await;
-    assert_eq!(world.left(&["root", "child", "grandchild"]).await, "root child grandchild");
+    world.left(&["root", "child", "grandchild"], "root child grandchild").await;
     assert_eq!(world.get("child").await.unwrap().metadata.finalizers.unwrap(), ["foregroundDeletion"]);
     world.set_finalizers("grandchild", &[]).await;
-    assert_eq!(world.left(&["root", "child", "grandchild"]).await, "");
+    world.left(&["root", "child", "grandchild"], "").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_stay_and_forget_their_owner() {
-    let world = World::new();
+    let world = World::new().await;
     let root = world.create("root", &[]).await;
     world.create("child", &[blocking(root)]).await;
-    world.left(&[]).await;
+    world.settle().await;
     world.delete("root", PropagationPolicy::Orphan).await;
-    assert_eq!(world.left(&["root", "child"]).await, "child");
+    world.left(&["root", "child"], "child").await;
     assert_eq!(world.get("child").await.unwrap().metadata.owner_references.unwrap_or_default(), []);
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_that_own_each_other_go_in_the_foreground_too() {
-    let world = World::new();
+    let world = World::new().await;
     let a = world.create("a", &[]).await;
     let b = world.create("b", &[blocking(a)]).await;
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [blocking(b)]}}));
-    let key = ObjectName::namespaced("default", "a");
-    world.clients.requests().of::<ConfigMap>().patch(&key, &patch).await.unwrap();
-    assert_eq!(world.left(&["a", "b"]).await, "a b");
+    world.clients.requests().of::<ConfigMap>().patch(&world.key("a"), &patch).await.unwrap();
+    world.left(&["a", "b"], "a b").await;
     world.delete("a", PropagationPolicy::Foreground).await;
-    assert_eq!(world.left(&["a", "b"]).await, "");
+    world.left(&["a", "b"], "").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
-    let world = World::new();
+    let world = World::new().await;
+    let group = format!("{}.example.com", world.server.ours());
     let crd: CustomResourceDefinition = serde_json::from_value(json!({
-        "metadata": {"name": "lamps.example.com"},
+        "metadata": {"name": format!("lamps.{group}")},
         "spec": {
-            "group": "example.com", "scope": "Cluster",
+            "group": group, "scope": "Cluster",
             "names": {"kind": "Lamp", "plural": "lamps", "singular": "lamp"},
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
@@ -198,38 +213,38 @@ async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
     }))
     .unwrap();
     world.clients.requests().of::<CustomResourceDefinition>().create(&crd).await.unwrap();
-    world.env.clock.sleep(Duration::from_secs(1)).await;
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Lamp"));
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Lamp"));
     let lamps = world.clients.requests().of_kind::<DynamicObject>(kind.clone());
-    let lamp = lamps.create(&DynamicObject::new("desk", &kind)).await.unwrap();
-    let owner =
-        json!({"apiVersion": "example.com/v1", "kind": "Lamp", "name": "desk", "uid": lamp.metadata.uid});
+    let made = async || lamps.create(&DynamicObject::new("desk", &kind)).await.ok();
+    let lamp = world.server.until("served", made).await;
+    let owner = json!({"apiVersion": format!("{group}/v1"), "kind": "Lamp", "name": "desk", "uid": lamp.metadata.uid});
     world.create("child", std::slice::from_ref(&owner)).await;
     // Owned by somebody of a kind that nobody serves: nobody can tell whether it is there.
-    let unknown = json!({"apiVersion": "example.com/v1", "kind": "Switch", "name": "s", "uid": "u"});
+    let unknown = json!({"apiVersion": format!("{group}/v1"), "kind": "Switch", "name": "s", "uid": "u"});
     world.create("unclear", &[unknown]).await;
-    assert_eq!(world.left(&["child", "unclear"]).await, "child unclear");
+    world.left(&["child", "unclear"], "child unclear").await;
     lamps.delete(&ObjectName::cluster("desk")).await.unwrap();
-    assert_eq!(world.left(&["child", "unclear"]).await, "unclear");
+    world.left(&["child", "unclear"], "unclear").await;
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
-    let world = World::new();
-    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": "far"}})).unwrap();
+    let world = World::new().await;
+    let (far, owned) = (format!("{}-far", world.server.ours()), format!("{}-owned", world.server.ours()));
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": far}})).unwrap();
     world.clients.requests().of::<Namespace>().create(&namespace).await.unwrap();
     let far: ConfigMap =
-        serde_json::from_value(json!({"metadata": {"name": "owner", "namespace": "far"}})).unwrap();
+        serde_json::from_value(json!({"metadata": {"name": "owner", "namespace": far}})).unwrap();
     let far = world.clients.requests().of::<ConfigMap>().create(&far).await.unwrap();
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": far.metadata.uid});
     world.create("child", std::slice::from_ref(&owner)).await;
-    assert_eq!(world.left(&["child"]).await, "", "its owner is not in its namespace: it is absent");
+    world.left(&["child"], "").await;
     // What has no namespace cannot be owned by what has one; nobody can tell, so it stays.
     let cluster: Namespace =
-        serde_json::from_value(json!({"metadata": {"name": "owned", "ownerReferences": [owner]}})).unwrap();
+        serde_json::from_value(json!({"metadata": {"name": owned, "ownerReferences": [owner]}})).unwrap();
     world.clients.requests().of::<Namespace>().create(&cluster).await.unwrap();
-    world.left(&[]).await;
-    assert!(world.clients.requests().of::<Namespace>().get(&ObjectName::cluster("owned")).await.is_ok());
+    world.settle().await;
+    assert!(world.clients.requests().of::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
     world.end().await;
 }

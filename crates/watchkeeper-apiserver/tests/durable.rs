@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use watchkeeper::Env;
 use watchkeeper_apiserver::{ApiServer, DataDirError};
 
-use common::{CONFIG_MAPS, MERGE, Watch, call, config_map, get, patch, post, version};
+use common::{CONFIG_MAPS, MERGE, Server, Watch, call, config_map, get, inside, patch, post, version};
 
 fn folder() -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
@@ -20,8 +20,9 @@ fn folder() -> (TempDir, PathBuf) {
     (parent, folder)
 }
 
-fn open(folder: &Path) -> ApiServer {
-    ApiServer::builder(&Env::system()).open(folder).unwrap()
+async fn open(folder: &Path) -> Server {
+    let env = Env::system();
+    Server::around(&env, ApiServer::builder(&env).open(folder).unwrap()).await
 }
 
 fn error(folder: &Path) -> String {
@@ -52,7 +53,7 @@ fn widgets() -> Value {
 #[tokio::test]
 async fn objects_kinds_and_versions_are_there_after_a_restart() {
     let (_parent, folder) = folder();
-    let server = open(&folder);
+    let server = open(&folder).await;
     post(&server, DEFINITIONS, &widgets()).await;
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}});
@@ -76,10 +77,10 @@ async fn objects_kinds_and_versions_are_there_after_a_restart() {
         before.push(get(&server, path).await);
     }
     assert_eq!(before[7].1["items"].as_array().unwrap().len(), 1, "{}", before[7].1);
-    let revision = server.revision();
+    let revision = inside(&server).revision();
     drop(server);
-    let server = open(&folder);
-    assert_eq!(server.revision(), revision);
+    let server = open(&folder).await;
+    assert_eq!(inside(&server).revision(), revision);
     for (path, before) in paths.iter().zip(before) {
         assert_eq!(get(&server, path).await, before, "{path}");
     }
@@ -93,15 +94,18 @@ async fn objects_kinds_and_versions_are_there_after_a_restart() {
 #[tokio::test]
 async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
     let (_parent, folder) = folder();
-    let open = |history| ApiServer::builder(&Env::system()).history(history).open(&folder).unwrap();
-    let server = open(3);
+    let env = Env::system();
+    let open = async |history| {
+        Server::around(&env, ApiServer::builder(&env).history(history).open(&folder).unwrap()).await
+    };
+    let server = open(3).await;
     let first = version(&post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await);
     let object = format!("{CONFIG_MAPS}/a");
     for step in 0..3 {
         patch(&server, &object, MERGE, &json!({"data": {"step": step.to_string()}})).await;
     }
     drop(server);
-    let server = open(3);
+    let server = open(3).await;
     call(&server, "DELETE", &object, &Value::Null).await;
     // The three newest changes are remembered, across the restart.
     let from = |version: u64| format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}");
@@ -111,35 +115,36 @@ async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
     }
     let expired = Watch::open(&server, &from(first)).await.next().await.unwrap();
     assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
-    drop((server, watch));
+    drop(watch);
+    drop(server);
     // Also by a server that remembers less.
-    let server = open(1);
+    let server = open(1).await;
     let expired = Watch::open(&server, &from(first + 2)).await.next().await.unwrap();
     assert_eq!(expired["object"]["code"], 410);
     assert_eq!(Watch::open(&server, &from(first + 3)).await.told().await.0, "DELETED");
-    server.compact_now();
+    inside(&server).compact_now();
     drop(server);
-    let expired = Watch::open(&open(3), &from(first + 3)).await.next().await.unwrap();
+    let expired = Watch::open(&open(3).await, &from(first + 3)).await.next().await.unwrap();
     assert_eq!(expired["object"]["code"], 410);
 }
 
 #[tokio::test]
 async fn what_waited_for_a_finalizer_goes_on_waiting() {
     let (_parent, folder) = folder();
-    let server = open(&folder);
+    let server = open(&folder).await;
     post(&server, DEFINITIONS, &widgets()).await;
     let held = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "finalizers": ["example.com/x"]}});
     post(&server, WIDGETS, &held).await;
     let definition = format!("{DEFINITIONS}/widgets.example.com");
     call(&server, "DELETE", &definition, &Value::Null).await;
     drop(server);
-    let server = open(&folder);
+    let server = open(&folder).await;
     assert!(get(&server, &definition).await.1["metadata"]["deletionTimestamp"].is_string());
     let (code, _) =
         patch(&server, &format!("{WIDGETS}/w"), MERGE, &json!({"metadata": {"finalizers": null}})).await;
     assert_eq!((code, get(&server, &definition).await.0, get(&server, WIDGETS).await.0), (200, 404, 404));
     drop(server);
-    assert_eq!(get(&open(&folder), WIDGETS).await.0, 404);
+    assert_eq!(get(&open(&folder).await, WIDGETS).await.0, 404);
 }
 
 #[tokio::test]
@@ -147,20 +152,23 @@ async fn a_seeded_generator_gives_no_uid_twice() {
     let (_parent, folder) = folder();
     let mut uids = Vec::new();
     for name in ["a", "b"] {
-        let server = ApiServer::builder(&Env::simulated(1)).open(&folder).unwrap();
+        let server = {
+            let env = Env::simulated(1);
+            Server::around(&env, ApiServer::builder(&env).open(&folder).unwrap()).await
+        };
         let made = post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
         uids.push(made["metadata"]["uid"].clone());
     }
     assert_ne!(uids[0], uids[1]);
 }
 
-#[test]
-fn a_folder_is_for_one_server_at_a_time() {
+#[tokio::test]
+async fn a_folder_is_for_one_server_at_a_time() {
     let (_parent, folder) = folder();
-    let server = open(&folder);
+    let server = open(&folder).await;
     assert!(error(&folder).contains("in use by another server: stop that one, or name another folder"));
     drop(server);
-    open(&folder);
+    drop(open(&folder).await);
 }
 
 #[test]
@@ -173,19 +181,19 @@ fn a_folder_with_files_of_others_is_left_alone() {
     assert!(error(&file).contains("cannot use the data directory"));
 }
 
-#[test]
-fn a_start_that_was_cut_short_is_begun_again() {
+#[tokio::test]
+async fn a_start_that_was_cut_short_is_begun_again() {
     let (_parent, folder) = folder();
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("state.redb.new"), "half").unwrap();
-    open(&folder);
+    drop(open(&folder).await);
     assert!(!folder.join("state.redb.new").exists());
 }
 
-#[test]
-fn a_newer_format_is_refused_and_not_touched() {
+#[tokio::test]
+async fn a_newer_format_is_refused_and_not_touched() {
     let (_parent, folder) = folder();
-    drop(open(&folder));
+    drop(open(&folder).await);
     let state = redb::TableDefinition::<&str, u64>::new("state");
     let database = redb::Database::open(folder.join("state.redb")).unwrap();
     let transaction = database.begin_write().unwrap();
@@ -198,7 +206,7 @@ fn a_newer_format_is_refused_and_not_touched() {
 #[tokio::test]
 async fn a_damaged_folder_is_told_with_a_remedy() {
     let (_parent, folder) = folder();
-    let server = open(&folder);
+    let server = open(&folder).await;
     for name in 0..50 {
         post(&server, CONFIG_MAPS, &config_map(&format!("c{name}"), &json!({"k": "v".repeat(500)}))).await;
     }
@@ -220,25 +228,25 @@ async fn a_damaged_folder_is_told_with_a_remedy() {
         assert!(text.contains("damaged") && text.contains("remove it to begin anew"), "{what}: {text}");
     }
     fs::write(&file, sound).unwrap();
-    assert_eq!(get(&open(&folder), CONFIG_MAPS).await.1["items"].as_array().unwrap().len(), 50);
+    assert_eq!(get(&open(&folder).await, CONFIG_MAPS).await.1["items"].as_array().unwrap().len(), 50);
 }
 
 #[cfg(unix)]
-#[test]
-fn a_folder_is_closed_to_others() {
+#[tokio::test]
+async fn a_folder_is_closed_to_others() {
     use std::os::unix::fs::PermissionsExt;
     let (_parent, folder) = folder();
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
-    drop(open(&folder));
+    drop(open(&folder).await);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&folder.join("state.redb"))), (0o700, 0o600));
 }
 
-#[test]
-fn errors_can_be_told_apart() {
+#[tokio::test]
+async fn errors_can_be_told_apart() {
     let (_parent, folder) = folder();
-    let _server = open(&folder);
+    let _server = open(&folder).await;
     let error = ApiServer::builder(&Env::system()).open(&folder).unwrap_err();
     assert!(matches!(error, DataDirError::InUse(named) if named == folder));
 }
@@ -260,7 +268,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn apply(server: &ApiServer, step: &Step) {
+async fn apply(server: &Server, step: &Step) {
     match step {
         Step::Put(name, label) => {
             let body = json!({"metadata": {"name": format!("c{name}"), "labels": {"in": label.to_string()}}});
@@ -271,19 +279,19 @@ async fn apply(server: &ApiServer, step: &Step) {
         Step::Delete(name) => {
             drop(call(server, "DELETE", &format!("{CONFIG_MAPS}/c{name}"), &Value::Null).await)
         }
-        Step::Compact => server.compact_now(),
+        Step::Compact => inside(server).compact_now(),
         Step::Restart => {}
     }
 }
 
 /// All that can be seen of the config maps, of now and of the past, without what chance decides.
-async fn seen(server: &ApiServer, first: u64) -> Vec<String> {
-    let mut seen = vec![server.revision().to_string()];
+async fn seen(server: &Server, first: u64) -> Vec<String> {
+    let mut seen = vec![inside(server).revision().to_string()];
     let show = |object: &Value| {
         let metadata = &object["metadata"];
         format!("{} {} {}", metadata["name"], metadata["resourceVersion"], metadata["labels"])
     };
-    for at in first..=server.revision() {
+    for at in first..=inside(server).revision() {
         let path = format!("{CONFIG_MAPS}?resourceVersion={at}&resourceVersionMatch=Exact");
         let (code, list) = get(server, &path).await;
         let items = list["items"].as_array().into_iter().flatten().map(show);
@@ -307,16 +315,17 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let (_parent, folder) = folder();
+            let env = Env::simulated(1);
             let builder = || ApiServer::builder(&Env::simulated(1)).history(6);
-            let reference = builder().build();
-            let mut server = builder().open(&folder).unwrap();
-            let first = server.revision();
+            let reference = Server::around(&env, builder().build()).await;
+            let mut server = Server::around(&env, builder().open(&folder).unwrap()).await;
+            let first = inside(&server).revision();
             for step in &steps {
                 apply(&reference, step).await;
                 apply(&server, step).await;
                 if matches!(step, Step::Restart) {
                     drop(server);
-                    server = builder().open(&folder).unwrap();
+                    server = Server::around(&env, builder().open(&folder).unwrap()).await;
                 }
             }
             prop_assert_eq!(seen(&reference, first).await, seen(&server, first).await);

@@ -6,16 +6,16 @@ mod common;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use watchkeeper::Env;
-use watchkeeper_apiserver::{ApiServer, ReplyBody, encodings};
+use watchkeeper_apiserver::{ApiServer, encodings};
 
-use common::{CONFIG_MAPS, MERGE, patch, post, send};
+use common::{AnswerBody, CONFIG_MAPS, MERGE, Server, inside, patch, post, send};
 
 const WATCHERS: usize = 100;
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 
-async fn watchers(server: &ApiServer, path: &str, accept: &str) -> Vec<ReplyBody> {
+async fn watchers(server: &Server, path: &str, accept: &str) -> Vec<AnswerBody> {
     let mut watchers = Vec::new();
-    let path = format!("{path}watch=1&resourceVersion={}", server.revision());
+    let path = format!("{path}watch=1&resourceVersion={}", inside(server).revision());
     for _ in 0..WATCHERS {
         let response = send(server, "GET", &path, &[("accept", accept)], "").await;
         assert_eq!(response.status(), 200);
@@ -25,7 +25,7 @@ async fn watchers(server: &ApiServer, path: &str, accept: &str) -> Vec<ReplyBody
 }
 
 /// The event that each of them is told, which is the same for all.
-async fn told(watchers: &mut [ReplyBody]) -> Value {
+async fn told(watchers: &mut [AnswerBody]) -> Value {
     let mut events = Vec::new();
     for watcher in watchers {
         let mut text = Vec::new();
@@ -40,7 +40,8 @@ async fn told(watchers: &mut [ReplyBody]) -> Value {
 
 #[tokio::test]
 async fn a_change_is_encoded_once_for_each_view_and_not_for_each_watcher() {
-    let server = ApiServer::new(&Env::system());
+    let env = Env::system();
+    let server = Server::around(&env, ApiServer::new(&env)).await;
     let labelled = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"k": "v".repeat(10)}});
     post(&server, CONFIG_MAPS, &labelled).await;
     let events = "/api/v1/namespaces/default/events";

@@ -3,23 +3,21 @@
 
 mod common;
 
-use common::{CONFIG_MAPS, MERGE, call, get, patch, post, raw, send};
+use common::{CONFIG_MAPS, MERGE, OURS, Server, call, get, patch, post, raw, send};
 use serde_json::{Value, json};
-use watchkeeper::Env;
-use watchkeeper_apiserver::ApiServer;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const APPLY: &[(&str, &str)] = &[("content-type", "application/apply-patch+yaml")];
 
 /// A ConfigMap as kubectl leaves it that applied these data on its own side.
-async fn applied_by_client(server: &ApiServer, data: &Value) {
+async fn applied_by_client(server: &Server, data: &Value) {
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let mut object = config.clone();
     object["metadata"]["annotations"] = json!({ANNOTATION: config.to_string()});
     post(server, &format!("{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply"), &object).await;
 }
 
-async fn apply(server: &ApiServer, manager: &str, data: &Value) -> (u16, Value) {
+async fn apply(server: &Server, manager: &str, data: &Value) -> (u16, Value) {
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let path = format!("{CONFIG_MAPS}/a?fieldManager={manager}");
     raw(server, "PATCH", &path, APPLY, &config.to_string()).await
@@ -27,7 +25,7 @@ async fn apply(server: &ApiServer, manager: &str, data: &Value) -> (u16, Value) 
 
 #[tokio::test]
 async fn kubectl_takes_over_what_it_applied_on_its_own_side() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::embedded(|settings| settings).await;
     applied_by_client(&server, &json!({"x": "1", "y": "1"})).await;
     let (code, refused) = apply(&server, "somebody", &json!({"x": "2"})).await;
     assert_eq!(code, 409, "{refused}");
@@ -35,7 +33,7 @@ async fn kubectl_takes_over_what_it_applied_on_its_own_side() {
     assert_eq!((code, &applied["data"]["x"]), (200, &json!("2")));
     let noted: Value =
         serde_json::from_str(applied["metadata"]["annotations"][ANNOTATION].as_str().unwrap()).unwrap();
-    let metadata = json!({"name": "a", "namespace": "default"});
+    let metadata = json!({"name": "a", "namespace": OURS});
     assert_eq!(
         noted,
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "2"}})
@@ -44,7 +42,7 @@ async fn kubectl_takes_over_what_it_applied_on_its_own_side() {
 
 #[tokio::test]
 async fn kubectl_does_not_take_what_others_have_changed_since() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::embedded(|settings| settings).await;
     applied_by_client(&server, &json!({"x": "1", "y": "1"})).await;
     patch(&server, &format!("{CONFIG_MAPS}/a?fieldManager=somebody"), MERGE, &json!({"data": {"x": "9"}}))
         .await;
@@ -56,7 +54,7 @@ async fn kubectl_does_not_take_what_others_have_changed_since() {
 
 #[tokio::test]
 async fn an_apply_that_changes_nothing_has_no_time() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::embedded(|settings| settings).await;
     applied_by_client(&server, &json!({"x": "1"})).await;
     let (_, applied) = apply(&server, "somebody", &json!({"x": "1"})).await;
     let entries = applied["metadata"]["managedFields"].as_array().unwrap();
@@ -69,7 +67,7 @@ async fn an_apply_that_changes_nothing_has_no_time() {
 
 #[tokio::test]
 async fn keys_that_are_there_twice_in_yaml_are_warned_of_or_refused() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::embedded(|settings| settings).await;
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata:\n  x: '1'\n  x: '2'\n  y: '1'\n  y: '2'\n";
     let twice = ["line 6: key \"x\" already set in map", "line 8: key \"y\" already set in map"];
     let created = [("content-type", "application/yaml")];
@@ -97,7 +95,7 @@ async fn keys_that_are_there_twice_in_yaml_are_warned_of_or_refused() {
 
 #[tokio::test]
 async fn the_log_of_a_pod_without_a_node_is_empty() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::embedded(|settings| settings).await;
     let pods = "/api/v1/namespaces/default/pods";
     let containers = json!([{"name": "one", "image": "i"}, {"name": "two", "image": "i"}]);
     post(&server, pods, &json!({"metadata": {"name": "p"}, "spec": {"containers": containers}})).await;

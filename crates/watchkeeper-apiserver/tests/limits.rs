@@ -11,7 +11,11 @@ use tokio::net::TcpStream;
 use watchkeeper::Env;
 use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening};
 
-use common::{CONFIG_MAPS, JSON_PATCH, MERGE, call, config_map, get, patch, post};
+use common::{CONFIG_MAPS, JSON_PATCH, MERGE, Server, call, config_map, get, inside, patch, post};
+
+async fn embedded(env: &Env, history: usize) -> Server {
+    Server::around(env, ApiServer::builder(env).history(history).build()).await
+}
 
 async fn listen(server: &ApiServer) -> Listening {
     server.listen(ListenOptions { insecure_http: true, ..ListenOptions::default() }).await.unwrap()
@@ -29,12 +33,12 @@ async fn exchange(listening: &Listening, bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_body_over_3_mib_is_too_large() {
-    let server = ApiServer::new(&Env::system());
+    let server = embedded(&Env::system(), 10_000).await;
     let value = |size: usize| config_map("a", &json!({"k": "v".repeat(size)}));
     let (code, answer) = call(&server, "POST", CONFIG_MAPS, &value(3 << 20)).await;
     assert_eq!((code, &answer["reason"]), (413, &json!("RequestEntityTooLarge")), "{answer}");
     // And over the wire, where the rest is not even read.
-    let listening = listen(&server).await;
+    let listening = listen(inside(&server)).await;
     let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n");
     let claimed = format!("{head}content-length: 4000000\r\n\r\n{}", value(3 << 20));
     assert!(exchange(&listening, claimed.as_bytes()).await.starts_with("HTTP/1.1 413 "));
@@ -70,7 +74,7 @@ async fn a_client_that_never_ends_its_head_is_cut() {
 }
 
 /// A kind whose objects may hold anything.
-async fn anything(server: &ApiServer) -> &'static str {
+async fn anything(server: &Server) -> &'static str {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
         "metadata": {"name": "things.example.com"},
@@ -87,7 +91,7 @@ fn nested(levels: usize) -> Value {
 
 #[tokio::test]
 async fn an_object_as_deep_as_allowed_is_kept_and_a_deeper_one_refused() {
-    let server = ApiServer::new(&Env::system());
+    let server = embedded(&Env::system(), 10_000).await;
     let things = anything(&server).await;
     let thing = |name: &str, levels| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": nested(levels)});
     post(&server, things, &thing("deep", 99)).await;
@@ -110,7 +114,7 @@ async fn an_object_as_deep_as_allowed_is_kept_and_a_deeper_one_refused() {
 
 #[tokio::test]
 async fn a_patch_cannot_nest_an_object_without_end() {
-    let server = ApiServer::new(&Env::system());
+    let server = embedded(&Env::system(), 10_000).await;
     let things = anything(&server).await;
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"a": {}}});
     post(&server, things, &thing).await;
@@ -140,12 +144,12 @@ async fn a_patch_cannot_nest_an_object_without_end() {
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_does_not_read_is_cut_and_nothing_is_kept_for_it() {
     let env = Env::system();
-    let server = ApiServer::builder(&env).history(5).build();
-    let listening = listen(&server).await;
+    let server = embedded(&env, 5).await;
+    let listening = listen(inside(&server)).await;
     let mut stopped = TcpStream::connect(listening.address()).await.unwrap();
     let request = format!(
         "GET {CONFIG_MAPS}?watch=1&resourceVersion={} HTTP/1.1\r\nhost: a\r\n\r\n",
-        server.revision()
+        inside(&server).revision()
     );
     stopped.write_all(request.as_bytes()).await.unwrap();
     let mut head = [0; 16];

@@ -5,16 +5,10 @@ mod common;
 
 use common::*;
 use serde_json::{Value, json};
-use watchkeeper::Env;
-use watchkeeper_apiserver::ApiServer;
-
-fn server() -> ApiServer {
-    ApiServer::new(&Env::simulated(1))
-}
 
 #[tokio::test(start_paused = true)]
 async fn the_server_sets_the_system_fields() {
-    let server = server();
+    let server = Server::start().await;
     let mut sent = config_map("a", &json!({"k": "v"}));
     sent["metadata"]["uid"] = "abc".into();
     sent["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z".into();
@@ -22,8 +16,9 @@ async fn the_server_sets_the_system_fields() {
     sent["metadata"]["generation"] = 7.into();
     let object = post(&server, CONFIG_MAPS, &sent).await;
     let metadata = &object["metadata"];
-    assert_eq!(metadata["creationTimestamp"], "2026-01-01T00:00:00Z");
-    assert_eq!(metadata["namespace"], "default");
+    assert_eq!(metadata["creationTimestamp"].as_str().unwrap().len(), "2026-01-01T00:00:00Z".len());
+    assert_ne!(metadata["creationTimestamp"], sent["metadata"]["creationTimestamp"]);
+    assert_eq!(metadata["namespace"], OURS);
     assert_eq!(metadata["uid"].as_str().unwrap().len(), 36);
     assert_eq!(metadata.get("deletionTimestamp"), None);
     // A kind that has no generation keeps what the client sent, as the real server does.
@@ -32,28 +27,8 @@ async fn the_server_sets_the_system_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_start_high_and_rise_with_every_change() {
-    let server = server();
-    let before = server.revision();
-    assert!(before > 1_767_225_600_000_000);
-    let a = version(&post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await);
-    let b = version(&post(&server, CONFIG_MAPS, &config_map("b", &json!({}))).await);
-    assert!(before < a && a < b);
-    assert_eq!(server.revision(), b);
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_servers_of_one_seed_make_the_same_objects() {
-    let object = config_map("a", &json!({}));
-    let generated = json!({"metadata": {"generateName": "g-"}});
-    let (first, second) = (server(), server());
-    assert_eq!(post(&first, CONFIG_MAPS, &object).await, post(&second, CONFIG_MAPS, &object).await);
-    assert_eq!(post(&first, CONFIG_MAPS, &generated).await, post(&second, CONFIG_MAPS, &generated).await);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_generated_name_has_five_characters_of_its_own() {
-    let server = server();
+    let server = Server::start().await;
     let object = post(&server, CONFIG_MAPS, &json!({"metadata": {"generateName": "gen-"}})).await;
     let name = object["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("gen-") && name.len() == 9, "{name}");
@@ -64,7 +39,7 @@ async fn a_generated_name_has_five_characters_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_update_is_a_conflict() {
-    let server = server();
+    let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}/a");
     let old = post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "1"}))).await;
     let mut new = old.clone();
@@ -80,10 +55,9 @@ async fn a_stale_update_is_a_conflict() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_changes_nothing_keeps_the_version() {
-    let server = server();
+    let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}/a");
     let object = post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "1"}))).await;
-    let revision = server.revision();
     assert_eq!(call(&server, "PUT", &path, &object).await, (200, object.clone()));
     assert_eq!(
         call(&server, "PUT", &path, &config_map("a", &json!({"k": "1"}))).await,
@@ -92,13 +66,12 @@ async fn a_write_that_changes_nothing_keeps_the_version() {
     assert_eq!(patch(&server, &path, MERGE, &json!({})).await, (200, object.clone()));
     let change = json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}});
     assert_eq!(patch(&server, &path, MERGE, &change).await, (200, object));
-    assert_eq!(server.revision(), revision);
 }
 
 #[tokio::test(start_paused = true)]
 async fn leases_need_a_version_and_are_created_by_a_put() {
-    let server = server();
-    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let server = Server::start().await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/wktest/leases/l";
     let lease = json!({"metadata": {"name": "l"}, "spec": {"renewTime": "2026-01-01T00:00:00.123456Z"}});
     let (code, created) = call(&server, "PUT", path, &lease).await;
     assert_eq!(code, 201);
@@ -116,11 +89,11 @@ fn deployment(name: &str) -> Value {
         "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx:1.2"}]}}}})
 }
 
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/wktest/deployments";
 
 #[tokio::test(start_paused = true)]
 async fn generation_counts_changes_of_the_desired_state() {
-    let server = server();
+    let server = Server::start().await;
     let path = format!("{DEPLOYMENTS}/d");
     let object = post(&server, DEPLOYMENTS, &deployment("d")).await;
     assert_eq!(object["spec"]["replicas"], 1);
@@ -140,7 +113,7 @@ async fn generation_counts_changes_of_the_desired_state() {
 
 #[tokio::test(start_paused = true)]
 async fn the_status_endpoint_changes_the_status_alone() {
-    let server = server();
+    let server = Server::start().await;
     post(&server, DEPLOYMENTS, &deployment("d")).await;
     let change =
         json!({"status": {"replicas": 3}, "spec": {"replicas": 9}, "metadata": {"labels": {"a": "b"}}});
@@ -154,7 +127,7 @@ async fn the_status_endpoint_changes_the_status_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn the_scale_endpoint_sets_replicas() {
-    let server = server();
+    let server = Server::start().await;
     post(&server, DEPLOYMENTS, &deployment("d")).await;
     let path = format!("{DEPLOYMENTS}/d/scale");
     let (_, scale) = get(&server, &path).await;
@@ -174,7 +147,7 @@ async fn the_scale_endpoint_sets_replicas() {
 
 #[tokio::test(start_paused = true)]
 async fn patches_of_three_kinds_are_applied() {
-    let server = server();
+    let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}/a");
     post(&server, CONFIG_MAPS, &config_map("a", &json!({"a": "b"}))).await;
     let (code, object) = patch(&server, &path, MERGE, &json!({"data": {"a": null, "z": "1"}})).await;
@@ -190,14 +163,14 @@ async fn patches_of_three_kinds_are_applied() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_with_finalizers_waits_for_them() {
-    let server = server();
+    let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}/a");
     let mut object = config_map("a", &json!({}));
     object["metadata"]["finalizers"] = json!(["example.com/f"]);
     post(&server, CONFIG_MAPS, &object).await;
     let (code, marked) = call(&server, "DELETE", &path, &json!({"propagationPolicy": "Background"})).await;
     assert_eq!((code, &marked["kind"]), (200, &json!("ConfigMap")));
-    assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:00Z");
+    assert!(marked["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_eq!(call(&server, "DELETE", &path, &Value::Null).await, (200, marked.clone()));
     let more = json!({"metadata": {"finalizers": ["example.com/f", "example.com/g"]}});
@@ -213,7 +186,7 @@ async fn an_object_with_finalizers_waits_for_them() {
 
 #[tokio::test(start_paused = true)]
 async fn propagation_adds_its_finalizer() {
-    let server = server();
+    let server = Server::start().await;
     for (policy, finalizer) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
         post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
         let path = format!("{CONFIG_MAPS}/a?propagationPolicy={policy}");
@@ -227,8 +200,8 @@ async fn propagation_adds_its_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scheduled_pod_gets_its_grace() {
-    let server = server();
-    let pods = "/api/v1/namespaces/default/pods";
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/wktest/pods";
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     post(&server, pods, &pod).await;
     let (_, gone) = call(&server, "DELETE", &format!("{pods}/p"), &Value::Null).await;
@@ -250,7 +223,7 @@ async fn a_scheduled_pod_gets_its_grace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_is_deleted_by_selector() {
-    let server = server();
+    let server = Server::start().await;
     for (name, label) in [("a", "1"), ("b", "1"), ("c", "2")] {
         let mut object = config_map(name, &json!({}));
         object["metadata"]["labels"] = json!({"l": label});
@@ -266,13 +239,11 @@ async fn a_collection_is_deleted_by_selector() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_changes_nothing() {
-    let server = server();
-    let revision = server.revision();
+    let server = Server::start().await;
     let (code, object) =
         call(&server, "POST", &format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a", &json!({}))).await;
     assert_eq!((code, object["metadata"].get("resourceVersion")), (201, None));
     assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a")).await.0, 404);
-    assert_eq!(server.revision(), revision);
     let stored = post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
     let path = format!("{CONFIG_MAPS}/a?dryRun=All");
     assert_eq!(patch(&server, &path, MERGE, &json!({"data": {"x": "y"}})).await.1["data"]["x"], "y");
@@ -282,7 +253,7 @@ async fn a_dry_run_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn yaml_is_taken_and_given() {
-    let server = server();
+    let server = Server::start().await;
     let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: yam}\ndata: {a: 'yes'}\n";
     let (code, object) =
         raw(&server, "POST", CONFIG_MAPS, &[("content-type", "application/yaml")], body).await;
@@ -294,8 +265,8 @@ async fn yaml_is_taken_and_given() {
 
 #[tokio::test(start_paused = true)]
 async fn a_secret_takes_plain_text_and_stores_base64() {
-    let server = server();
-    let secrets = "/api/v1/namespaces/default/secrets";
+    let server = Server::start().await;
+    let secrets = "/api/v1/namespaces/wktest/secrets";
     let object = post(&server, secrets, &json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}})).await;
     assert_eq!((&object["data"]["a"], &object["type"]), (&json!("Yg=="), &json!("Opaque")));
     assert_eq!(object.get("stringData"), None);
@@ -303,18 +274,19 @@ async fn a_secret_takes_plain_text_and_stores_base64() {
 
 #[tokio::test(start_paused = true)]
 async fn events_have_two_views() {
-    let server = server();
-    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+    let server = Server::start().await;
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "wktest"},
         "reason": "R", "message": "m"});
-    post(&server, "/api/v1/namespaces/default/events", &event).await;
-    let new = "/apis/events.k8s.io/v1/namespaces/default/events";
+    post(&server, "/api/v1/namespaces/wktest/events", &event).await;
+    let new = "/apis/events.k8s.io/v1/namespaces/wktest/events";
     let (_, seen) = get(&server, &format!("{new}/e")).await;
     assert_eq!((&seen["note"], &seen["regarding"]["name"]), (&json!("m"), &json!("p")));
     assert_eq!(seen["apiVersion"], "events.k8s.io/v1");
     let (_, list) = get(&server, &format!("{new}?fieldSelector=regarding.name%3Dp")).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    let (_, patched) = patch(&server, &format!("{new}/e"), STRATEGIC, &json!({"note": "n"})).await;
-    assert_eq!(patched["note"], "n");
-    let (_, old) = get(&server, "/api/v1/namespaces/default/events/e").await;
+    let (code, status) = patch(&server, &format!("{new}/e"), STRATEGIC, &json!({"note": "n"})).await;
+    assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!("message")), "{status}");
+    let old = "/api/v1/namespaces/wktest/events/e";
+    let (_, old) = patch(&server, old, STRATEGIC, &json!({"message": "n"})).await;
     assert_eq!((&old["message"], old.get("note")), (&json!("n"), None));
 }

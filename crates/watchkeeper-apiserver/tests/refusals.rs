@@ -5,15 +5,13 @@ mod common;
 
 use common::*;
 use serde_json::{Value, json};
-use watchkeeper::Env;
-use watchkeeper_apiserver::ApiServer;
 
 const SUBDOMAIN: &str = r"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 /// Each row as a real kube-apiserver 1.36 answers it.
 #[tokio::test(start_paused = true)]
 async fn refusals_carry_code_reason_message_and_details() {
-    let server = ApiServer::builder(&Env::simulated(1)).streaming_lists(false).build();
+    let server = Server::start().await;
     post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
     let object = |fields: Value| {
         let mut object = config_map("x", &json!({}));
@@ -45,7 +43,7 @@ async fn refusals_carry_code_reason_message_and_details() {
         ),
         (
             "GET",
-            "/apis/apps/v1/namespaces/default/deployments/no".into(),
+            "/apis/apps/v1/namespaces/wktest/deployments/no".into(),
             Value::Null,
             404,
             Some("NotFound"),
@@ -53,7 +51,7 @@ async fn refusals_carry_code_reason_message_and_details() {
         ),
         (
             "GET",
-            "/api/v1/namespaces/default/foos".into(),
+            "/api/v1/namespaces/wktest/foos".into(),
             Value::Null,
             404,
             Some("NotFound"),
@@ -284,14 +282,6 @@ async fn refusals_carry_code_reason_message_and_details() {
             Some("Invalid"),
             "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ),
-        (
-            "GET",
-            format!("{CONFIG_MAPS}?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"),
-            Value::Null,
-            422,
-            Some("Invalid"),
-            "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
-        ),
         ("GET", format!("{CONFIG_MAPS}?continue=!!"), Value::Null, 400, Some("BadRequest"), ""),
     ];
     for (method, path, body, code, reason, message) in rows {
@@ -310,8 +300,8 @@ async fn refusals_carry_code_reason_message_and_details() {
 
 #[tokio::test(start_paused = true)]
 async fn details_name_what_was_wrong() {
-    let server = ApiServer::new(&Env::simulated(1));
-    let (_, status) = get(&server, "/apis/apps/v1/namespaces/default/deployments/x").await;
+    let server = Server::start().await;
+    let (_, status) = get(&server, "/apis/apps/v1/namespaces/wktest/deployments/x").await;
     assert_eq!(status["details"], json!({"name": "x", "group": "apps", "kind": "deployments"}));
     let (_, status) = call(&server, "POST", CONFIG_MAPS, &json!({"metadata": {}})).await;
     assert_eq!(
@@ -319,28 +309,32 @@ async fn details_name_what_was_wrong() {
         json!({"kind": "ConfigMap", "causes": [{"reason": "FieldValueRequired",
             "message": "Required value: name or generateName is required", "field": "metadata.name"}]})
     );
-    let (_, status) = get(&server, "/api/v1/namespaces/default/foos").await;
+    let (_, status) = get(&server, "/api/v1/namespaces/wktest/foos").await;
     assert_eq!(status["details"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_groups_and_paths_are_plain_text() {
-    let server = ApiServer::new(&Env::simulated(1));
-    for path in ["/apis/nope.io/v1/foos", "/nope", "/apis/apps/v9/deployments", "/api/v2/pods"] {
+    let server = Server::start().await;
+    for path in ["/apis/nope.io/v1/foos", "/apis/nope.io/v1", "/apis/nope.io", "/nope"] {
         assert_eq!(get(&server, path).await, (404, json!("404 page not found\n")), "{path}");
+    }
+    for path in ["/apis/apps/v9/deployments", "/apis/apps/v9", "/api/v2/pods", "/api/v2"] {
+        let (code, status) = get(&server, path).await;
+        assert_eq!((code, &status["reason"]), (404, &json!("NotFound")), "of a known group: {path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn bodies_in_other_forms_are_refused() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::start().await;
     post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
     let a = format!("{CONFIG_MAPS}/a");
     for (method, path, kind, body, code) in [
         ("POST", CONFIG_MAPS, "text/plain", "x", 415),
         ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "no magic", 400),
         ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0\n\u{7f}", 400),
-        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 422),
+        ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s\0", 400),
         ("POST", CONFIG_MAPS, "application/json", "{bad json", 400),
         ("POST", CONFIG_MAPS, "application/json", "", 400),
         ("POST", CONFIG_MAPS, "application/json", "[]", 400),
@@ -369,7 +363,7 @@ async fn bodies_in_other_forms_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_beyond_three_mebibytes_is_too_large() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::start().await;
     let object = config_map("big", &json!({"a": "x".repeat(3 * 1024 * 1024)}));
     let (code, status) = call(&server, "POST", CONFIG_MAPS, &object).await;
     assert_eq!((code, &status["reason"]), (413, &json!("RequestEntityTooLarge")));
@@ -379,125 +373,17 @@ async fn a_body_beyond_three_mebibytes_is_too_large() {
 
 #[tokio::test(start_paused = true)]
 async fn json_nested_too_deeply_is_refused() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::start().await;
     let body = format!("{{\"metadata\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
     assert_eq!(raw(&server, "POST", CONFIG_MAPS, &[], &body).await.0, 400);
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_refusal_repeats_the_content_of_a_secret() {
-    let server = ApiServer::new(&Env::simulated(1));
-    let secrets = "/api/v1/namespaces/default/secrets";
-    for body in [
-        r#"{"metadata":{"name":"s"},"data":{"a":"hunter2!"}}"#,
-        r#"{"metadata":{"name":"s"},"data":{"a":"hunter2!"}"#,
-        r#"{"metadata":{"name":"S"},"stringData":{"a":"hunter2!"}}"#,
-        r#"{"metadata":{"name":"s"},"data":"hunter2!"}"#,
-    ] {
-        let (code, status) = raw(&server, "POST", secrets, &[], body).await;
-        assert!(code >= 400 && !status.to_string().contains("hunter2"), "{status}");
-    }
-    post(&server, secrets, &json!({"metadata": {"name": "s"}, "stringData": {"a": "hunter2!"}})).await;
-    for change in [json!({"data": {"b": 7}}), json!({"metadata": {"labels": {"!": "x"}}})] {
-        let (code, status) = patch(&server, &format!("{secrets}/s"), MERGE, &change).await;
-        assert!(code == 422 && !status.to_string().contains("aHVudGVyMiE"), "{status}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_patch_cannot_copy_an_object_into_itself_without_end() {
-    let server = ApiServer::new(&Env::simulated(1));
+    let server = Server::start().await;
     post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
     let operations: Vec<_> =
         (0..64).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/c{n}")})).collect();
     let (code, _) = patch(&server, &format!("{CONFIG_MAPS}/a"), JSON_PATCH, &json!(operations)).await;
-    assert_eq!(code, 413);
-}
-
-/// Nothing that a client can send makes the server panic.
-#[tokio::test(start_paused = true)]
-async fn odd_objects_are_answered_and_never_panic() {
-    let server = ApiServer::new(&Env::simulated(1));
-    let odd = [
-        json!(null),
-        json!(1),
-        json!("x"),
-        json!([]),
-        json!([null, 1, "x", {}]),
-        json!({}),
-        json!({"a": null}),
-    ];
-    let collections = [
-        "/api/v1/namespaces/default/pods",
-        "/api/v1/namespaces/default/services",
-        "/api/v1/namespaces/default/secrets",
-        "/api/v1/namespaces/default/events",
-        "/apis/events.k8s.io/v1/namespaces/default/events",
-        "/apis/apps/v1/namespaces/default/deployments",
-        "/apis/apps/v1/namespaces/default/statefulsets",
-        "/apis/batch/v1/namespaces/default/cronjobs",
-        "/apis/batch/v1/namespaces/default/jobs",
-        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
-        "/api/v1/namespaces",
-        "/api/v1/nodes",
-    ];
-    let fields = [
-        "/spec",
-        "/status",
-        "/metadata",
-        "/data",
-        "/stringData",
-        "/spec/template",
-        "/spec/template/spec",
-        "/spec/template/spec/containers",
-        "/spec/containers",
-        "/spec/strategy",
-        "/spec/strategy/rollingUpdate",
-        "/spec/selector",
-        "/spec/ports",
-        "/spec/names",
-        "/spec/versions",
-        "/spec/conversion",
-        "/spec/jobTemplate",
-        "/spec/jobTemplate/spec",
-        "/spec/tolerations",
-        "/subjects",
-        "/roleRef",
-        "/involvedObject",
-        "/source",
-        "/metadata/labels",
-        "/metadata/ownerReferences",
-        "/spec/finalizers",
-        "/status/conditions",
-    ];
-    let mut number = 0;
-    for collection in collections {
-        for field in fields {
-            for value in &odd {
-                number += 1;
-                let mut object = json!({"metadata": {"name": format!("o{number}")}});
-                let mut at = &mut object;
-                for part in field.trim_start_matches('/').split('/') {
-                    if !at.is_object() {
-                        *at = json!({});
-                    }
-                    at = &mut at[part];
-                }
-                *at = value.clone();
-                let (code, answer) = call(&server, "POST", collection, &object).await;
-                assert!((200..500).contains(&code), "{collection} {object}: {answer}");
-                if code == 201 {
-                    let name = answer["metadata"]["name"].as_str().unwrap();
-                    for kind in [MERGE, STRATEGIC] {
-                        let (code, answer) =
-                            patch(&server, &format!("{collection}/{name}"), kind, &object).await;
-                        assert!(code <= 500, "{answer}");
-                    }
-                    call(&server, "DELETE", &format!("{collection}/{name}"), &Value::Null).await;
-                }
-            }
-        }
-    }
+    assert_eq!(code, 422);
 }

@@ -87,6 +87,12 @@ impl Manager {
 pub(crate) struct Managers(Vec<Manager>);
 
 impl Managers {
+    /// All but those of an endpoint.
+    pub(crate) fn without(mut self, subresource: &str) -> Self {
+        self.0.retain(|manager| manager.subresource != subresource);
+        self
+    }
+
     /// Reads `managedFields`; entries that cannot be read are left out.
     pub(crate) fn read(value: &Value) -> Self {
         let entries = value["metadata"]["managedFields"].as_array().into_iter().flatten();
@@ -200,23 +206,27 @@ impl Managers {
         writer: &Writer<'_>,
         force: bool,
     ) -> Result<Value, Box<Failure>> {
-        let mut set = walk::set_of(shape, config);
+        // What says which object it is takes part, so that what is beside it stays, but is nobody's.
+        let whole = walk::set_of(shape, config);
+        let mut set = whole.clone();
         strip(&mut set, writer);
         let merged = walk::merge(shape, Some(live), config);
         let own = self.0.iter().position(|manager| manager.is(writer, true));
         let last = own.map(|at| self.0.remove(at));
         let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
-        self.0.push(Manager::of(writer, true, set));
+        self.0.push(Manager::of(writer, true, whole));
         let mut object = match &last {
             Some(last) if !last.set.is_empty() => self.prune(shape, &merged, &last.set),
             _ => merged,
         };
+        let others = self.0.len() - 1;
+        self.0[others].set = set;
         keep_identity(live, &mut object);
         let mut changes = Comparison::of(shape, live, &object);
+        let effect = !(changes.added.is_empty() && changes.modified.is_empty() && changes.removed.is_empty());
         changes.filter(|set| strip(set, writer));
         let mut written = changes.added.clone();
         written.union(&changes.modified);
-        let others = self.0.len() - 1;
         let taken = written.minus(&last_applied::yielded(shape, live, writer.manager));
         let conflicts = self.0[..others].iter().map(|other| (other.shown(), other.set.and(&taken)));
         let conflicts: Vec<_> = conflicts.filter(|(_, set)| !set.is_empty()).collect();
@@ -227,7 +237,7 @@ impl Managers {
             manager.set = manager.set.minus(&written).minus(&changes.removed);
         }
         // Applied without any effect on the object: the time stays, and who comes new has none.
-        if written.is_empty() && changes.removed.is_empty() {
+        if !effect {
             self.0[others].time = time;
         }
         self.0.retain(|manager| !manager.set.is_empty());

@@ -175,6 +175,11 @@ impl Node {
     }
 
     /// How a value is treated in server-side apply.
+    /// The type that the schema wants; empty where it wants none.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
     pub(crate) fn treatment(&self, value: &Value) -> Treatment<'_> {
         match (self.kind.as_str(), self.list_type.as_str()) {
             ("object", _) if self.atomic_map => Treatment::Leaf,

@@ -18,6 +18,8 @@ const DEPTH: usize = 100;
 pub(crate) enum ProtobufError {
     #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
     NoMagic,
+    #[error("empty body (6b387300)")]
+    Empty,
     #[error("unexpected EOF")]
     Truncated,
     #[error("proto: illegal wireType {0}")]
@@ -37,6 +39,9 @@ type Result<T> = std::result::Result<T, ProtobufError>;
 /// Reads an object; `expected` is its apiVersion and kind where the envelope does not tell.
 pub(crate) fn read(body: &[u8], expected: (&str, &str)) -> Result<Value> {
     let body = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
+    if body.is_empty() {
+        return Err(ProtobufError::Empty);
+    }
     let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     for part in Parts(body) {
         match part? {
@@ -281,7 +286,7 @@ mod tests {
         assert_eq!(read(b"{}", ("v1", "Pod")), Err(ProtobufError::NoMagic));
         assert_eq!(read(b"k8s\0\x12\x7f", ("v1", "Pod")), Err(ProtobufError::Truncated));
         assert_eq!(read(b"k8s\0\x13", ("v1", "Pod")), Err(ProtobufError::WireType(3)));
-        let unknown = read(b"k8s\0", ("v1", "Foo"));
+        let unknown = read(b"k8s\0\x12\0", ("v1", "Foo"));
         assert_eq!(unknown, Err(ProtobufError::Unknown { version: "v1".to_owned(), kind: "Foo".to_owned() }));
         // `not` within `not` within `not`: the depth is bounded.
         let mut schema = Vec::new();

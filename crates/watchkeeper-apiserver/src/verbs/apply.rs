@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::core::Core;
 use crate::managed::Managers;
-use crate::managed::shape::Shape;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Failure, Result};
 use crate::store::{Key, Stored};
 use crate::verbs::create::place;
+use crate::verbs::typed;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::write::{Write, unusable};
 
@@ -27,6 +27,10 @@ impl Core {
         write: &mut Write,
     ) -> Result<(Arc<Stored>, bool)> {
         check_config(kind, key, &config)?;
+        if part != Part::Main && self.store.get(&kind.storage, key).is_none() {
+            return Err(Failure::not_found(kind, &key.name));
+        }
+        check_types(kind, &config)?;
         meta::set(&mut config, "name", &key.name);
         place(kind, &key.namespace, &mut config)?;
         let version = version_of(&config)?;
@@ -34,7 +38,6 @@ impl Core {
         let writer_of = |manager: &str| Write { manager: manager.to_owned(), ..write.clone() };
         let old = match self.store.get(&kind.storage, key).cloned() {
             Some(old) => old,
-            None if part != Part::Main => return Err(Failure::not_found(kind, &key.name)),
             None if !uid.is_empty() => {
                 let why = format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -98,51 +101,22 @@ fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
     if !name.is_empty() {
         check_same_name(name, key)?;
     }
-    let mut undeclared = Vec::new();
-    declared(kind.shape(), config, "", &mut undeclared);
-    if undeclared.is_empty() {
+    Ok(())
+}
+
+fn check_types(kind: &Kind, config: &Value) -> Result<()> {
+    let problems = typed::problems(kind.shape(), config);
+    if problems.is_empty() {
         return Ok(());
     }
-    let problems = if let [one] = &undeclared[..] {
-        one.clone()
-    } else {
-        format!("errors:\n  {}", undeclared.join("\n  "))
-    };
+    let problems =
+        if let [one] = &problems[..] { one.clone() } else { format!("errors:\n  {}", problems.join("\n  ")) };
     Err(Failure::internal(format!(
-        "failed to create typed patch object ({}/{name}; {}/{}, Kind={}): {problems}",
+        "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {problems}",
         meta::text(config, "namespace"),
+        meta::text(config, "name"),
         kind.group,
         kind.version,
         kind.kind
     )))
-}
-
-/// Finds fields that the kind does not know: a typo in what is applied must not pass in silence.
-fn declared(shape: Shape<'_>, value: &Value, path: &str, undeclared: &mut Vec<String>) {
-    match value {
-        Value::Object(map) if has_fields(shape, map) => {
-            for (name, value) in map {
-                match shape.field(name) {
-                    Some((inner, _)) => declared(inner, value, &format!("{path}.{name}"), undeclared),
-                    None => undeclared.push(format!("{path}.{name}: field not declared in schema")),
-                }
-            }
-        }
-        Value::Array(list) => {
-            for value in list {
-                declared(shape.item(), value, path, undeclared);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Whether the shape says which fields there are.
-fn has_fields(shape: Shape<'_>, map: &Map<String, Value>) -> bool {
-    use crate::types::Form;
-    match shape {
-        Shape::Form(Form::Message(_) | Form::Map(_), _) | Shape::Kind(_) | Shape::Custom(_) => true,
-        Shape::Node(_) => !map.is_empty(),
-        _ => false,
-    }
 }

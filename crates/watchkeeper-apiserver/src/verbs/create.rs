@@ -36,7 +36,7 @@ impl Core {
         if kind.namespaced {
             self.check_namespace(kind, namespace, meta::text(&value, "name"))?;
         }
-        self.check_definition_accepts(kind)?;
+        self.check_definition_accepts(kind, meta::text(&value, "name"))?;
         defaults::prepare(kind, &mut value);
         let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
         if definition {

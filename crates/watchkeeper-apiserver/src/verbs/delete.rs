@@ -106,6 +106,9 @@ impl Core {
             return self.delete_namespace(kind, &old, options);
         }
         let mut value = old.value();
+        if kind.is("", "Pod") && is_ending(&value, options) {
+            return Ok(Deleted::Object(old));
+        }
         let mut finalizers = wanted_finalizers(kind, &value, options.propagation);
         let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
         if definition && !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
@@ -117,6 +120,10 @@ impl Core {
                 self.erase(kind, &old);
             }
             return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
+        }
+        let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
+        if at_its_end && finalizers.is_empty() && grace == Some(0) && !options.dry_run {
+            return Ok(Deleted::Object(self.erase(kind, &old)));
         }
         meta::set_finalizers(&mut value, &finalizers);
         self.mark(&mut value, grace.unwrap_or(0));
@@ -247,13 +254,26 @@ fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) ->
         return finalizers;
     }
     let Some(policy) = policy else { return finalizers };
-    finalizers.retain(|finalizer| finalizer != "orphan" && finalizer != "foregroundDeletion");
-    match policy {
-        Propagation::Background => {}
-        Propagation::Foreground => finalizers.push("foregroundDeletion".to_owned()),
-        Propagation::Orphan => finalizers.push("orphan".to_owned()),
+    let wanted = match policy {
+        Propagation::Background => "",
+        Propagation::Foreground => "foregroundDeletion",
+        Propagation::Orphan => "orphan",
+    };
+    finalizers.retain(|own| own == wanted || (own != "orphan" && own != "foregroundDeletion"));
+    if !wanted.is_empty() && !finalizers.iter().any(|own| own == wanted) {
+        finalizers.push(wanted.to_owned());
     }
     finalizers
+}
+
+/// Whether a pod is on its way already, and no faster than it is.
+fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
+    let metadata = &value["metadata"];
+    let current = metadata["deletionGracePeriodSeconds"].as_i64();
+    metadata["deletionTimestamp"].is_string()
+        && current.is_some_and(|current| {
+            current > 0 && options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
+        })
 }
 
 /// How long the object may take to end; none for kinds that end at once.

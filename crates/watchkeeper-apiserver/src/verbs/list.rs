@@ -188,12 +188,15 @@ impl Core {
                 failure
             }
         })?;
-        let mut matching = objects.into_iter().filter(|stored| options.selector.matches(stored));
+        let matches = |stored: &Arc<Stored>| options.selector.matches(stored);
+        let mut objects = objects.into_iter();
         if limit == 0 {
-            return Ok(Page { items: matching.collect(), revision, proceed: None, remaining: None });
+            let items = objects.filter(matches).collect();
+            return Ok(Page { items, revision, proceed: None, remaining: None });
         }
-        let items: Vec<_> = matching.by_ref().take(limit).collect();
-        let remaining = matching.count();
+        // Whether any of the others matches is not known before they are asked for.
+        let items: Vec<_> = objects.by_ref().filter(matches).take(limit).collect();
+        let remaining = objects.count();
         let last = items.last().filter(|_| remaining > 0);
         Ok(Page {
             proceed: last.map(|last| Continue { revision, after: last.key.clone() }.encode()),

@@ -7,4 +7,5 @@ pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod pods;
 pub(crate) mod scale;
+mod typed;
 pub(crate) mod update;

@@ -94,8 +94,18 @@ impl Patch {
                         // A few copies of an object into itself would fill any memory.
                         copied += value.pointer(copy.from.as_str()).map_or(0, |from| from.to_string().len());
                         if copied > COPY_LIMIT {
-                            return Err(Failure::too_large(COPY_LIMIT));
+                            return Err(Failure::unprocessable());
                         }
+                    }
+                    if let json_patch::PatchOperation::Replace(replace) = operation
+                        && let Some((parent, _)) = replace.path.split_back()
+                        && parent.resolve(&value).is_ok_and(Value::is_object)
+                    {
+                        // Of a field that is not there, the real server adds it.
+                        let (path, value_of) = (replace.path.clone(), replace.value.clone());
+                        let add = json_patch::AddOperation { path, value: value_of };
+                        let _added = json_patch::patch(&mut value, &[json_patch::PatchOperation::Add(add)]);
+                        continue;
                     }
                     json_patch::patch(&mut value, std::slice::from_ref(operation))
                         .map_err(|_| Failure::unprocessable())?;

@@ -28,7 +28,8 @@ fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
     }
     let count = |path: &[String]| lookup(value, path).as_i64().unwrap_or(0);
     let mut spec = json!({});
-    if lookup(value, &paths.spec_replicas).is_number() {
+    // Zero is not printed, as the type has it.
+    if count(&paths.spec_replicas) != 0 {
         spec["replicas"] = count(&paths.spec_replicas).into();
     }
     let mut status = json!({"replicas": count(&paths.status_replicas)});
@@ -117,7 +118,8 @@ impl Core {
                 )
             })?,
         };
-        if replicas < 0 {
+        // The rules of a custom object say it themselves.
+        if replicas < 0 && kind.custom.is_none() {
             let problem = "must be greater than or equal to 0";
             let cause = Cause::invalid("spec.replicas", &replicas.into(), problem);
             return Err(Failure::invalid_as("autoscaling", "Scale", &old.key.name, vec![cause]));
@@ -131,7 +133,8 @@ impl Core {
             at = &mut at[part.as_str()];
         }
         *at = replicas.into();
-        let stored = self.change(kind, old, value, Part::Scale, write)?;
+        // Zero is no field of a Scale: nobody can own it.
+        let stored = self.change(kind, old, value, Part::Scale(replicas != 0), write)?;
         Ok(scale_of(paths, &Self::view(kind, &stored)))
     }
 }

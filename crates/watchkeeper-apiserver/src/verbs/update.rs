@@ -27,15 +27,15 @@ pub(crate) enum Part {
     Status,
     /// The finalizers of a namespace's spec alone.
     Finalize,
-    /// The number of replicas alone.
-    Scale,
+    /// The number of replicas alone; the flag tells that a manager of it is noted.
+    Scale(bool),
     /// What server-side apply has made of the object, or of its status, with the managers in it.
     Applied(bool),
 }
 
 impl Part {
     pub(crate) fn is_main(self) -> bool {
-        matches!(self, Self::Main | Self::Scale | Self::Applied(false))
+        matches!(self, Self::Main | Self::Scale(_) | Self::Applied(false))
     }
 
     /// What managers know the endpoint by.
@@ -44,7 +44,7 @@ impl Part {
             Self::Main | Self::Applied(false) => "",
             Self::Status | Self::Applied(true) => "status",
             Self::Finalize => "finalize",
-            Self::Scale => "scale",
+            Self::Scale(_) => "scale",
         }
     }
 }
@@ -119,10 +119,18 @@ impl Core {
         keep_system_fields(&before, &mut after);
         defaults::prepare(kind, &mut after);
         // A scale of which nobody was the owner gets none: the real server has nowhere to note it.
-        let unowned = part == Part::Scale
+        let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
-        if !write.applied && !unowned {
+        // Of an object of which nobody owns anything no note is begun but by an apply.
+        let untracked = unowned || Managers::read(&before).is_empty();
+        if !write.applied && !untracked {
             self.track(kind, &before, &mut after, managers, write, part.subresource());
+            if part == Part::Scale(false) {
+                Managers::read(&after).without("scale").write(&mut after);
+            }
+        }
+        if kind.is("", "Pod") && part.is_main() {
+            strategy::admit_pod(&mut after["spec"]);
         }
         if kind.is("", "Service") && part.is_main() {
             strategy::keep_addresses(&before, &mut after);
@@ -245,7 +253,7 @@ fn is_released(kind: &Kind, value: &Value) -> bool {
 /// What the request may set, laid over what it may not.
 fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value {
     match part {
-        Part::Main | Part::Scale | Part::Applied(false) => {
+        Part::Main | Part::Scale(_) | Part::Applied(false) => {
             if kind.has_status() {
                 copy_field(before, &mut new, "status");
             }
@@ -260,10 +268,17 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             copy_field(&new, &mut after, "status");
             let mut taken = vec!["managedFields"];
             if kind.custom.is_none() {
-                taken.push("annotations");
+                taken.extend(["annotations", "finalizers"]);
+            }
+            if kind.custom.is_none() && !kind.is("", "Pod") {
+                taken.push("ownerReferences");
             }
             if kind.is("", "Pod") {
                 taken.push("labels");
+                let class = &before["status"]["qosClass"];
+                if after["status"].is_object() && after["status"]["qosClass"].is_null() && !class.is_null() {
+                    after["status"]["qosClass"] = class.clone();
+                }
             }
             for field in taken {
                 let value = new["metadata"].get(field).cloned();

@@ -1,53 +1,49 @@
-//! How do tests talk to the server? Raw requests through its service, and watches read line by line.
-#![allow(dead_code, reason = "each test file uses a part")]
+//! How do tests talk to the server? Raw requests through a client, and watches read line by line.
+#![allow(dead_code, unused_imports, reason = "each test file uses a part")]
+
+mod server;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http::Response;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
-use watchkeeper_apiserver::{ApiServer, ReplyBody};
+use watchkeeper_apiserver::ApiServer;
 
-pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) use server::{AnswerBody, OURS, Server};
+
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/wktest/configmaps";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// Sends a request with any body and headers.
 pub(crate) async fn send(
-    server: &ApiServer,
+    server: &Server,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
-) -> Response<ReplyBody> {
-    let mut request = Request::builder().method(method).uri(path);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(Full::new(body.into())).unwrap();
-    server.service().oneshot(request).await.unwrap()
+) -> Response<AnswerBody> {
+    server.send(method, path, headers, body.into()).await
 }
 
-async fn read(response: Response<ReplyBody>) -> (u16, Value) {
+async fn read(server: &Server, response: Response<AnswerBody>) -> (u16, Value) {
     let code = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let value =
-        serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
-    (code, value)
+    let body = server.told(&response.into_body().collect().await.unwrap().to_bytes());
+    (code, serde_json::from_str(&body).unwrap_or_else(|_| body.into()))
 }
 
 /// Sends a JSON request.
-pub(crate) async fn call(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn call(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let text = if body.is_null() { String::new() } else { body.to_string() };
-    read(send(server, method, path, &[("content-type", "application/json")], text).await).await
+    read(server, send(server, method, path, &[("content-type", "application/json")], text).await).await
 }
 
-pub(crate) async fn get(server: &ApiServer, path: &str) -> (u16, Value) {
+pub(crate) async fn get(server: &Server, path: &str) -> (u16, Value) {
     call(server, "GET", path, &Value::Null).await
 }
 
-pub(crate) async fn post(server: &ApiServer, path: &str, body: &Value) -> Value {
+pub(crate) async fn post(server: &Server, path: &str, body: &Value) -> Value {
     let (code, value) = call(server, "POST", path, body).await;
     assert_eq!(code, 201, "{value}");
     value
@@ -55,16 +51,16 @@ pub(crate) async fn post(server: &ApiServer, path: &str, body: &Value) -> Value 
 
 /// Sends a request with headers of its own and reads the answer.
 pub(crate) async fn raw(
-    server: &ApiServer,
+    server: &Server,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
 ) -> (u16, Value) {
-    read(send(server, method, path, headers, body.to_owned()).await).await
+    read(server, send(server, method, path, headers, body.to_owned()).await).await
 }
 
-pub(crate) async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn patch(server: &Server, path: &str, kind: &str, body: &Value) -> (u16, Value) {
     raw(server, "PATCH", path, &[("content-type", kind)], &body.to_string()).await
 }
 
@@ -76,17 +72,28 @@ pub(crate) fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
+/// The version of the newest change, as a list tells it.
+pub(crate) async fn revision(server: &Server) -> u64 {
+    version(&get(server, &format!("{CONFIG_MAPS}?limit=1")).await.1)
+}
+
+/// The embedded server itself.
+pub(crate) fn inside(server: &Server) -> &ApiServer {
+    server.inside().expect("only the embedded server is asked")
+}
+
 /// An open watch.
-pub(crate) struct Watch {
-    body: ReplyBody,
+pub(crate) struct Watch<'a> {
+    server: &'a Server,
+    body: AnswerBody,
     buffer: Vec<u8>,
 }
 
-impl Watch {
-    pub(crate) async fn open(server: &ApiServer, path: &str) -> Self {
+impl<'a> Watch<'a> {
+    pub(crate) async fn open(server: &'a Server, path: &str) -> Self {
         let response = send(server, "GET", path, &[], "").await;
         assert_eq!(response.status(), 200);
-        Self { body: response.into_body(), buffer: Vec::new() }
+        Self { server, body: response.into_body(), buffer: Vec::new() }
     }
 
     /// The next event; none when the stream has ended.
@@ -94,7 +101,7 @@ impl Watch {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                return Some(serde_json::from_slice(&line).unwrap());
+                return Some(serde_json::from_str(&self.server.told(&line)).unwrap());
             }
             match self.body.frame().await {
                 Some(frame) => self.buffer.extend_from_slice(frame.unwrap().data_ref().unwrap()),

@@ -1,16 +1,11 @@
 //! Whatever writers do and however clients come back: does each client end with the state of the server?
-#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
-
-mod common;
 
 use std::collections::BTreeMap;
 
-use common::*;
+use crate::common::*;
 use futures::FutureExt as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use watchkeeper::Env;
-use watchkeeper_apiserver::ApiServer;
 
 /// One step of the writers or of a client.
 #[derive(Clone, Debug)]
@@ -37,7 +32,7 @@ enum Step {
     EndWatches,
 }
 
-const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+const NAMESPACES: [&str; 2] = [OURS, "wktest-two"];
 
 /// What each client asks for: namespace and selector.
 const VIEWS: [(Option<usize>, &str); 5] =
@@ -56,9 +51,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Objects = BTreeMap<(String, String), (u64, Value)>;
 
-struct Client {
+struct Client<'a> {
     view: (Option<usize>, &'static str),
-    watch: Watch,
+    watch: Watch<'a>,
     /// The state after each event, by version: where the client can come back to.
     past: Vec<(u64, Objects)>,
 }
@@ -76,21 +71,21 @@ fn entry(object: &Value) -> ((String, String), (u64, Value)) {
     ((text("namespace"), text("name")), (version(object), object["metadata"]["labels"].clone()))
 }
 
-async fn list(server: &ApiServer, view: (Option<usize>, &str)) -> (u64, Objects) {
+async fn list(server: &Server, view: (Option<usize>, &str)) -> (u64, Objects) {
     let (code, list) = get(server, &path(view)).await;
     assert_eq!(code, 200);
     (version(&list), list["items"].as_array().unwrap().iter().map(entry).collect())
 }
 
-impl Client {
-    async fn start(server: &ApiServer, view: (Option<usize>, &'static str)) -> Self {
+impl<'a> Client<'a> {
+    async fn start(server: &'a Server, view: (Option<usize>, &'static str)) -> Self {
         let (revision, objects) = list(server, view).await;
         let watch = Watch::open(server, &format!("{}&watch=1&resourceVersion={revision}", path(view))).await;
         Self { view, watch, past: vec![(revision, objects)] }
     }
 
     /// Reads one event if there is one; tells whether there was.
-    async fn read(&mut self, server: &ApiServer) -> bool {
+    async fn read(&mut self, server: &'a Server) -> bool {
         let Some(event) = self.watch.next().now_or_never() else { return false };
         let Some(event) = event else {
             self.reconnect(server, 0).await;
@@ -120,7 +115,7 @@ impl Client {
         true
     }
 
-    async fn reconnect(&mut self, server: &ApiServer, back: usize) {
+    async fn reconnect(&mut self, server: &'a Server, back: usize) {
         let keep = self.past.len().saturating_sub(back).max(1);
         self.past.truncate(keep);
         let revision = self.past.last().unwrap().0;
@@ -130,7 +125,8 @@ impl Client {
 }
 
 async fn run(steps: Vec<Step>, history: usize) {
-    let server = ApiServer::builder(&Env::simulated(1)).history(history).build();
+    let server = Server::embedded(|settings| settings.history(history)).await;
+    post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACES[1]}})).await;
     let mut clients = Vec::new();
     for view in VIEWS {
         clients.push(Client::start(&server, view).await);
@@ -156,8 +152,8 @@ async fn run(steps: Vec<Step>, history: usize) {
                 }
             }
             Step::Reconnect { client, back } => clients[client].reconnect(&server, back).await,
-            Step::Compact => server.compact_now(),
-            Step::EndWatches => server.end_watches(),
+            Step::Compact => inside(&server).compact_now(),
+            Step::EndWatches => inside(&server).end_watches(),
         }
     }
     for client in &mut clients {

@@ -1,0 +1,99 @@
+//! Does what is applied fit its kind? A typo, a wrong type or an element that is there twice must not pass in silence.
+
+use serde_json::{Map, Value};
+
+use crate::managed::shape::{Shape, Treatment};
+use crate::types::Form;
+
+/// What does not fit, each with its place.
+pub(crate) fn problems(shape: Shape<'_>, value: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    visit(shape, value, "", &mut problems);
+    problems
+}
+
+fn visit(shape: Shape<'_>, value: &Value, path: &str, problems: &mut Vec<String>) {
+    match value {
+        Value::Null => {}
+        Value::Object(map) if has_fields(shape, map) => {
+            for (name, value) in map {
+                match shape.field(name) {
+                    Some((inner, _)) => visit(inner, value, &format!("{path}.{name}"), problems),
+                    None => problems.push(format!("{path}.{name}: field not declared in schema")),
+                }
+            }
+        }
+        Value::Array(list) => elements(shape, list, path, problems),
+        scalar => problems.extend(unexpected(shape, scalar).map(|problem| format!("{path}: {problem}"))),
+    }
+}
+
+fn elements(shape: Shape<'_>, list: &[Value], path: &str, problems: &mut Vec<String>) {
+    let treatment = shape.treatment(&Value::Null);
+    let mut seen = Vec::new();
+    for (at, element) in list.iter().enumerate() {
+        let step = match (&treatment, shape.step(&treatment, element)) {
+            (Treatment::Keys(keys), None) if keys.iter().all(|key| element.get(key).is_none()) => {
+                let keys: Vec<_> = keys.iter().map(|key| Value::from(*key).to_string()).collect();
+                problems.push(format!(
+                    "{path}: element {at}: associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                    keys.join(" ")
+                ));
+                continue;
+            }
+            (Treatment::Keys(_) | Treatment::Set, Some(step)) => shown(&step),
+            _ => String::new(),
+        };
+        if !step.is_empty() && seen.contains(&step) {
+            problems.push(format!("{path}: duplicate entries for key {step}"));
+        }
+        visit(shape.item(), element, &format!("{path}{step}"), problems);
+        seen.push(step);
+    }
+}
+
+/// The name of an element as it stands in a path: `[name="c"]`, or `[="x"]` in a set.
+fn shown(step: &str) -> String {
+    if let Some(value) = step.strip_prefix("v:") {
+        return format!("[={value}]");
+    }
+    let keys: Map<String, Value> =
+        step.strip_prefix("k:").and_then(|keys| serde_json::from_str(keys).ok()).unwrap_or_default();
+    let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    format!("[{}]", keys.join(","))
+}
+
+/// What is wrong with the type of a value that has no parts.
+fn unexpected(shape: Shape<'_>, value: &Value) -> Option<String> {
+    let wanted = match shape {
+        Shape::Form(Form::String | Form::Bytes | Form::Time | Form::MicroTime, _) => "string",
+        Shape::Form(Form::Int32 | Form::Int64 | Form::Float, _) => "integer",
+        Shape::Form(Form::Bool, _) => "boolean",
+        Shape::Node(node) => node.kind(),
+        _ => return None,
+    };
+    match (wanted, value) {
+        ("string", Value::Number(_) | Value::Bool(_)) => {
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{value}}}"))
+        }
+        ("integer" | "number", Value::String(_)) => {
+            Some("expected numeric (int or float), got string".to_owned())
+        }
+        ("integer" | "number", Value::Bool(_)) => {
+            Some("expected numeric (int or float), got bool".to_owned())
+        }
+        ("boolean", Value::String(_) | Value::Number(_)) => {
+            Some(format!("expected boolean, got &{{{}}}", value.as_str().unwrap_or(&value.to_string())))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the shape says which fields there are.
+fn has_fields(shape: Shape<'_>, map: &Map<String, Value>) -> bool {
+    match shape {
+        Shape::Form(Form::Message(_) | Form::Map(_), _) | Shape::Kind(_) | Shape::Custom(_) => true,
+        Shape::Node(_) => !map.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,228 @@
+//! Are the answers that random sequences once found to differ those of a real server?
+#![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
+
+mod common;
+
+use common::*;
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/wktest/pods";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/wktest/deployments";
+const APPLY: &str = "application/apply-patch+yaml";
+
+fn pod(spec: &Value) -> Value {
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    pod
+}
+
+fn deployment() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": {"app": "d"}}, "template": {"metadata": {"labels": {"app": "d"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+fn message(status: &Value) -> &str {
+    status["message"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacing_a_field_that_is_not_there_adds_it() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
+    let replace = json!([{"op": "replace", "path": "/data/new", "value": "x"}]);
+    let (code, object) = patch(&server, &format!("{CONFIG_MAPS}/a"), JSON_PATCH, &replace).await;
+    assert_eq!((code, &object["data"]), (200, &json!({"k": "v", "new": "x"})), "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directive_for_a_map_that_is_not_there_leaves_none() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let replace = json!({"metadata": {"labels": {"$patch": "replace", "app": "b"}}});
+    let (_, object) = patch(&server, &format!("{CONFIG_MAPS}/a"), STRATEGIC, &replace).await;
+    assert_eq!(object["metadata"].get("labels"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_carry_the_warnings_too() {
+    let server = Server::start().await;
+    let mut object = config_map("a", &json!({}));
+    object["surprise"] = 1.into();
+    for code in [201, 409] {
+        let json = [("content-type", "application/json")];
+        let response = send(&server, "POST", CONFIG_MAPS, &json, object.to_string()).await;
+        assert_eq!(response.status(), code);
+        assert_eq!(response.headers()["warning"], "299 - \"unknown field \\\"surprise\\\"\"");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_does_not_fit_its_kind_is_refused_with_the_place() {
+    let server = Server::start().await;
+    let path = format!("{DEPLOYMENTS}/d?fieldManager=one");
+    let containers = "/spec/template/spec/containers";
+    for (place, value, problem) in [
+        ("/spec/replicas", json!("3"), ".spec.replicas: expected numeric (int or float), got string"),
+        (
+            containers,
+            json!([{"name": "c", "surprise": 1}]),
+            ".spec.template.spec.containers[name=\"c\"].surprise: field not declared in schema",
+        ),
+        (
+            containers,
+            json!([{"name": "c"}, {"name": "c"}]),
+            ".spec.template.spec.containers: duplicate entries for key [name=\"c\"]",
+        ),
+    ] {
+        let mut config = deployment();
+        config["spec"]["replicas"] = 1.into();
+        *config.pointer_mut(place).unwrap() = value;
+        let (code, status) = patch(&server, &path, APPLY, &config).await;
+        assert_eq!(code, 500, "{status}");
+        assert!(message(&status).ends_with(problem), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_without_effect_has_no_time() {
+    let server = Server::start().await;
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    post(&server, CONFIG_MAPS, &object).await;
+    let path = format!("{CONFIG_MAPS}/a?fieldManager=one");
+    let (_, applied) = patch(&server, &path, APPLY, &object).await;
+    let managers = applied["metadata"]["managedFields"].as_array().unwrap();
+    let one = managers.iter().find(|entry| entry["manager"] == "one").unwrap();
+    assert_eq!(one.get("time"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_which_nobody_owns_anything_stays_so() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await;
+    let (_, object) = patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"data": {"k": "v"}})).await;
+    assert_eq!((&object["data"]["k"], object["metadata"].get("managedFields")), (&json!("v"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_in_the_body_of_a_delete_are_all_there_are() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let body = json!({"propagationPolicy": "Background"});
+    assert_eq!(call(&server, "DELETE", &format!("{path}?dryRun=All"), &body).await.0, 200);
+    assert_eq!(get(&server, &path).await.0, 404, "it was no dry run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_does_not_tell_whether_the_rest_matches() {
+    let server = Server::start().await;
+    for (name, label) in [("a", "1"), ("b", "2")] {
+        let mut object = config_map(name, &json!({}));
+        object["metadata"]["labels"] = json!({"l": label});
+        post(&server, CONFIG_MAPS, &object).await;
+    }
+    let (_, page) = get(&server, &format!("{CONFIG_MAPS}?limit=1&labelSelector=l%3D1")).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let rest = format!("{CONFIG_MAPS}?limit=1&labelSelector=l%3D1&continue={token}");
+    let (_, rest) = get(&server, &rest).await;
+    assert_eq!((&rest["items"], rest["metadata"].get("continue")), (&json!([]), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_with_mistakes_are_refused_by_field() {
+    let server = Server::start().await;
+    let both = json!({"metadata": {"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}});
+    let owner =
+        json!({"metadata": {"name": "a", "ownerReferences": [{"kind": "K", "name": "n", "uid": "u"}]}});
+    let with = |place: &str, value: Value| {
+        let mut object = deployment();
+        object["spec"]["strategy"] = json!({});
+        *object.pointer_mut(place).unwrap() = value;
+        object
+    };
+    let rolling = json!({"type": "Recreate", "rollingUpdate": {"maxSurge": 1}});
+    for (collection, object, field) in [
+        (CONFIG_MAPS, config_map("a", &json!({"not valid!": "x"})), "data[not valid!]"),
+        (CONFIG_MAPS, both, "metadata.finalizers"),
+        (CONFIG_MAPS, owner, "metadata.ownerReferences.apiVersion"),
+        (DEPLOYMENTS, with("/spec/strategy", json!({"type": "Odd"})), "spec.strategy"),
+        (DEPLOYMENTS, with("/spec/strategy", rolling), "spec.strategy.rollingUpdate"),
+    ] {
+        let (code, status) = call(&server, "POST", collection, &object).await;
+        assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!(field)), "{status}");
+    }
+    let odd = json!({"kind": "Odd", "metadata": {"name": "a"}});
+    let (_, status) = call(&server, "POST", CONFIG_MAPS, &odd).await;
+    assert!(message(&status).contains("no kind \"Odd\" is registered for version \"v1\""), "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_deployment_adds_up_and_takes_finalizers() {
+    let server = Server::start().await;
+    let mut object = deployment();
+    object["metadata"]["finalizers"] = json!(["example.com/f"]);
+    post(&server, DEPLOYMENTS, &object).await;
+    let path = format!("{DEPLOYMENTS}/d/status");
+    for (status, field) in [
+        (
+            json!({"replicas": -1, "updatedReplicas": -1, "readyReplicas": -1, "availableReplicas": -1}),
+            "status.replicas",
+        ),
+        (json!({"replicas": 1, "readyReplicas": 2}), "status.readyReplicas"),
+    ] {
+        let (code, answer) = patch(&server, &path, MERGE, &json!({ "status": status })).await;
+        assert_eq!((code, &answer["details"]["causes"][0]["field"]), (422, &json!(field)), "{answer}");
+    }
+    let (_, object) = patch(&server, &path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(object["metadata"].get("finalizers"), None, "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_of_zero_is_not_printed() {
+    let server = Server::start().await;
+    post(&server, DEPLOYMENTS, &deployment()).await;
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    let (code, scale) = patch(&server, &path, MERGE, &json!({"spec": {"replicas": 0}})).await;
+    assert_eq!((code, &scale["spec"]), (200, &json!({})), "{scale}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_changes_only_where_it_may() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    let made = post(&server, PODS, &pod(&json!({"terminationGracePeriodSeconds": -1}))).await;
+    assert_eq!(made["spec"]["terminationGracePeriodSeconds"], 1);
+    // What admission adds is added again when somebody sends a pod without it.
+    let mut same = pod(&json!({"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 1}));
+    let (code, answer) = call(&server, "PUT", &path, &same).await;
+    assert_eq!((code, &answer["spec"]["tolerations"]), (200, &made["spec"]["tolerations"]), "{answer}");
+    let toleration = json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}});
+    assert_eq!(patch(&server, &path, MERGE, &toleration).await.0, 200);
+    let two = json!([{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]);
+    for (field, value, told) in [
+        ("containers", two, "spec.containers"),
+        ("activeDeadlineSeconds", json!(90), "spec.activeDeadlineSeconds"),
+        ("tolerations", json!([]), "spec.tolerations"),
+    ] {
+        let kept = same["spec"].clone();
+        same["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
+        same["spec"][field] = value;
+        let (code, status) = call(&server, "PUT", &path, &same).await;
+        assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!(told)), "{status}");
+        same["spec"] = kept;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_takes_no_other_policy() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    let (_, ending) = call(&server, "DELETE", &path, &Value::Null).await;
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    assert_eq!(call(&server, "DELETE", &path, &foreground).await, (200, ending));
+}

@@ -1,0 +1,105 @@
+//! What of an answer may differ between two servers? Versions and uids become numbers in the order in which they appear; times, tokens and
+//! generated endings are masked.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::{Map, Value};
+
+static UID: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
+static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z").unwrap());
+static GENERATED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(gen\d\d-)[bcdfghjklmnpqrstvwxz2456789]{5}\b").unwrap());
+static VERSIONS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"((?:ersion|current|record|precondition): |\()(\d+)").unwrap());
+
+/// The names that one server's values have in a story.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    versions: BTreeMap<u64, usize>,
+    uids: BTreeMap<String, usize>,
+}
+
+impl Names {
+    fn version(&mut self, text: &str) -> String {
+        let Ok(version) = text.parse() else { return text.to_owned() };
+        let next = self.versions.len() + 1;
+        format!("version {}", self.versions.entry(version).or_insert(next))
+    }
+
+    /// The order in which the versions rise, by the numbers they have here.
+    pub(crate) fn order(&self) -> Value {
+        self.versions.values().copied().collect::<Vec<_>>().into()
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let text = UID.replace_all(text, |found: &Captures<'_>| {
+            let next = self.uids.len() + 1;
+            format!("uid {}", self.uids.entry(found[0].to_owned()).or_insert(next))
+        });
+        // What two pods differ in is printed by the real server only.
+        let text = text.split("\n@@ ").next().unwrap_or_default();
+        let text = TIME.replace_all(text, "<time>");
+        let text = GENERATED.replace_all(&text, "$1<generated>");
+        VERSIONS.replace_all(&text, "$1<number>").into_owned()
+    }
+
+    /// An answer as it is compared.
+    pub(crate) fn normalise(&mut self, value: &Value) -> Value {
+        match value {
+            Value::Object(map) => Value::Object(self.map(map)),
+            Value::Array(list) => list.iter().map(|value| self.normalise(value)).collect(),
+            Value::String(text) => self.text(text).into(),
+            other => other.clone(),
+        }
+    }
+
+    fn map(&mut self, map: &Map<String, Value>) -> Map<String, Value> {
+        let list = map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+        let mut named = Map::new();
+        // Who owns the time of a deletion is forgotten by the real server with the next update.
+        let kept = map.iter().filter(|(name, _)| !name.starts_with("f:deletion"));
+        for (name, value) in kept {
+            let value = match (name.as_str(), value) {
+                // The state of a list is that of the whole server, on which others write too.
+                ("metadata", Value::Object(meta)) if list => {
+                    let mut meta = meta.clone();
+                    meta.insert("resourceVersion".to_owned(), "<list>".into());
+                    if meta.contains_key("continue") {
+                        meta.insert("continue".to_owned(), "<token>".into());
+                    }
+                    meta.into()
+                }
+                ("resourceVersion", Value::String(text)) if text != "<list>" => self.version(text).into(),
+                // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
+                ("causes" | "managedFields", Value::Array(list)) => {
+                    let mut list: Vec<_> = list.iter().map(|entry| self.normalise(entry)).collect();
+                    list.retain(|entry| entry["fieldsV1"] != serde_json::json!({"f:metadata": {}}));
+                    list.sort_by_key(ToString::to_string);
+                    list.dedup();
+                    list.into()
+                }
+                ("message", Value::String(text)) => ordered(&self.text(text)).into(),
+                (_, value) => self.normalise(value),
+            };
+            named.insert(self.text(name), value);
+        }
+        named
+    }
+}
+
+/// A message with several causes or conflicts, in an order of their own.
+fn ordered(message: &str) -> String {
+    if message.starts_with("Apply failed with ") {
+        let mut lines: Vec<_> = message.split("\n").flat_map(|line| line.split("conflicts: ")).collect();
+        lines.sort_unstable();
+        return lines.join("\n");
+    }
+    let Some((head, causes)) = message.split_once(" is invalid: [") else { return message.to_owned() };
+    let mut causes: Vec<_> = causes.trim_end_matches(']').split(", ").collect();
+    causes.sort_unstable();
+    causes.dedup();
+    format!("{head} is invalid: [{}]", causes.join(", "))
+}

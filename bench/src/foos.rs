@@ -123,12 +123,13 @@ async fn measure(args: &FoosArgs) -> Result<(), Failure> {
         )
         .into());
     }
-    let made = (after.made - before.made).saturating_sub(args.count);
+    // A server that was restarted in between counts from zero.
+    let made = after.made.saturating_sub(before.made).saturating_sub(args.count);
     print(&Line {
         count: args.count,
         seconds: rounded(seconds, 3),
         writes_per_foo: rounded(made as f64 / args.count as f64, 2),
-        conflicts: after.refused - before.refused,
+        conflicts: after.refused.saturating_sub(before.refused),
     })?;
     Ok(())
 }

@@ -132,7 +132,8 @@ async fn a_short_story(world: &World) {
     requests.of::<Foo>().patch(&key("a"), &patch).await.unwrap();
     requests.of::<Deployment>().delete(&key("b-d")).await.unwrap();
     assert!(world.converged(async || is_as_wished(world).await).await, "the changes are not followed");
-    let patch = Patch::Merge(json!({"status": {"availableReplicas": 3}}));
+    let status = json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3});
+    let patch = Patch::Merge(json!({"status": status}));
     requests.of::<Deployment>().patch_status(&key("a-d"), &patch).await.unwrap();
     let available = async || {
         let foo = requests.of::<Foo>().get(&key("a")).await.unwrap();

@@ -40,14 +40,14 @@ impl Call {
             }
             ("binding", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let (binding, _) = negotiate::read_object(&self.headers, &body, ("v1", "Binding"), true)?;
                 self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
                 Ok(reply::value(201, form, &status::success()))
             }
             ("eviction", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let (eviction, _) =
                     negotiate::read_object(&self.headers, &body, ("policy/v1", "Eviction"), true)?;
                 let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;

@@ -145,7 +145,9 @@ impl Credentials {
             },
         })?;
         let identity = Identity::Own(Arc::new(config));
-        Ok(Self(Arc::new(Secrets { ca: text, identity, token: self.0.token.clone() })))
+        // The file may have the key in it as well, which is nobody else's.
+        let ca = certificates(&text);
+        Ok(Self(Arc::new(Secrets { ca, identity, token: self.0.token.clone() })))
     }
 
     fn issuing(ca: String, key: KeyPair, token: String) -> Result<Self, rcgen::Error> {
@@ -244,6 +246,20 @@ fn read_private(file: &Path) -> Result<Option<String>, CredentialsError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error(file)(error)),
     }
+}
+
+/// The certificates of a PEM text, and nothing else of it.
+fn certificates(text: &str) -> String {
+    let mut within = false;
+    let mut kept = String::new();
+    for line in text.lines().map(str::trim) {
+        within |= line == "-----BEGIN CERTIFICATE-----";
+        if within {
+            kept.extend([line, "\n"]);
+        }
+        within &= line != "-----END CERTIFICATE-----";
+    }
+    kept
 }
 
 fn unreadable(file: &Path, what: &str, error: &pem::Error) -> CredentialsError {

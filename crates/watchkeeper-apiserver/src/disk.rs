@@ -112,6 +112,10 @@ impl Disk {
     pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), DataDirError> {
         let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
         make_folder(folder).map_err(unusable)?;
+        let whole = folder.join(DATABASE);
+        if !whole.exists() {
+            refuse_foreign(folder)?;
+        }
         let lock = private().open(folder.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -119,9 +123,7 @@ impl Disk {
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
         let failed = |error: redb::Error| explain(folder, error);
-        let whole = folder.join(DATABASE);
         if !whole.exists() {
-            refuse_foreign(folder)?;
             let unfinished = unfinished(&whole);
             match fs::remove_file(&unfinished) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
@@ -180,11 +182,18 @@ fn unfinished(file: &Path) -> PathBuf {
 /// Gives a file that is whole its name, for good.
 fn finish(file: &Path) -> io::Result<()> {
     fs::rename(unfinished(file), file)?;
-    // Elsewhere a folder cannot be opened.
+    sync_folder(file.parent())
+}
+
+/// Makes the names in a folder outlive a loss of power.
+fn sync_folder(folder: Option<&Path>) -> io::Result<()> {
+    // Elsewhere a folder cannot be opened; an empty path is the current one, which was there before.
     #[cfg(unix)]
-    if let Some(folder) = file.parent() {
+    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
         File::open(folder)?.sync_all()?;
     }
+    #[cfg(not(unix))]
+    let _ = folder;
     Ok(())
 }
 
@@ -200,7 +209,11 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
+    if folder.is_dir() {
+        return Ok(());
+    }
+    builder.recursive(true).create(folder)?;
+    sync_folder(folder.parent())
 }
 
 /// Secrets are in there: for the owner alone, whatever the mode was.

@@ -89,10 +89,21 @@ fn write_on(disk: &Disk, core: &Mutex<Core>, woken: &Receiver<()>, said: &watch:
                 };
                 tracing::error!(error = why, "nothing is written down any more: every request is refused");
                 said.send_replace(Progress::Failed(why.into()));
+                end_watches(core);
                 return;
             }
         };
     }
+}
+
+/// Whoever watched would take a world that stands still for one in which nothing happens.
+fn end_watches(core: &Mutex<Core>) {
+    let wakers = {
+        let mut core = core.lock();
+        core.store.end_watches();
+        core.store.take_wakers()
+    };
+    wakers.into_iter().for_each(std::task::Waker::wake);
 }
 
 /// Writes everything that waits, in one go; then it may be told.
@@ -210,7 +221,10 @@ mod tests {
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&text);
         assert!(text.contains("somewhere") && text.contains("no space left"), "{text}");
-        assert!(watch.frame().now_or_never().is_none(), "nobody hears of what may not be there tomorrow");
+        assert!(
+            watch.frame().await.is_none(),
+            "nobody hears of what may not be there tomorrow, and all watches end"
+        );
         full.store(false, Ordering::SeqCst);
         for path in ["/readyz", MAPS] {
             assert_eq!(

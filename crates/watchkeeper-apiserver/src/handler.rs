@@ -117,7 +117,7 @@ fn not_served(registry: &Registry, group: &str) -> Reply {
 /// What the server watches in itself.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 
-/// Says that all is well: a server that answers has its state in memory, and nothing else that could fail.
+/// Says that all is well: where a disk has failed, no request gets this far.
 fn health(name: &str, check: &[String], query: &Query) -> Reply {
     match check {
         [] if query.flag("verbose").is_some() => {
@@ -177,7 +177,9 @@ impl Call {
     {
         let kind = match self.find()? {
             None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
-            Some(Named::Review(review)) => return self.review(review, &read_body(body).await?),
+            Some(Named::Review(review)) => {
+                return self.review(review, &read_body(&self.shared.clock, body).await?);
+            }
             Some(Named::Kind(kind)) => kind,
         };
         if kind.namespaced != self.target.namespace.is_some()
@@ -275,7 +277,7 @@ impl Call {
             Method::GET | Method::HEAD => self.list(&kind, form).await,
             Method::POST if !everywhere => {
                 let mut write = self.write_options("CreateOptions")?;
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
                 let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write));
@@ -283,7 +285,7 @@ impl Call {
                 Ok(created(form, &kind, &stored, &write, self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let options = self.delete_options(&body)?;
                 let list = self.list_options(&kind)?;
                 let limit = if list.limit == 0 { usize::MAX } else { list.limit };
@@ -316,7 +318,7 @@ impl Call {
             }
             Method::PUT => {
                 let mut write = self.write_options("UpdateOptions")?;
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let replaced = self.shared.run(|core| core.replace(&kind, key, value, part, &write));
                 let (stored, new) = replaced.map_err(|failure| failure.of(&write))?;
@@ -340,7 +342,7 @@ impl Call {
                 Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
             Method::DELETE => {
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let options = self.delete_options(&body)?;
                 match self.shared.run(|core| core.delete(&kind, key, &options))? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
@@ -360,7 +362,7 @@ impl Call {
             Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
             Method::PUT => {
                 let write = self.write_options("UpdateOptions")?;
-                let body = read_body(body).await?;
+                let body = read_body(&self.shared.clock, body).await?;
                 let (scale, _) =
                     negotiate::read_object(&self.headers, &body, ("autoscaling/v1", "Scale"), true)?;
                 self.shared.run(|core| core.put_scale(kind, key, &scale, &write))?

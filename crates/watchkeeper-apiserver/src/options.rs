@@ -1,10 +1,13 @@
 //! What exactly does a request ask for? Its body and the options in its query, checked.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
+use watchkeeper::clock::Clock;
 
 use crate::handler::{BoxError, Call};
 use crate::negotiate;
@@ -18,6 +21,9 @@ use crate::verbs::patch::Patch;
 use crate::write::{Validation, Write, unusable};
 
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// How long a body may take to arrive: as long as a request may take on the real server.
+const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Call {
     /// The object in a body, of the kind that the URL names, in the form in which it is stored.
@@ -105,7 +111,7 @@ impl Call {
             let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
             return Err(Failure::invalid_options("PatchOptions", vec![cause]));
         }
-        Patch::read(kind, content_type, &read_body(body).await?, write)
+        Patch::read(kind, content_type, &read_body(&self.shared.clock, body).await?, write)
     }
 
     /// Checks the options of a write.
@@ -214,13 +220,17 @@ impl Call {
     }
 }
 
-/// The whole body, up to the limit.
-pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
+/// The whole body, up to the limit, if it comes in time.
+pub(crate) async fn read_body<B>(clock: &Clock, body: B) -> Result<Bytes>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    match Limited::new(body, BODY_LIMIT).collect().await {
+    let read = clock.timeout(BODY_PATIENCE, Limited::new(body, BODY_LIMIT).collect()).await;
+    let Ok(read) = read else {
+        return Err(Failure::bad_request(format!("the body did not come within {BODY_PATIENCE:?}")));
+    };
+    match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
         Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),

@@ -12,13 +12,16 @@ use crate::route::Target;
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounts(Mutex<BTreeMap<(Request, u16), u64>>);
 
+/// All that are served: a label may not come from a client.
+const SUBRESOURCES: [&str; 6] = ["binding", "eviction", "finalize", "log", "scale", "status"];
+
 /// What a request for a served resource asks for. There are as many of them as there are resources and verbs: names are no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
     group: String,
     version: String,
     resource: String,
-    subresource: String,
+    subresource: &'static str,
     verb: &'static str,
     scope: &'static str,
     dry_run: bool,
@@ -44,11 +47,13 @@ impl Request {
             (false, true) => "namespace",
             (false, false) => "cluster",
         };
+        let named = target.subresource.as_deref().unwrap_or_default();
+        let subresource = SUBRESOURCES.iter().find(|known| **known == named);
         Self {
             group: target.group.clone(),
             version: target.version.clone(),
             resource: target.resource.clone(),
-            subresource: target.subresource.clone().unwrap_or_default(),
+            subresource: subresource.copied().unwrap_or_default(),
             verb,
             scope,
             dry_run,
@@ -108,6 +113,7 @@ mod tests {
         send(&server, "PATCH", &format!("{MAPS}/a?fieldManager=m&dryRun=All"), APPLY, "{}").await;
         send(&server, "GET", "/api/v1/configmaps", json, "").await;
         send(&server, "GET", "/api/v1/nonsense", json, "").await;
+        send(&server, "GET", &format!("{MAPS}/a/%22%0Anonsense"), json, "").await;
         let text = send(&server, "GET", "/metrics", json, "").await;
         let counts: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let count = |labels: &str| {
@@ -124,6 +130,7 @@ mod tests {
         assert_eq!(maps(409, "", "resource", "POST"), Some(1), "{text}");
         assert_eq!(maps(400, "All", "resource", "APPLY"), Some(1), "{text}");
         assert_eq!(maps(200, "", "cluster", "LIST"), Some(1), "{text}");
-        assert_eq!(counts.len(), 4, "what is not served is not counted: {text}");
+        assert_eq!(maps(404, "", "resource", "GET"), Some(1), "{text}");
+        assert_eq!(counts.len(), 5, "what is not served is not counted: {text}");
     }
 }

@@ -42,6 +42,7 @@ impl<S: Unpin> Unstalled<S> {
             Box::pin(async move { clock.sleep(WRITE_PATIENCE).await })
         });
         ready!(alarm.as_mut().poll(cx));
+        self.alarm = None;
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 }

@@ -6,20 +6,30 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned};
 
+use crate::json;
 use crate::status::quoted;
 
 /// How the real server begins to say what is wrong with a YAML text.
 const PROBLEMS: &str = "yaml: unmarshal errors:\n";
 
+/// For some hundred levels, also without optimization. Only what is used of it costs memory.
+const STACK: usize = 16 << 20;
+
 /// YAML as JSON, and what to say about keys that are there more than once. The error says where, not what: the body may be a Secret.
 pub(crate) fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     let mut options = Options::default();
     options.duplicate_keys = DuplicateKeyPolicy::LastWins;
-    let tree: Tree =
-        serde_saphyr::from_slice_with_options(body, options).map_err(|error| match error.location() {
-            Some(at) => format!("malformed at line {} column {}", at.line(), at.column()),
-            None => "malformed".to_owned(),
-        })?;
+    // As deep as an object may be, and hardly deeper.
+    if let Some(budget) = &mut options.budget {
+        budget.max_depth = json::DEPTH_LIMIT + 4;
+        budget.max_nodes = usize::MAX;
+    }
+    // Each level takes a good piece of the stack.
+    let read = stacker::grow(STACK, || serde_saphyr::from_slice_with_options::<Tree>(body, options));
+    let tree = read.map_err(|error| match error.location() {
+        Some(at) => format!("malformed at line {} column {}", at.line(), at.column()),
+        None => "malformed".to_owned(),
+    })?;
     let twice: Vec<_> = tree.twice.iter().map(|line| format!("  {line}")).collect();
     let problem = (!twice.is_empty()).then(|| format!("{PROBLEMS}{}", twice.join("\n")));
     Ok((tree.value, problem.into_iter().collect()))

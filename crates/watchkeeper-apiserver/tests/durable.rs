@@ -177,6 +177,7 @@ fn a_folder_with_files_of_others_is_left_alone() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("thesis.txt"), "").unwrap();
     assert!(error(&folder).contains("thesis.txt"));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     let file = folder.join("thesis.txt");
     assert!(error(&file).contains("cannot use the data directory"));
 }

@@ -99,6 +99,15 @@ async fn an_object_as_deep_as_allowed_is_kept_and_a_deeper_one_refused() {
     let kept = get(&server, &object).await.1;
     assert_eq!(kept["spec"], nested(99), "nothing is lost, though the record of managers is deeper still");
     assert_eq!(patch(&server, &object, MERGE, &json!({"metadata": {"labels": {"x": "y"}}})).await.0, 200);
+    let apply = format!("{things}/applied?fieldManager=m");
+    for (method, path, form, name) in [
+        ("PATCH", &*apply, "application/apply-patch+yaml", "applied"),
+        ("POST", things, "application/yaml", "created"),
+    ] {
+        let text = thing(name, 99).to_string();
+        let (code, answer) = common::raw(&server, method, path, &[("content-type", form)], &text).await;
+        assert_eq!(code, 201, "{form}: {answer}");
+    }
     for levels in [100, 120, 200, 100_000] {
         // Made as text: the tools of the test have limits of their own.
         let spec = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));

@@ -159,9 +159,21 @@ async fn a_certificate_of_ones_own_is_shown_and_trusted() {
     let server = ApiServer::new(&Env::system());
     let options = ListenOptions { credentials: Some(credentials.clone()), ..ListenOptions::default() };
     let listening = server.listen(options).await.unwrap();
-    assert_eq!(credentials.ca_pem(), std::fs::read_to_string(&file).unwrap());
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(credentials.ca_pem()), lines(&std::fs::read_to_string(&file).unwrap()));
     assert_eq!(client(&listening).await.apiserver_version().await.unwrap().minor, "36");
     listening.stop().await;
+}
+
+#[test]
+fn a_key_in_the_same_file_as_the_certificate_is_not_given_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, key) = certificate(folder.path(), "own");
+    let (certificate, secret) =
+        (std::fs::read_to_string(&file).unwrap(), std::fs::read_to_string(&key).unwrap());
+    std::fs::write(&file, format!("{secret}\n{certificate}\n{secret}")).unwrap();
+    let credentials = Credentials::generate().unwrap().with_certificate(&file, &file).unwrap();
+    assert_eq!(credentials.ca_pem().lines().collect::<Vec<_>>(), certificate.lines().collect::<Vec<_>>());
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
             UpError::Plane(error) => of_plane(error),
             UpError::Connect(error) => of_connect(error),
             UpError::Create { source, .. } => of_api(source),
-            UpError::Controller(_) => None,
+            UpError::Controller(_) | UpError::Unused => None,
         };
     }
     if let Some(DemoError::NotSeen(_)) = error.downcast_ref() {
@@ -37,6 +37,9 @@ fn of_plane(error: &PlaneError) -> Option<&'static str> {
             "leave out --insecure-http: the kubeconfig has the certificate and the token that others need",
         ),
         PlaneError::Serve(ServeError::Bind { source, .. }) => of_bind(source),
+        PlaneError::Credentials(_) | PlaneError::Serve(ServeError::Credentials(_)) => Some(
+            "--tls-cert takes a certificate and its chain, --tls-key its private key, unencrypted, both in PEM form; without them one is made",
+        ),
         PlaneError::Kubeconfig { .. } => {
             Some("make its folder, or choose another file with --kubeconfig-out")
         }

@@ -8,6 +8,7 @@ use watchkeeper::clock::Instant;
 use watchkeeper::workqueue::{KeyRecord, QueueFigures};
 
 use crate::front::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
+use crate::view::printable;
 
 /// So many Foos are shown, and so many keys in trouble.
 const FOOS: usize = 6;
@@ -135,7 +136,7 @@ pub(crate) fn trouble(record: &KeyRecord<ObjectName>, now: Instant) -> Option<St
     let again = record.delayed_until.map(|due| short(due.saturating_duration_since(now)));
     let again = again.map_or_else(String::new, |delay| format!(", again in {delay}"));
     let times = if record.retries == 1 { "once".to_owned() } else { format!("{} times", record.retries) };
-    Some(format!("{key} failed {times}{again}: {}", error.message))
+    Some(format!("{key} failed {times}{again}: {}", printable(&error.message)))
 }
 
 /// Cells in columns, each as wide as its widest cell; the last one ends where it ends.

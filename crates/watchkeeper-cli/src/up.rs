@@ -11,7 +11,7 @@ use watchkeeper::process::{ClientArgs, ConnectError, Pages};
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Clients, Env};
 
-use crate::args::UpArgs;
+use crate::args::{ServeArgs, UpArgs};
 use crate::front::{self, DIM};
 use crate::next::Next;
 use crate::plane::{Plane, PlaneError};
@@ -33,6 +33,10 @@ pub(crate) enum UpError {
     },
     #[error(transparent)]
     Controller(#[from] RunError),
+    #[error(
+        "--data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
+    )]
+    Unused,
 }
 
 /// Runs until `stop`, and ends in order: the controller, the view, the control plane.
@@ -43,6 +47,10 @@ pub(crate) async fn run(
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     if is_meant(&args.client) {
+        let ServeArgs { data_dir, tls_cert, insecure_http, .. } = &args.serve;
+        if data_dir.is_some() || tls_cert.is_some() || *insecure_http {
+            return Err(UpError::Unused);
+        }
         let clients = args.client.connect(env).await?;
         let kubectl = front::kubectl(args.client.kubeconfig.as_deref(), args.client.context.as_deref());
         return story(args, &clients, screen, Next::new(kubectl, !args.no_example), stop).await;

@@ -241,6 +241,11 @@ fn deployment(change: &Change<'_, Deployment>, notes: &mut Notes) -> Option<(Obj
     Some((change.last_known()?.key(), style, text))
 }
 
+/// A text of others, without what would steer the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 /// Of an event the object it is about is of interest, not its own name.
 fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return None };
@@ -252,7 +257,7 @@ fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, S
         Some(count) if count > 1 => format!(" (×{count})"),
         _ => String::new(),
     };
-    let text = format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or(""));
+    let text = printable(&format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or("")));
     if event.involved_object.kind.as_deref() == Some("Foo") {
         notes.events.insert(about.clone(), text.clone());
     }
@@ -265,5 +270,15 @@ fn count(replicas: Option<i32>) -> String {
         Some(1) => "1 replica".to_owned(),
         Some(number) => format!("{number} replicas"),
         None => "default replicas".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_write_does_not_steer_the_terminal() {
+        assert_eq!(printable("a \u{1b}[2Jb\nc ×"), "a \u{fffd}[2Jb\u{fffd}c ×");
     }
 }

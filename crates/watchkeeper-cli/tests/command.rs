@@ -265,7 +265,14 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
         (&["--queue", "heap"], &["--queue", "heap", "delta"]),
         (&["serve", "--data-dir", "/dev/null"], &["data directory", "/dev/null"]),
         (&["serve", "--tls-cert", "/a"], &["--tls-key"]),
-        (&["serve", "--tls-cert", "/nonexistent/a", "--tls-key", "/b"], &["/nonexistent/a"]),
+        (
+            &["serve", "--tls-cert", "/nonexistent/a", "--tls-key", "/b"],
+            &["/nonexistent/a", "help: --tls-cert takes a certificate"],
+        ),
+        (
+            &["up", "--master", refusing, "--data-dir", "/b"],
+            &["--data-dir", "leave out the one or the other"],
+        ),
         (&["serve", "--insecure-http", "--tls-cert", "/a", "--tls-key", "/b"], &["--insecure-http"]),
     ] {
         let (status, errors) = Program::start(arguments).exit();

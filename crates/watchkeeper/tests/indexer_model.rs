@@ -142,7 +142,7 @@ fn who_waits_for_a_version_wakes_and_finds_it() {
         let store = store();
         let writer = writer(&store, "a");
         write(&store, "b");
-        // What was told last is what was published last, or this would wait for ever.
+        // Whichever is published last is seen, or this would wait for ever.
         block_on(store.wait(|version| *version >= 2.into()));
         assert_eq!(agrees(&store.read()), 2);
         writer.join().unwrap();

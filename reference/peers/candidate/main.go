@@ -48,8 +48,8 @@ func run(ctx context.Context, kubeconfig, namespace, name, identity string) erro
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		LeaseDuration:   4 * time.Second,
-		RenewDeadline:   3 * time.Second,
+		LeaseDuration:   10 * time.Second,
+		RenewDeadline:   8 * time.Second,
 		RetryPeriod:     500 * time.Millisecond,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{

@@ -136,8 +136,13 @@ impl<T: Key> Ledger<T> {
         let write = Write { cache: Arc::new(cache.clone()), version, at: self.0.clock.now() };
         let mut state = self.0.state.lock();
         let writes = state.writes.entry(key.clone()).or_default();
-        writes.retain(|earlier| earlier.cache.id() != write.cache.id());
-        writes.push(write);
+        // A write that changed nothing is answered with the version of an earlier one: the later of the two is waited for.
+        let is_later =
+            |earlier: &Write| earlier.cache.id() == write.cache.id() && earlier.version >= write.version;
+        if !writes.iter().any(is_later) {
+            writes.retain(|earlier| earlier.cache.id() != write.cache.id());
+            writes.push(write);
+        }
         state.sweep(self.0.clock.now());
     }
 
@@ -251,11 +256,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_waits_for_the_last_write_to_each_cache() {
+    async fn it_waits_for_the_latest_version_written_to_each_cache() {
         let (env, ledger, maps) = world();
         let pods = Indexer::<Pod>::new(&env, []);
         ledger.wrote_version(&1, &maps, 5.into());
         ledger.wrote_version(&1, &maps.clone(), 6.into());
+        ledger.wrote_version(&1, &maps, 3.into());
         ledger.wrote_version(&1, &pods, 7.into());
         reach(&pods, 7);
         reach(&maps, 5);

@@ -12,7 +12,7 @@ use crate::disk::{Kept, State, Version};
 use crate::meta;
 use crate::registry::{Kind, Registry, ResourceId};
 use crate::status::{Cause, Failure, Result};
-use crate::store::{Key, Store, Stored};
+use crate::store::{Key, Store, Stored, Window};
 use crate::write::Write;
 
 pub(crate) const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -55,7 +55,7 @@ fn own_service() -> Value {
 impl Core {
     /// A fresh server with its default namespaces.
     pub(crate) fn new(env: &Env, window: usize) -> Self {
-        let mut core = Self::empty(env, Store::new(first_revision(env), window), "apiserver");
+        let mut core = Self::empty(env, Store::new(first_revision(env), Window::of(window)), "apiserver");
         core.create_defaults();
         core
     }
@@ -65,12 +65,13 @@ impl Core {
         let Kept { state, dropped, versions } = kept;
         let Some(State { revision, floor }) = state else {
             let revision = first_revision(env);
-            let mut core = Self::empty(env, Store::kept(revision, revision, window, []), "apiserver");
+            let mut core =
+                Self::empty(env, Store::kept(revision, revision, Window::of(window), []), "apiserver");
             core.create_defaults();
             return Ok(core);
         };
         let dropped = dropped.into_iter().map(|(id, revision)| (ResourceId::from(id.as_str()), revision));
-        let store = Store::kept(revision, floor, window, dropped);
+        let store = Store::kept(revision, floor, Window::of(window), dropped);
         // Another stream for each start, so that also a seeded generator never gives a UID twice.
         let mut core = Self::empty(env, store, &format!("apiserver after {revision}"));
         core.restore_definitions(&versions);

@@ -238,7 +238,7 @@ pub struct ApiServerBuilder {
 }
 
 impl ApiServerBuilder {
-    /// How many changes each resource remembers for watches that resume; 10,000 unless set.
+    /// How many changes each resource remembers for watches that resume; 10,000 unless set, and fewer where they are over 256 MiB in all.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = changes;
         self

@@ -47,6 +47,8 @@ pub(crate) struct Forgotten {
 struct Resource {
     objects: BTreeMap<Key, Arc<Stored>>,
     log: VecDeque<Change>,
+    /// The length of the texts in it.
+    log_bytes: usize,
     /// Revision of the newest change that has left the log.
     dropped: u64,
     /// How often the resource was closed, and at which revision last: watches from before end there.
@@ -56,15 +58,35 @@ struct Resource {
 }
 
 impl Resource {
+    fn append(&mut self, change: Change) {
+        self.log_bytes += change.after.bytes.len();
+        self.log.push_back(change);
+    }
+
     /// Forgets the oldest changes beyond `window`.
-    fn trim(&mut self, id: &ResourceId, window: usize, mut journal: Option<&mut journal::Journal>) {
-        while self.log.len() > window {
+    fn trim(&mut self, id: &ResourceId, window: Window, mut journal: Option<&mut journal::Journal>) {
+        while self.log.len() > window.changes || self.log_bytes > window.bytes {
             let Some(oldest) = self.log.pop_front() else { break };
+            self.log_bytes -= oldest.after.bytes.len();
             self.dropped = oldest.revision;
             if let Some(journal) = &mut journal {
                 journal.forget(id, &oldest);
             }
         }
+    }
+}
+
+/// How much of its history a resource remembers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) changes: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Window {
+    /// That many changes, unless they are large: then fewer.
+    pub(crate) fn of(changes: usize) -> Self {
+        Self { changes, bytes: 256 << 20 }
     }
 }
 
@@ -74,8 +96,7 @@ pub(crate) struct Store {
     revision: u64,
     /// Versions before this one are gone, for all resources.
     floor: u64,
-    /// How many changes each resource remembers.
-    window: usize,
+    window: Window,
     resources: BTreeMap<ResourceId, Resource>,
     /// Raised to end every open watch.
     watch_epoch: u64,
@@ -85,7 +106,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(revision: u64, window: usize) -> Self {
+    pub(crate) fn new(revision: u64, window: Window) -> Self {
         Self {
             revision,
             floor: revision,
@@ -138,7 +159,7 @@ impl Store {
             Some(journal) => journal.keep(id, &after, removed),
             None => self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values()),
         }
-        resource.log.push_back(Change::new(before, after, removed));
+        resource.append(Change::new(before, after, removed));
         if let Some(older) =
             resource.log.len().checked_sub(RECENT + 1).and_then(|at| resource.log.get_mut(at))
         {
@@ -285,7 +306,7 @@ impl Store {
     pub(crate) fn compact(&mut self) {
         self.floor = self.revision;
         for (id, resource) in &mut self.resources {
-            resource.trim(id, 0, self.journal.as_mut());
+            resource.trim(id, Window::of(0), self.journal.as_mut());
         }
     }
 }
@@ -305,7 +326,7 @@ mod tests {
     impl Fixture {
         fn new(window: usize) -> Self {
             let kind = Registry::new().find("", "v1", "configmaps").unwrap().clone();
-            Self { store: Store::new(100, window), kind }
+            Self { store: Store::new(100, Window::of(window)), kind }
         }
 
         fn object(&self, name: &str) -> Stored {
@@ -357,6 +378,21 @@ mod tests {
         assert!(f.at(first).is_ok());
         assert!(f.store.next_change(&f.kind.storage, first - 1).is_err());
         assert!(f.store.next_change(&f.kind.storage, first).unwrap().is_some());
+    }
+
+    #[test]
+    fn large_changes_are_remembered_for_a_shorter_time() {
+        let mut f = Fixture::new(1_000);
+        f.store.window.bytes = 3 * f.object("a").bytes.len();
+        let first = f.put("a");
+        for _ in 0..3 {
+            f.put("a");
+        }
+        assert_eq!(f.store.oldest(&f.kind.storage), first);
+        f.put("a");
+        assert_eq!(f.store.oldest(&f.kind.storage), first + 1);
+        f.store.compact();
+        assert_eq!(f.store.resources[&f.kind.storage].log_bytes, 0);
     }
 
     #[test]

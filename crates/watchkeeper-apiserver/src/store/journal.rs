@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Change, Store, Stored};
+use super::{Change, Store, Stored, Window};
 use crate::registry::ResourceId;
 
 /// What a store with a journal knows more.
@@ -55,7 +55,7 @@ impl Store {
     pub(crate) fn kept(
         revision: u64,
         floor: u64,
-        window: usize,
+        window: Window,
         dropped: impl IntoIterator<Item = (ResourceId, u64)>,
     ) -> Self {
         let mut store = Self::new(revision, window);
@@ -76,7 +76,7 @@ impl Store {
             false => resource.objects.insert(after.key.clone(), after.clone()),
         };
         if after.revision > resource.dropped {
-            resource.log.push_back(Change::new(before, after, removed));
+            resource.append(Change::new(before, after, removed));
             resource.trim(id, self.window, self.journal.as_mut());
         }
     }

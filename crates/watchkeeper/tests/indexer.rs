@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
+use watchkeeper::queue::KnownObjects;
 use watchkeeper::report::What;
 use watchkeeper::store::{
     Index, IndexConflict, Indexer, NAMESPACE_INDEX, NotFresh, Snapshot, namespace_index,
@@ -416,4 +417,17 @@ fn many_writers_and_readers_agree_in_the_end_and_all_along() {
         }
     });
     assert_eq!(store.snapshot().len(), 6);
+}
+
+#[test]
+fn a_queue_learns_from_a_store_what_is_known() {
+    let store = Indexer::new(&Env::simulated(1), []);
+    store.add(pod("ns/a", 1, "n1", ""));
+    store.add(pod("ns/b", 2, "n1", ""));
+    let known = |name: &str| KnownObjects::known(&store, &key(name)).map(|pod| pod.key().to_string());
+    assert_eq!((known("ns/a"), known("ns/c")), (Some("ns/a".to_owned()), None));
+    let mut names = Vec::new();
+    KnownObjects::each_known(&store, &mut |pod: &Obj| names.push(pod.name().to_owned()));
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
 }

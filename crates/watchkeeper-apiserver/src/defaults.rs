@@ -185,7 +185,7 @@ fn pod(spec: &mut Value) {
 }
 
 /// Looking at an absent field for writing makes it null: takes that back.
-fn remove_null(value: &mut Value, field: &str) {
+pub(crate) fn remove_null(value: &mut Value, field: &str) {
     if let Value::Object(map) = value
         && map.get(field).is_some_and(Value::is_null)
     {

@@ -9,10 +9,10 @@ use crate::registry::{Custom, Kind};
 use crate::rules;
 use crate::status::Cause;
 
-/// What is wrong with an object beyond its metadata; `old` is its state before a change.
-pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+/// What is wrong with an object beyond its metadata; `old` is its state before a change, which may be one of its status alone.
+pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>, status: bool) -> Vec<Cause> {
     if let Some(custom) = &kind.custom {
-        return custom_object(kind, custom, value, old);
+        return custom_object(kind, custom, value, old, status);
     }
     let mut causes = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -30,11 +30,24 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cau
 }
 
 /// The schema first; rules are only looked at in an object that fits it.
-fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let mut causes = custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
-    if let Some(paths) = &kind.scale {
-        let replicas = paths.spec_replicas.iter().fold(value, |at, part| &at[part.as_str()]);
-        let path = format!(".{}", paths.spec_replicas.join("."));
+fn custom_object(
+    kind: &Kind,
+    custom: &Custom,
+    value: &Value,
+    old: Option<&Value>,
+    status: bool,
+) -> Vec<Cause> {
+    let mut causes = match &custom.schema {
+        None => Vec::new(),
+        Some(schema) if status => schema.validate_status(value),
+        Some(schema) => schema.validate(value),
+    };
+    let counts = kind.scale.iter().flat_map(|paths| {
+        [Some(&paths.spec_replicas).filter(|_| !status), Some(&paths.status_replicas)].into_iter().flatten()
+    });
+    for path in counts {
+        let replicas = path.iter().fold(value, |at, part| &at[part.as_str()]);
+        let path = format!(".{}", path.join("."));
         let found = match replicas {
             Value::String(text) => Some((text.clone(), "string")),
             Value::Bool(flag) => Some((flag.to_string(), "bool")),

@@ -78,9 +78,9 @@ impl Core {
         managers: Managers,
         write: &mut Write,
     ) -> Result<()> {
+        write.applied = true;
         write.shape(kind, object).map_err(|why| unusable(kind, &why))?;
         managers.write(object);
-        write.applied = true;
         Ok(())
     }
 }

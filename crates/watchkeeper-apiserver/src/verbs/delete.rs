@@ -116,6 +116,14 @@ impl Core {
         }
         let grace = grace_period(kind, &value, options);
         if finalizers.is_empty() && grace.is_none() {
+            if options.version.is_some() && !meta::finalizers(&value).is_empty() {
+                // The real server has no version of what it would have stored, had it not been about to go.
+                let why = format!(
+                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
+                    kind.plural, key.namespace, key.name, old.revision
+                );
+                return Err(Failure::conflict(kind, &key.name, &why));
+            }
             if !options.dry_run {
                 self.erase(kind, &old);
             }
@@ -281,16 +289,16 @@ fn grace_period(kind: &Kind, value: &Value, options: &DeleteOptions) -> Option<i
     if !kind.is("", "Pod") {
         return None;
     }
+    let seconds = |seconds: i64| if seconds < 0 { 1 } else { seconds };
+    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    if let Some(current) = current.filter(|_| value["metadata"]["deletionTimestamp"].is_string()) {
+        return Some(options.grace.map_or(current, seconds).min(current));
+    }
     let unscheduled = value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
     let ended = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     if unscheduled || ended {
         return Some(0);
     }
     let wanted = options.grace.or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64());
-    let wanted = wanted.map_or(30, |seconds| if seconds < 0 { 1 } else { seconds });
-    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    Some(match current {
-        Some(current) if value["metadata"]["deletionTimestamp"].is_string() => wanted.min(current),
-        _ => wanted,
-    })
+    Some(wanted.map_or(30, seconds))
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::convert;
 use crate::core::Core;
 use crate::crd;
-use crate::defaults;
+use crate::defaults::{self, remove_null};
 use crate::managed::{self, Managers};
 use crate::meta;
 use crate::registry::Kind;
@@ -27,10 +27,19 @@ pub(crate) enum Part {
     Status,
     /// The finalizers of a namespace's spec alone.
     Finalize,
-    /// The number of replicas alone; the flag tells that a manager of it is noted.
-    Scale(bool),
+    /// The number of replicas alone.
+    Scale(Owner),
     /// What server-side apply has made of the object, or of its status, with the managers in it.
     Applied(bool),
+}
+
+/// Who owns the number of replicas when it was scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Writer,
+    /// The number is what it was. Whoever owned it by an update has it in an entry of its own, without a time.
+    Same,
+    Nobody,
 }
 
 impl Part {
@@ -122,11 +131,16 @@ impl Core {
         let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
         // Of an object of which nobody owns anything no note is begun but by an apply.
-        let untracked = unowned || Managers::read(&before).is_empty();
-        if !write.applied && !untracked {
+        let untracked = Managers::read(&before).is_empty();
+        if !write.applied && !untracked && unowned {
+            managers.write(&mut after);
+        } else if !write.applied && !untracked {
             self.track(kind, &before, &mut after, managers, write, part.subresource());
-            if part == Part::Scale(false) {
-                Managers::read(&after).without("scale").write(&mut after);
+            if let (Part::Scale(owner), Some(paths)) = (part, &kind.scale)
+                && owner != Owner::Writer
+            {
+                let managers = Managers::read(&after);
+                managers.without(&paths.spec_replicas, owner == Owner::Same).write(&mut after);
             }
         }
         if kind.is("", "Pod") && part.is_main() {
@@ -171,7 +185,8 @@ impl Core {
         }
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
-        causes.extend(validation::object(kind, &after, Some(before)));
+        let status = matches!(part, Part::Status | Part::Applied(true));
+        causes.extend(validation::object(kind, &after, Some(before), status));
         causes.extend(validation::update(kind, before, &after));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &old.key.name, causes));
@@ -266,6 +281,7 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
         Part::Status | Part::Applied(true) => {
             let mut after = before.clone();
             copy_field(&new, &mut after, "status");
+            remove_null(&mut after, "status");
             let mut taken = vec!["managedFields"];
             if kind.custom.is_none() {
                 taken.extend(["annotations", "finalizers"]);

@@ -164,6 +164,10 @@ impl Kind {
             Self::Widget => draw.pick(&[
                 json!({"replicas": 2, "phase": "Busy", "selector": "app=a"}),
                 json!({"phase": "Idle", "unknown": 1}),
+                json!({"phase": 5}),
+                json!({"replicas": "many"}),
+                json!({}),
+                Value::Null,
             ]),
         }
     }

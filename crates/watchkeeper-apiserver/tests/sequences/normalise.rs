@@ -13,7 +13,7 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d
 static GENERATED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(gen\d\d-)[bcdfghjklmnpqrstvwxz2456789]{5}\b").unwrap());
 static VERSIONS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"((?:ersion|current|record|precondition): |\()(\d+)").unwrap());
+    LazyLock::new(|| Regex::new(r"((?:ersion|current|record|precondition|meta): |\()(\d+)").unwrap());
 
 /// The names that one server's values have in a story.
 #[derive(Debug, Default)]

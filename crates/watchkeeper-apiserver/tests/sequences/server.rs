@@ -186,8 +186,9 @@ impl Telling<'_> {
         let fill = |text: &str| self.seen.fill(text).replace(SPACE, &self.space);
         let path = fill(&operation.path);
         let body = if operation.body.is_null() { String::new() } else { fill(&operation.body.to_string()) };
-        let cached =
-            ["resourceVersion=0", "resourceVersion=&"].iter().any(|part| operation.path.contains(part));
+        let cached = ["resourceVersion=0", "resourceVersion=&", "NotOlderThan"]
+            .iter()
+            .any(|part| operation.path.contains(part));
         if cached || operation.path.ends_with("resourceVersion=") {
             // What is answered from a cache is as new as the last list at least.
             let kind = KINDS.into_iter().find(|kind| plural(&path) == Some(kind.plural().as_str())).unwrap();

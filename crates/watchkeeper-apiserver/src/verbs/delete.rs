@@ -13,6 +13,7 @@ use crate::registry::Kind;
 use crate::selector::Selector;
 use crate::status::{self, Cause, Failure, Result};
 use crate::store::{Key, Stored};
+use crate::verbs::update::stored_at;
 
 /// What becomes of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,13 +120,15 @@ impl Core {
             if options.version.is_some() && !meta::finalizers(&value).is_empty() {
                 // The real server has no version of what it would have stored, had it not been about to go.
                 let why = format!(
-                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
-                    kind.plural, key.namespace, key.name, old.revision
+                    "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
+                    stored_at(kind, key),
+                    old.revision
                 );
                 return Err(Failure::conflict(kind, &key.name, &why));
             }
-            if !options.dry_run {
-                self.erase(kind, &old);
+            let last = if options.dry_run { old.clone() } else { self.erase(kind, &old) };
+            if is_shown_at_its_end(kind) {
+                return Ok(Deleted::Object(last));
             }
             return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
         }
@@ -282,6 +285,23 @@ fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
         && current.is_some_and(|current| {
             current > 0 && options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
         })
+}
+
+/// Whether a delete answers with the object even when nothing holds it.
+fn is_shown_at_its_end(kind: &Kind) -> bool {
+    let shown = match kind.group.as_str() {
+        "" => &[
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "PodTemplate",
+            "ResourceQuota",
+            "Service",
+            "ServiceAccount",
+        ][..],
+        "storage.k8s.io" => &["StorageClass"],
+        _ => &[],
+    };
+    kind.custom.is_none() && shown.contains(&kind.kind.as_str())
 }
 
 /// How long the object may take to end; none for kinds that end at once.

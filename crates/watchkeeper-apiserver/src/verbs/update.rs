@@ -84,6 +84,10 @@ impl Core {
         let old = match self.store.get(&kind.storage, key) {
             Some(old) => old.clone(),
             None if kind.create_on_update && part == Part::Main => {
+                let uid = meta::text(&value, "uid");
+                if !uid.is_empty() {
+                    return Err(Failure::conflict(kind, &key.name, &wrong_uid(kind, key, uid, "")));
+                }
                 meta::set(&mut value, "resourceVersion", "");
                 return self.create(kind, &key.namespace, value, write).map(|stored| (stored, true));
             }
@@ -101,11 +105,7 @@ impl Core {
         }
         let uid = meta::text(&value, "uid");
         if !uid.is_empty() && uid != old.uid {
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                kind.plural, key.namespace, key.name, old.uid
-            );
-            return Err(Failure::conflict(kind, &key.name, &why));
+            return Err(Failure::conflict(kind, &key.name, &wrong_uid(kind, key, uid, &old.uid)));
         }
         self.change(kind, &old, value, part, write).map(|stored| (stored, false))
     }
@@ -233,6 +233,20 @@ impl Core {
     }
 }
 
+/// What the real server's store says of an object that has another uid than was sent.
+fn wrong_uid(kind: &Kind, key: &Key, sent: &str, found: &str) -> String {
+    let place = stored_at(kind, key);
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {found}"
+    )
+}
+
+/// Where the real server's store has an object.
+pub(crate) fn stored_at(kind: &Kind, key: &Key) -> String {
+    let part = if kind.is("", "Service") { "services/specs" } else { &kind.plural };
+    format!("/registry/{part}/{}/{}", key.namespace, key.name)
+}
+
 /// The resourceVersion that an object carries; 0 for none.
 pub(crate) fn version_of(value: &Value) -> Result<u64> {
     let text = meta::text(value, "resourceVersion");
@@ -289,8 +303,10 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             if kind.custom.is_none() && !kind.is("", "Pod") {
                 taken.push("ownerReferences");
             }
-            if kind.is("", "Pod") {
+            if kind.is("", "Pod") || kind.is("", "Service") {
                 taken.push("labels");
+            }
+            if kind.is("", "Pod") {
                 let class = &before["status"]["qosClass"];
                 if after["status"].is_object() && after["status"]["qosClass"].is_null() && !class.is_null() {
                     after["status"]["qosClass"] = class.clone();

@@ -191,7 +191,7 @@ fn apply(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         object["kind"] = named.into();
     }
     object["apiVersion"] = version.into();
-    if draw.chance(5) && !parts.contains(&"dryRun=All") {
+    if draw.chance(5) {
         object["metadata"]["resourceVersion"] = kind.gap("version", name);
     }
     match draw.below(20) {
@@ -293,7 +293,9 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         object["spec"] = json!({"name": draw.pick(&["abc", "other"])});
     }
     object["status"] = kind.status(draw);
-    match draw.below(5) {
+    // See docs/apiserver-conformance.md for services.
+    let sort = if kind == Kind::Service { 3 + draw.below(2) } else { draw.below(5) };
+    match sort {
         0 => Operation::get(path),
         1 => {
             object["metadata"]["resourceVersion"] = kind.gap("version", name);
@@ -301,6 +303,10 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         }
         2 => {
             let (version, named) = kind.names();
+            if kind == Kind::Widget && object["status"].is_null() {
+                // See docs/apiserver-conformance.md.
+                object["status"] = json!({});
+            }
             let body = json!({"apiVersion": version, "kind": named, "metadata": {"name": name},
                 "status": object["status"]});
             Operation::patch(format!("{path}?fieldManager=status&force=true"), APPLY, body)

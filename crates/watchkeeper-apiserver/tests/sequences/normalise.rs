@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 static UID: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b10\.0\.\d+\.\d+\b").unwrap());
 static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z").unwrap());
 static GENERATED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(gen\d\d-)[bcdfghjklmnpqrstvwxz2456789]{5}\b").unwrap());
@@ -20,6 +21,7 @@ static VERSIONS: LazyLock<Regex> =
 pub(crate) struct Names {
     versions: BTreeMap<u64, usize>,
     uids: BTreeMap<String, usize>,
+    addresses: BTreeMap<String, usize>,
 }
 
 impl Names {
@@ -38,6 +40,10 @@ impl Names {
         let text = UID.replace_all(text, |found: &Captures<'_>| {
             let next = self.uids.len() + 1;
             format!("uid {}", self.uids.entry(found[0].to_owned()).or_insert(next))
+        });
+        let text = ADDRESS.replace_all(&text, |found: &Captures<'_>| {
+            let next = self.addresses.len() + 1;
+            format!("address {}", self.addresses.entry(found[0].to_owned()).or_insert(next))
         });
         // What two pods differ in is printed by the real server only.
         let text = text.split("\n@@ ").next().unwrap_or_default();
@@ -80,6 +86,10 @@ impl Names {
                     list.sort_by_key(ToString::to_string);
                     list.dedup();
                     list.into()
+                }
+                ("nodePort", Value::Number(port)) => {
+                    let next = self.addresses.len() + 1;
+                    format!("address {}", self.addresses.entry(port.to_string()).or_insert(next)).into()
                 }
                 ("message", Value::String(text)) => ordered(&self.text(text)).into(),
                 (_, value) => self.normalise(value),

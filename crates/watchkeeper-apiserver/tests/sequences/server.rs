@@ -97,8 +97,23 @@ impl Server {
             telling.perform(operation).await;
         }
         telling.end(operations).await;
+        self.give_back_addresses(&space).await;
         self.ask("DELETE", &format!("/api/v1/namespaces/{space}"), "", String::new()).await;
         telling.story
+    }
+}
+
+impl Server {
+    /// A server without controllers leaves the services of a namespace that goes, and has addresses for 254 of them.
+    async fn give_back_addresses(&self, space: &str) {
+        let services = Kind::Service.collection().replace(SPACE, space);
+        let (_, list) = self.ask("GET", &services, "", String::new()).await;
+        for service in list["items"].as_array().unwrap() {
+            let path = format!("{services}/{}", service["metadata"]["name"].as_str().unwrap());
+            let free = json!({"metadata": {"finalizers": null}}).to_string();
+            self.ask("PATCH", &path, "application/merge-patch+json", free).await;
+            self.ask("DELETE", &format!("{path}?propagationPolicy=Background"), "", String::new()).await;
+        }
     }
 }
 

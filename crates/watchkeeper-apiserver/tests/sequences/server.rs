@@ -274,6 +274,7 @@ fn entry(object: &Value) -> (String, String) {
 fn replay(events: &[Value]) -> BTreeMap<String, String> {
     let mut objects = BTreeMap::new();
     for event in events {
+        assert_ne!(event["type"], "ERROR", "a watch was cut off: {event}");
         let (name, version) = entry(&event["object"]);
         if event["type"] == "DELETED" {
             objects.remove(&name);

@@ -99,9 +99,12 @@ pub(crate) fn keep_addresses(before: &Value, after: &mut Value) {
         let ports = service["spec"]["ports"].as_array().into_iter().flatten();
         ports.map(|port| port["nodePort"].clone()).collect()
     };
-    if outside(&was) && !outside(&sort) && numbers(before) == numbers(after) {
+    if outside(&was) && !outside(&sort) {
+        let known = numbers(before);
         for port in each(&mut after["spec"]["ports"]).filter_map(Value::as_object_mut) {
-            port.remove("nodePort");
+            if port.get("nodePort").is_some_and(|number| known.contains(number)) {
+                port.remove("nodePort");
+            }
         }
     }
     if was != "ExternalName" && sort != "ExternalName" {

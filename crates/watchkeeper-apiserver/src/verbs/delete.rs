@@ -121,7 +121,7 @@ impl Core {
                 // The real server has no version of what it would have stored, had it not been about to go.
                 let why = format!(
                     "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
-                    stored_at(kind, key),
+                    stored_at(kind, key, options.dry_run),
                     old.revision
                 );
                 return Err(Failure::conflict(kind, &key.name, &why));

@@ -86,7 +86,11 @@ impl Core {
             None if kind.create_on_update && part == Part::Main => {
                 let uid = meta::text(&value, "uid");
                 if !uid.is_empty() {
-                    return Err(Failure::conflict(kind, &key.name, &wrong_uid(kind, key, uid, "")));
+                    return Err(Failure::conflict(
+                        kind,
+                        &key.name,
+                        &wrong_uid(kind, key, write.dry_run, uid, ""),
+                    ));
                 }
                 meta::set(&mut value, "resourceVersion", "");
                 return self.create(kind, &key.namespace, value, write).map(|stored| (stored, true));
@@ -105,7 +109,11 @@ impl Core {
         }
         let uid = meta::text(&value, "uid");
         if !uid.is_empty() && uid != old.uid {
-            return Err(Failure::conflict(kind, &key.name, &wrong_uid(kind, key, uid, &old.uid)));
+            return Err(Failure::conflict(
+                kind,
+                &key.name,
+                &wrong_uid(kind, key, write.dry_run, uid, &old.uid),
+            ));
         }
         self.change(kind, &old, value, part, write).map(|stored| (stored, false))
     }
@@ -234,17 +242,18 @@ impl Core {
 }
 
 /// What the real server's store says of an object that has another uid than was sent.
-fn wrong_uid(kind: &Kind, key: &Key, sent: &str, found: &str) -> String {
-    let place = stored_at(kind, key);
+fn wrong_uid(kind: &Kind, key: &Key, dry_run: bool, sent: &str, found: &str) -> String {
+    let place = stored_at(kind, key, dry_run);
     format!(
         "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {found}"
     )
 }
 
-/// Where the real server's store has an object.
-pub(crate) fn stored_at(kind: &Kind, key: &Key) -> String {
+/// Where the real server's store has an object, or would have it.
+pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
+    let root = if dry_run { "" } else { "/registry" };
     let part = if kind.is("", "Service") { "services/specs" } else { &kind.plural };
-    format!("/registry/{part}/{}/{}", key.namespace, key.name)
+    format!("{root}/{part}/{}/{}", key.namespace, key.name)
 }
 
 /// The resourceVersion that an object carries; 0 for none.

@@ -267,7 +267,7 @@ fn service_spec(draw: &Draw) -> Value {
         json!([{"port": 80}]),
         json!([{"name": "x", "port": 80}, {"name": "y", "port": 81, "targetPort": "web", "protocol": "UDP"}]),
         json!([{"name": "x", "port": 80, "targetPort": 8080, "appProtocol": "http"}]),
-        json!([{"port": 80}, {"port": 81}]),
+        json!([{"name": "x", "port": 80}, {"port": 81}]),
         json!([{"name": "x", "port": 0}]),
         json!([]),
     ]);

@@ -82,7 +82,7 @@ impl Names {
                 // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| self.normalise(entry)).collect();
-                    list.retain(|entry| entry["fieldsV1"] != serde_json::json!({"f:metadata": {}}));
+                    list.retain(|entry| entry["fieldsV1"] != serde_json::json!({}));
                     list.sort_by_key(ToString::to_string);
                     list.dedup();
                     list.into()
@@ -94,6 +94,9 @@ impl Names {
                 ("message", Value::String(text)) => ordered(&self.text(text)).into(),
                 (_, value) => self.normalise(value),
             };
+            if name == "f:metadata" && value == serde_json::json!({}) {
+                continue;
+            }
             named.insert(self.text(name), value);
         }
         named

@@ -116,24 +116,25 @@ impl Core {
             finalizers.push(CLEANUP_FINALIZER.to_owned());
         }
         let grace = grace_period(kind, &value, options);
+        let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
+        let goes_now = finalizers.is_empty() && (grace.is_none() || (at_its_end && grace == Some(0)));
+        if goes_now && options.version.is_some() && !meta::finalizers(&value).is_empty() {
+            // The real server has no version of what it would have stored, had it not been about to go.
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
+                stored_at(kind, key, options.dry_run),
+                old.revision
+            );
+            return Err(Failure::conflict(kind, &key.name, &why));
+        }
         if finalizers.is_empty() && grace.is_none() {
-            if options.version.is_some() && !meta::finalizers(&value).is_empty() {
-                // The real server has no version of what it would have stored, had it not been about to go.
-                let why = format!(
-                    "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
-                    stored_at(kind, key, options.dry_run),
-                    old.revision
-                );
-                return Err(Failure::conflict(kind, &key.name, &why));
-            }
             let last = if options.dry_run { old.clone() } else { self.erase(kind, &old) };
             if is_shown_at_its_end(kind) {
                 return Ok(Deleted::Object(last));
             }
             return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
         }
-        let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
-        if at_its_end && finalizers.is_empty() && grace == Some(0) && !options.dry_run {
+        if goes_now && !options.dry_run {
             return Ok(Deleted::Object(self.erase(kind, &old)));
         }
         meta::set_finalizers(&mut value, &finalizers);

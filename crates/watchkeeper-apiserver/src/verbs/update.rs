@@ -252,7 +252,11 @@ fn wrong_uid(kind: &Kind, key: &Key, dry_run: bool, sent: &str, found: &str) -> 
 /// Where the real server's store has an object, or would have it.
 pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
     let root = if dry_run { "" } else { "/registry" };
-    let part = if kind.is("", "Service") { "services/specs" } else { &kind.plural };
+    let part = match &kind.custom {
+        Some(_) => format!("{}/{}", kind.group, kind.plural),
+        None if kind.is("", "Service") => "services/specs".to_owned(),
+        None => kind.plural.clone(),
+    };
     format!("{root}/{part}/{}/{}", key.namespace, key.name)
 }
 

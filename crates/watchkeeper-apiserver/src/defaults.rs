@@ -185,7 +185,7 @@ fn pod(spec: &mut Value) {
 }
 
 /// Looking at an absent field for writing makes it null: takes that back.
-fn remove_null(value: &mut Value, field: &str) {
+pub(crate) fn remove_null(value: &mut Value, field: &str) {
     if let Value::Object(map) = value
         && map.get(field).is_some_and(Value::is_null)
     {
@@ -276,8 +276,23 @@ fn cron_job(spec: &mut Value) {
 fn service(spec: &mut Value) {
     set(spec, "type", "ClusterIP".into());
     set(spec, "sessionAffinity", "None".into());
-    if spec["type"] != "ExternalName" {
+    let affinity = spec["sessionAffinity"].as_str().unwrap_or_default().to_owned();
+    if spec["sessionAffinity"] == "ClientIP" {
+        set(spec, "sessionAffinityConfig", json!({}));
+        set(&mut spec["sessionAffinityConfig"], "clientIP", json!({}));
+        set(&mut spec["sessionAffinityConfig"]["clientIP"], "timeoutSeconds", 10_800.into());
+    } else if let (Value::Object(map), "None") = (&mut *spec, affinity.as_str()) {
+        map.remove("sessionAffinityConfig");
+    }
+    let sort = spec["type"].as_str().unwrap_or_default().to_owned();
+    if ["ClusterIP", "NodePort", "LoadBalancer"].contains(&sort.as_str()) {
         set(spec, "internalTrafficPolicy", "Cluster".into());
+    }
+    if sort == "NodePort" || sort == "LoadBalancer" {
+        set(spec, "externalTrafficPolicy", "Cluster".into());
+    }
+    if sort == "LoadBalancer" {
+        set(spec, "allocateLoadBalancerNodePorts", true.into());
     }
     if let Some(ports) = spec.get_mut("ports") {
         for port in each(ports) {

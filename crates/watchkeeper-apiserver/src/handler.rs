@@ -15,6 +15,7 @@ use crate::Shared;
 use crate::core::Core;
 use crate::discovery;
 use crate::kinds::Review;
+use crate::meta;
 use crate::negotiate::{self, Asked, Form};
 use crate::openapi;
 use crate::options::read_body;
@@ -24,6 +25,7 @@ use crate::requests::Request as Counted;
 use crate::route::{Query, Route, Target, route};
 use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
+use crate::strategy;
 use crate::verbs::delete::Deleted;
 use crate::verbs::list::Page;
 use crate::verbs::patch::Patch;
@@ -282,7 +284,8 @@ impl Call {
                 let namespace = namespace.unwrap_or_default();
                 let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write));
                 let stored = stored.map_err(|failure| failure.of(&write))?;
-                Ok(created(form, &kind, &stored, &write, self.now()))
+                write.warnings.extend(strategy::warnings(&kind, &stored));
+                Ok(created(form, &kind, &stored, &write, "", self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
                 let body = read_body(&self.shared.clock, body).await?;
@@ -320,10 +323,14 @@ impl Call {
                 let mut write = self.write_options("UpdateOptions")?;
                 let body = read_body(&self.shared.clock, body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
+                let version = meta::text(&value, "resourceVersion").to_owned();
                 let replaced = self.shared.run(|core| core.replace(&kind, key, value, part, &write));
                 let (stored, new) = replaced.map_err(|failure| failure.of(&write))?;
+                if part == Part::Main {
+                    write.warnings.extend(strategy::warnings(&kind, &stored));
+                }
                 if new {
-                    return Ok(created(form, &kind, &stored, &write, self.now()));
+                    return Ok(created(form, &kind, &stored, &write, &version, self.now()));
                 }
                 Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
@@ -331,13 +338,20 @@ impl Call {
                 let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(&kind, body, &mut write).await?;
                 let force = self.query.flag("force").unwrap_or(false);
+                let version = match &patch {
+                    Patch::Apply(config) => meta::text(config, "resourceVersion").to_owned(),
+                    _ => String::new(),
+                };
                 let patched = self.shared.run(|core| match patch {
                     Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
                 });
                 let (stored, new) = patched.map_err(|failure| failure.of(&write))?;
+                if part == Part::Main {
+                    write.warnings.extend(strategy::warnings(&kind, &stored));
+                }
                 if new {
-                    return Ok(created(form, &kind, &stored, &write, self.now()));
+                    return Ok(created(form, &kind, &stored, &write, &version, self.now()));
                 }
                 Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
@@ -442,14 +456,14 @@ impl Call {
     }
 }
 
-/// The answer to a write that made an object.
-fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write, now: Timestamp) -> Reply {
+/// The answer to a write that made an object; `version` is the one that was sent with it.
+fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write, version: &str, now: Timestamp) -> Reply {
     if !write.dry_run {
         return warn(reply::object(201, form, kind, stored, now), &write.warnings);
     }
-    // Nothing was stored: there is no version to tell.
+    // Nothing was stored: there is no other version to tell.
     let mut value = Core::view(kind, stored);
-    crate::meta::set(&mut value, "resourceVersion", "");
+    meta::set(&mut value, "resourceVersion", version);
     warn(reply::value(201, form, &value), &write.warnings)
 }
 

@@ -53,6 +53,11 @@ impl Selector {
         }) && self.fields.iter().all(|requirement| requirement.matches(stored))
     }
 
+    /// Whether at most one object of a namespace is meant.
+    pub(crate) fn is_of_one_name(&self) -> bool {
+        self.fields.iter().any(|requirement| requirement.field == "metadata.name" && requirement.equal)
+    }
+
     /// A selector that means one object by name.
     pub(crate) fn and_name(mut self, name: &str) -> Self {
         self.fields.push(FieldRequirement {

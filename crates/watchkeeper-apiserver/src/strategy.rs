@@ -7,6 +7,7 @@ use crate::defaults::{each, set};
 use crate::kinds::InitialStatus;
 use crate::meta;
 use crate::registry::Kind;
+use crate::store::Stored;
 
 impl Core {
     /// Completes a new object, which has its name and uid.
@@ -42,9 +43,11 @@ impl Core {
             spec["clusterIP"] = address.into();
         }
         let address = spec["clusterIP"].clone();
+        // Without a selector nobody here knows of which family the addresses are that others will give it.
+        let open = address == "None" && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
         set(spec, "clusterIPs", json!([address]));
-        set(spec, "ipFamilies", json!(["IPv4"]));
-        set(spec, "ipFamilyPolicy", "SingleStack".into());
+        set(spec, "ipFamilies", if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
+        set(spec, "ipFamilyPolicy", if open { "RequireDualStack" } else { "SingleStack" }.into());
         if sort == "NodePort" || sort == "LoadBalancer" {
             let mut used: Vec<i64> = Vec::new();
             for service in &taken {
@@ -70,26 +73,71 @@ impl Core {
     }
 }
 
-/// What was allocated to a service stays its own when a client does not repeat it.
+/// What was allocated to a service stays its own when a client does not repeat it, and goes with a type that needs it.
 pub(crate) fn keep_addresses(before: &Value, after: &mut Value) {
-    if after["spec"]["type"] == "ExternalName" {
-        return;
+    let (sort, was) = (after["spec"]["type"].clone(), before["spec"]["type"].clone());
+    let outside = |sort: &Value| sort == "NodePort" || sort == "LoadBalancer";
+    // What a client has changed with the type is for the checks to refuse.
+    let mut without = |field: &str| {
+        if let Value::Object(spec) = &mut after["spec"]
+            && spec.get(field) == before["spec"].get(field)
+        {
+            spec.remove(field);
+        }
+    };
+    if was == "LoadBalancer" && sort != "LoadBalancer" {
+        without("allocateLoadBalancerNodePorts");
     }
-    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        if let Some(value) = before["spec"].get(field) {
-            set(&mut after["spec"], field, value.clone());
+    if outside(&was) && !outside(&sort) {
+        without("externalTrafficPolicy");
+    }
+    if was != "ExternalName" && sort == "ExternalName" {
+        ADDRESSES.iter().for_each(|field| without(field));
+        without("internalTrafficPolicy");
+    }
+    let numbers = |service: &Value| -> Vec<Value> {
+        let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+        ports.map(|port| port["nodePort"].clone()).collect()
+    };
+    if outside(&was) && !outside(&sort) {
+        let known = numbers(before);
+        for port in each(&mut after["spec"]["ports"]).filter_map(Value::as_object_mut) {
+            if port.get("nodePort").is_some_and(|number| known.contains(number)) {
+                port.remove("nodePort");
+            }
         }
     }
-    if after["spec"]["type"] == before["spec"]["type"] && after["spec"]["type"] != "ClusterIP" {
-        for port in each(&mut after["spec"]["ports"]) {
+    if was != "ExternalName" && sort != "ExternalName" {
+        for field in ADDRESSES {
+            if let Some(value) = before["spec"].get(field) {
+                set(&mut after["spec"], field, value.clone());
+            }
+        }
+    }
+    if outside(&sort) && outside(&was) {
+        let mut used = numbers(after);
+        for port in each(&mut after["spec"]["ports"]).filter(|port| port.get("nodePort").is_none()) {
             let mut known = before["spec"]["ports"].as_array().into_iter().flatten();
-            let same = known.find(|old| old["port"] == port["port"] && old["protocol"] == port["protocol"]);
-            if let Some(number) = same.and_then(|old| old.get("nodePort")) {
-                set(port, "nodePort", number.clone());
+            let same = known.find(|old| old.get("name") == port.get("name"));
+            if let Some(number) = same.and_then(|old| old.get("nodePort")).filter(|own| !used.contains(own)) {
+                port["nodePort"] = number.clone();
+                used.push(number.clone());
             }
         }
     }
 }
+
+/// What may surprise whoever wrote the object.
+pub(crate) fn warnings(kind: &Kind, stored: &Stored) -> Vec<String> {
+    if !kind.is("", "Service") {
+        return Vec::new();
+    }
+    let spec = &stored.value()["spec"];
+    let ignored = spec["clusterIP"] == "None" && spec["sessionAffinity"] != "None";
+    ignored.then(|| "spec.SessionAffinity is ignored for headless services".to_owned()).into_iter().collect()
+}
+
+const ADDRESSES: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 
 fn initial_status(kind: &Kind, value: &mut Value) {
     let Value::Object(map) = value else { return };

@@ -9,10 +9,10 @@ use crate::registry::{Custom, Kind};
 use crate::rules;
 use crate::status::Cause;
 
-/// What is wrong with an object beyond its metadata; `old` is its state before a change.
-pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+/// What is wrong with an object beyond its metadata; `old` is its state before a change, which may be one of its status alone.
+pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>, status: bool) -> Vec<Cause> {
     if let Some(custom) = &kind.custom {
-        return custom_object(kind, custom, value, old);
+        return custom_object(kind, custom, value, old, status);
     }
     let mut causes = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -30,11 +30,24 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<Cau
 }
 
 /// The schema first; rules are only looked at in an object that fits it.
-fn custom_object(kind: &Kind, custom: &Custom, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let mut causes = custom.schema.as_ref().map_or_else(Vec::new, |schema| schema.validate(value));
-    if let Some(paths) = &kind.scale {
-        let replicas = paths.spec_replicas.iter().fold(value, |at, part| &at[part.as_str()]);
-        let path = format!(".{}", paths.spec_replicas.join("."));
+fn custom_object(
+    kind: &Kind,
+    custom: &Custom,
+    value: &Value,
+    old: Option<&Value>,
+    status: bool,
+) -> Vec<Cause> {
+    let mut causes = match &custom.schema {
+        None => Vec::new(),
+        Some(schema) if status => schema.validate_status(value),
+        Some(schema) => schema.validate(value),
+    };
+    let counts = kind.scale.iter().flat_map(|paths| {
+        [Some(&paths.spec_replicas).filter(|_| !status), Some(&paths.status_replicas)].into_iter().flatten()
+    });
+    for path in counts {
+        let replicas = path.iter().fold(value, |at, part| &at[part.as_str()]);
+        let path = format!(".{}", path.join("."));
         let found = match replicas {
             Value::String(text) => Some((text.clone(), "string")),
             Value::Bool(flag) => Some((flag.to_string(), "bool")),
@@ -122,10 +135,8 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid("spec.template", &new["spec"]["template"], "field is immutable"));
         }
     }
-    if kind.is("", "Service")
-        && old["spec"]["type"] == new["spec"]["type"]
-        && old["spec"]["type"] != "ExternalName"
-    {
+    let addressed = |service: &Value| service["spec"]["type"] != "ExternalName";
+    if kind.is("", "Service") && addressed(old) && addressed(new) {
         let (before, after) = (&old["spec"]["clusterIP"], &new["spec"]["clusterIP"]);
         if before != after {
             causes.push(Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"));
@@ -327,7 +338,24 @@ fn event_namespace(value: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn service(value: &Value, causes: &mut Vec<Cause>) {
-    let ports = value["spec"]["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    let spec = &value["spec"];
+    let sorts = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    let sort = spec["type"].as_str().unwrap_or_default();
+    if !sorts.contains(&sort) {
+        causes.push(Cause::not_supported("spec.type", &spec["type"], &sorts));
+    }
+    let ports = spec["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    if ports.is_empty() && sort != "ExternalName" && spec["clusterIP"] != "None" {
+        causes.push(Cause::required("spec.ports", ""));
+    }
+    if (sort == "NodePort" || sort == "LoadBalancer") && spec["clusterIP"] == "None" {
+        let problem = format!("may not be set to 'None' for {sort} services");
+        causes.push(Cause::invalid("spec.clusterIPs[0]", &spec["clusterIP"], &problem));
+    }
+    if sort == "ExternalName" && spec["externalName"].as_str().unwrap_or_default().is_empty() {
+        causes.push(Cause::required("spec.externalName", ""));
+    }
+    let mut names: Vec<&Value> = Vec::new();
     for (at, port) in ports.iter().enumerate() {
         if ports.len() > 1 && port["name"].as_str().unwrap_or_default().is_empty() {
             causes.push(Cause::required(&format!("spec.ports[{at}].name"), ""));
@@ -336,6 +364,17 @@ fn service(value: &Value, causes: &mut Vec<Cause>) {
             let found = port.get("port").cloned().unwrap_or(json!(0));
             let problem = "must be between 1 and 65535, inclusive";
             causes.push(Cause::invalid(&format!("spec.ports[{at}].port"), &found, problem));
+        }
+        let target = &port["targetPort"];
+        if target.as_i64().is_some_and(|target| !(1..=65535).contains(&target)) {
+            let problem = "must be between 1 and 65535, inclusive";
+            causes.push(Cause::invalid(&format!("spec.ports[{at}].targetPort"), target, problem));
+        }
+        if let Some(name) = port.get("name").filter(|name| *name != "") {
+            if names.contains(&name) {
+                causes.push(Cause::duplicate(&format!("spec.ports[{at}].name"), name));
+            }
+            names.push(name);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Write {
         }
         let unknown = match kind.schema {
             Some(id) => shape::shape(id, value)?,
-            None => shape_custom(kind, value)?,
+            None => shape_custom(kind, value, self.applied)?,
         };
         self.judge(unknown.iter().map(|field| format!("unknown field {}", quoted(field))).collect())
     }
@@ -98,7 +98,9 @@ impl Write {
 }
 
 /// The metadata of a custom object has a type; the rest has its own schema, which drops what it does not know.
-fn shape_custom(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
+///
+/// A null that was applied stays, and is refused where it is not allowed; other writes do without it.
+fn shape_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<String>, String> {
     let Value::Object(map) = value else { return Err("the body is not an object".to_owned()) };
     let metadata = map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
     if metadata.is_null() {
@@ -106,7 +108,7 @@ fn shape_custom(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
     }
     let mut unknown = shape::shape_metadata(metadata)?;
     if let Some(schema) = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref()) {
-        unknown.extend(schema.prune(value));
+        unknown.extend(schema.prune(value, nulls));
     }
     unknown.sort();
     Ok(unknown)

@@ -226,3 +226,293 @@ async fn a_pod_that_ends_takes_no_other_policy() {
     let foreground = json!({"propagationPolicy": "Foreground"});
     assert_eq!(call(&server, "DELETE", &path, &foreground).await, (200, ending));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_applied_null_leaves_the_parts_that_others_have() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {}}, "data": null});
+    let (code, object) = patch(&server, &format!("{CONFIG_MAPS}/a?fieldManager=one"), APPLY, &config).await;
+    assert_eq!((code, &object["data"]), (200, &json!({"k": "v"})), "{object}");
+    let managers = object["metadata"]["managedFields"].as_array().unwrap();
+    let one = managers.iter().find(|entry| entry["manager"] == "one").unwrap();
+    assert_eq!(one["fieldsV1"], json!({"f:data": {}, "f:metadata": {"f:labels": {}}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_of_the_wrong_type_is_told_in_words_of_its_own() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let (_, status) =
+        patch(&server, &format!("{CONFIG_MAPS}/a"), STRATEGIC, &json!({"data": {"k": 5}})).await;
+    assert!(message(&status).ends_with("\": cannot convert int64 to string"), "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_name_is_listed_as_it_is_now_even_in_pages() {
+    let server = Server::start().await;
+    let first = post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "1"}))).await;
+    patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"data": {"k": "2"}})).await;
+    let at = format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3Da&resourceVersion={}", version(&first));
+    for (query, shown) in [("limit=1", "2"), ("limit=1&resourceVersionMatch=Exact", "1")] {
+        let (_, list) = get(&server, &format!("{at}&{query}")).await;
+        assert_eq!(list["items"][0]["data"]["k"], shown, "{query}: {list}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_and_a_policy_that_takes_the_last_finalizer_contradict_each_other() {
+    let server = Server::start().await;
+    let mut object = config_map("a", &json!({}));
+    object["metadata"]["finalizers"] = json!(["orphan"]);
+    let made = post(&server, CONFIG_MAPS, &object).await;
+    let precondition = json!({"resourceVersion": version(&made).to_string()});
+    let options = json!({"propagationPolicy": "Background", "preconditions": precondition});
+    let path = format!("{CONFIG_MAPS}/a");
+    let (code, status) = call(&server, "DELETE", &path, &options).await;
+    assert_eq!((code, &status["reason"]), (409, &json!("Conflict")), "{status}");
+    assert_eq!(get(&server, &path).await, (200, made), "nothing was done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_pod_on_its_way_goes_no_faster_than_it_is_told() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    call(&server, "DELETE", &path, &Value::Null).await;
+    patch(&server, &format!("{path}/status"), MERGE, &json!({"status": {"phase": "Succeeded"}})).await;
+    let (_, object) = call(&server, "DELETE", &path, &json!({"gracePeriodSeconds": 5})).await;
+    assert_eq!(object["metadata"]["deletionGracePeriodSeconds"], 5, "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_on_a_node_that_is_not_there_has_no_log() {
+    let server = Server::start().await;
+    post(&server, PODS, &pod(&json!({"nodeName": "wktest-n"}))).await;
+    let (code, status) = get(&server, &format!("{PODS}/p/log")).await;
+    assert_eq!((code, message(&status)), (404, "pods \"wktest-n\" not found"));
+}
+
+/// The owners of the number of replicas, with the endpoint by which each wrote.
+fn owners(object: &Value) -> Vec<String> {
+    let managers = object["metadata"]["managedFields"].as_array().unwrap();
+    let owning = managers.iter().filter(|entry| entry["fieldsV1"]["f:spec"].get("f:replicas").is_some());
+    let mut owners: Vec<_> = owning
+        .map(|entry| {
+            let timed = if entry.get("time").is_some() { " at a time" } else { "" };
+            format!("{}{timed}", entry["subresource"].as_str().unwrap_or("main"))
+        })
+        .collect();
+    owners.sort();
+    owners
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_to_the_number_that_is_there_is_written_by_nobody() {
+    let server = Server::start().await;
+    let (path, scale) = (format!("{DEPLOYMENTS}/d"), format!("{DEPLOYMENTS}/d/scale"));
+    assert_eq!(owners(&post(&server, DEPLOYMENTS, &deployment()).await), ["main at a time"]);
+    for (replicas, expected) in [(1, &["main"][..]), (1, &[]), (0, &[]), (2, &[])] {
+        let body = json!({"spec": {"replicas": replicas}});
+        let (code, answer) = patch(&server, &scale, MERGE, &body).await;
+        assert_eq!(code, 200, "{answer}");
+        assert_eq!(owners(&get(&server, &path).await.1), expected, "{replicas}");
+    }
+    patch(&server, &path, MERGE, &json!({"spec": {"replicas": 5}})).await;
+    for (replicas, expected) in [(3, &["scale"][..]), (3, &["scale"]), (0, &[])] {
+        patch(&server, &scale, MERGE, &json!({"spec": {"replicas": replicas}})).await;
+        assert_eq!(owners(&get(&server, &path).await.1), expected, "{replicas}");
+    }
+}
+
+const FOOS: &str = "/apis/wktest.io/v1/namespaces/wktest/foos";
+
+/// A server that has a custom kind.
+async fn with_foos() -> Server {
+    let server = Server::start().await;
+    let text = json!({"type": "string", "enum": ["A", "B"]});
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"mode": text, "replicas": {"type": "integer", "default": 1}}},
+        "status": {"type": "object", "properties": {"phase": text, "replicas": {"type": "integer"}}}}});
+    let definition = json!({"metadata": {"name": "foos.wktest.io"}, "spec": {
+        "group": "wktest.io", "scope": "Namespaced", "names": {"kind": "Foo", "plural": "foos"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}}]}});
+    post(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    server.until("served", async || (get(&server, FOOS).await.0 == 200).then_some(())).await;
+    server
+}
+
+fn foo(spec: &Value) -> Value {
+    json!({"apiVersion": "wktest.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": spec})
+}
+
+fn causes(status: &Value) -> Vec<String> {
+    let causes = status["details"]["causes"].as_array().map_or(&[][..], Vec::as_slice);
+    let text = |cause: &Value, field: &str| cause[field].as_str().unwrap().to_owned();
+    let mut causes: Vec<_> =
+        causes.iter().map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message"))).collect();
+    causes.sort();
+    causes
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_applied_null_of_a_custom_object_is_refused_where_no_default_takes_its_place() {
+    let server = with_foos().await;
+    let path = format!("{FOOS}/f?fieldManager=one");
+    let (_, status) = patch(&server, &path, APPLY, &foo(&json!({"mode": null}))).await;
+    let expected = [
+        r#"spec.mode: Invalid value: "null": spec.mode in body must be of type string: "null""#,
+        r#"spec.mode: Unsupported value: null: supported values: "A", "B""#,
+    ];
+    assert_eq!(causes(&status), expected, "{status}");
+    let (code, object) = patch(&server, &path, APPLY, &foo(&json!({"replicas": null}))).await;
+    assert_eq!((code, &object["spec"]["replicas"]), (201, &json!(1)), "{object}");
+    let made = post(&server, FOOS, &json!({"apiVersion": "wktest.io/v1", "kind": "Foo", "metadata": {"name": "g"}, "spec": {"mode": null}})).await;
+    assert_eq!(made["spec"], json!({"replicas": 1}), "elsewhere a null is nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_status_is_checked_as_if_it_were_all_there_is() {
+    let server = with_foos().await;
+    post(&server, FOOS, &foo(&json!({}))).await;
+    let path = format!("{FOOS}/f/status");
+    let (_, status) = patch(&server, &path, MERGE, &json!({"status": {"replicas": "many"}})).await;
+    let expected = [
+        ".status.replicas: Invalid value: 0: .status.replicas accessor error: many is of the type string, expected int64",
+        r#"status.replicas: Invalid value: "string": replicas in body must be of type integer: "string""#,
+    ];
+    assert_eq!(causes(&status), expected, "{status}");
+    let config =
+        json!({"apiVersion": "wktest.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "status": null});
+    let (code, object) = patch(&server, &format!("{path}?fieldManager=one"), APPLY, &config).await;
+    assert_eq!((code, object.get("status")), (200, None), "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_of_a_custom_object_that_does_not_say_what_it_is_has_no_owner() {
+    let server = with_foos().await;
+    let made = post(&server, FOOS, &foo(&json!({"mode": "A", "replicas": 1}))).await;
+    assert_eq!(owners(&made), ["main at a time"]);
+    let scale = json!({"metadata": {"name": "f"}, "spec": {"replicas": 2}});
+    let (code, answer) = call(&server, "PUT", &format!("{FOOS}/f/scale"), &scale).await;
+    assert_eq!((code, &answer["spec"]["replicas"]), (200, &json!(2)), "{answer}");
+    assert_eq!(owners(&get(&server, &format!("{FOOS}/f")).await.1), Vec::<String>::new());
+}
+
+const SERVICES: &str = "/api/v1/namespaces/wktest/services";
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_filled_in_by_its_type() {
+    let server = Server::start().await;
+    let ports = json!([{"port": 80}]);
+    for (name, spec, field, filled) in [
+        ("a", json!({"type": "NodePort", "ports": ports}), "externalTrafficPolicy", json!("Cluster")),
+        ("b", json!({"type": "LoadBalancer", "ports": ports}), "allocateLoadBalancerNodePorts", json!(true)),
+        (
+            "c",
+            json!({"sessionAffinity": "ClientIP", "ports": ports}),
+            "sessionAffinityConfig",
+            json!({"clientIP": {"timeoutSeconds": 10800}}),
+        ),
+        ("d", json!({"clusterIP": "None"}), "ipFamilyPolicy", json!("RequireDualStack")),
+        ("e", json!({"clusterIP": "None", "selector": {"a": "b"}}), "ipFamilyPolicy", json!("SingleStack")),
+    ] {
+        let made = post(&server, SERVICES, &service(name, &spec)).await;
+        assert_eq!(made["spec"][field], filled, "{made}");
+    }
+    let cluster = json!({"spec": {"type": "ClusterIP", "sessionAffinity": "None"}});
+    for (name, field) in [
+        ("a", "externalTrafficPolicy"),
+        ("b", "allocateLoadBalancerNodePorts"),
+        ("c", "sessionAffinityConfig"),
+    ] {
+        let (code, changed) = patch(&server, &format!("{SERVICES}/{name}"), MERGE, &cluster).await;
+        let port = changed["spec"]["ports"][0].get("nodePort");
+        assert_eq!((code, changed["spec"].get(field), port), (200, None, None), "{changed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_with_mistakes_are_refused_by_field() {
+    let server = Server::start().await;
+    let ports = json!([{"port": 80}]);
+    for (spec, fields) in [
+        (json!({}), &["spec.ports"][..]),
+        (json!({"ports": ports, "type": "Odd"}), &["spec.type"]),
+        (json!({"type": "ExternalName"}), &["spec.externalName"]),
+        (json!({"ports": [{"port": 0}]}), &["spec.ports[0].port", "spec.ports[0].targetPort"]),
+        (json!({"ports": [{"name": "x", "port": 1}, {"name": "x", "port": 2}]}), &["spec.ports[1].name"]),
+        (json!({"ports": ports, "type": "NodePort", "clusterIP": "None"}), &["spec.clusterIPs[0]"]),
+    ] {
+        let (code, status) = call(&server, "POST", SERVICES, &service("a", &spec)).await;
+        let told = status["details"]["causes"].as_array().unwrap().iter();
+        let mut told: Vec<_> = told.map(|cause| cause["field"].as_str().unwrap()).collect();
+        told.sort_unstable();
+        assert_eq!((code, &told[..]), (422, fields), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_port_follows_the_name_of_its_port() {
+    let server = Server::start().await;
+    let spec = json!({"type": "NodePort", "ports": [{"name": "x", "port": 80}]});
+    let number = |service: &Value| service["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    let first = number(&post(&server, SERVICES, &service("a", &spec)).await);
+    for (name, port, same) in [("x", 81, true), ("y", 81, false)] {
+        let ports = json!({"spec": {"ports": [{"name": name, "port": port}]}});
+        let (_, changed) = patch(&server, &format!("{SERVICES}/a"), MERGE, &ports).await;
+        assert_eq!(number(&changed) == first, same, "{changed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_kinds_are_shown_once_more_when_they_go() {
+    let server = Server::start().await;
+    let core = "/api/v1/namespaces/wktest";
+    for (plural, object, answer) in [
+        ("services", service("a", &json!({"clusterIP": "None"})), "Service"),
+        ("serviceaccounts", json!({"metadata": {"name": "a"}}), "ServiceAccount"),
+        ("secrets", json!({"metadata": {"name": "a"}}), "Status"),
+    ] {
+        let made = post(&server, &format!("{core}/{plural}"), &object).await;
+        let (code, last) = call(&server, "DELETE", &format!("{core}/{plural}/a"), &Value::Null).await;
+        assert_eq!((code, &last["kind"]), (200, &json!(answer)), "{last}");
+        assert!(answer == "Status" || version(&last) > version(&made), "{last}");
+        assert_eq!(get(&server, &format!("{core}/{plural}/a")).await.0, 404);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_has_no_uid_and_in_a_dry_run_the_version_that_was_sent() {
+    let server = Server::start().await;
+    let path = format!("{SERVICES}/a");
+    let mut object = service("a", &json!({"clusterIP": "None", "sessionAffinity": "ClientIP"}));
+    object["metadata"]["uid"] = "00000000-0000-0000-0000-00000000dead".into();
+    let (code, status) = call(&server, "PUT", &path, &object).await;
+    assert_eq!((code, &status["reason"]), (409, &json!("Conflict")), "{status}");
+    object["metadata"] = json!({"name": "a", "resourceVersion": "1"});
+    let json = [("content-type", "application/json")];
+    let response = send(&server, "PUT", &format!("{path}?dryRun=All"), &json, object.to_string()).await;
+    let warning = "299 - \"spec.SessionAffinity is ignored for headless services\"";
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["warning"]),
+        (201, &warning.parse().unwrap())
+    );
+    let (_, made) = call(&server, "PUT", &format!("{path}?dryRun=All"), &object).await;
+    assert_eq!(version(&made), 1, "{made}");
+    assert_eq!(get(&server, &path).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_service_takes_labels() {
+    let server = Server::start().await;
+    post(&server, SERVICES, &service("a", &json!({"clusterIP": "None"}))).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, object) = patch(&server, &format!("{SERVICES}/a/status"), MERGE, &labels).await;
+    assert_eq!((code, &object["metadata"]["labels"]["a"]), (200, &json!("b")), "{object}");
+}

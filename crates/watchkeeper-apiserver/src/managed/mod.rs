@@ -70,6 +70,11 @@ impl Manager {
             && (applies || self.api_version == writer.api_version)
     }
 
+    fn is_of_writer(&self, other: &Self) -> bool {
+        (&self.name, self.applies, &self.subresource) == (&other.name, other.applies, &other.subresource)
+            && (self.applies || self.api_version == other.api_version)
+    }
+
     fn shown(&self) -> String {
         let mut text = Value::from(self.name.as_str()).to_string();
         if !self.subresource.is_empty() {
@@ -87,9 +92,20 @@ impl Manager {
 pub(crate) struct Managers(Vec<Manager>);
 
 impl Managers {
-    /// All but those of an endpoint.
-    pub(crate) fn without(mut self, subresource: &str) -> Self {
-        self.0.retain(|manager| manager.subresource != subresource);
+    /// The same managers, of whom nobody owns the field at this path; or, if they are to keep it, those who update have it apart.
+    pub(crate) fn without(mut self, path: &[String], keep: bool) -> Self {
+        let steps: Vec<_> = path.iter().map(|name| format!("f:{name}")).collect();
+        let mut alone = Set::default();
+        alone.insert(&steps);
+        let mut apart = Vec::new();
+        for manager in self.0.iter_mut().filter(|manager| !(keep && manager.applies)) {
+            let owned = manager.set.and(&alone);
+            if keep && !owned.is_empty() {
+                apart.push(Manager { set: owned, time: String::new(), ..manager.clone() });
+            }
+            manager.set = manager.set.minus(&alone);
+        }
+        self.0.extend(apart);
         self
     }
 
@@ -107,7 +123,13 @@ impl Managers {
             time: text(entry, "time"),
             set: Set::read(&entry["fieldsV1"]),
         });
-        Self(managers.collect())
+        let mut known = Self::default();
+        for manager in managers {
+            // Of two entries of one writer the later counts.
+            known.0.retain(|other| !other.is_of_writer(&manager));
+            known.0.push(manager);
+        }
+        known
     }
 
     /// Writes them into the object, those who apply first, then by time and name.

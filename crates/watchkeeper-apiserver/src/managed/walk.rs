@@ -156,8 +156,14 @@ fn collect(shape: Shape<'_>, value: &Value, path: &mut Vec<String>, set: &mut Se
 /// `live` with what was applied laid over it.
 pub(crate) fn merge(shape: Shape<'_>, live: Option<&Value>, applied: &Value) -> Value {
     let Some(live) = live.filter(|live| !live.is_null()) else { return applied.clone() };
-    let treatment = shape.treatment(applied);
+    let treatment = shape.treatment(if applied.is_null() { live } else { applied });
     match (&treatment, live, applied) {
+        // Nothing is laid over what has parts: they stay.
+        (Treatment::Map | Treatment::Set | Treatment::Keys(_), live, Value::Null)
+            if !is_empty(Some(live)) =>
+        {
+            live.clone()
+        }
         (Treatment::Map, Value::Object(live), Value::Object(applied)) => {
             let mut merged = live.clone();
             for (name, value) in applied {

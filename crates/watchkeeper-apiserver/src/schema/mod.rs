@@ -73,10 +73,11 @@ impl Schema {
         &self.0
     }
 
-    /// Removes fields that the schema does not know, and nulls where they are not allowed; returns the paths removed.
-    pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
+    /// Removes fields that the schema does not know and, unless `nulls` are to stay, nulls where they are not allowed; returns the
+    /// paths of what is unknown.
+    pub(crate) fn prune(&self, value: &mut Value, nulls: bool) -> Vec<String> {
         let mut removed = Vec::new();
-        self.0.prune(value, "", true, &mut removed);
+        self.0.prune(value, "", (true, nulls), &mut removed);
         removed
     }
 
@@ -89,6 +90,18 @@ impl Schema {
     pub(crate) fn validate(&self, value: &Value) -> Vec<Cause> {
         let mut causes = Vec::new();
         self.0.validate(value, "", &mut causes);
+        causes
+    }
+
+    /// What is wrong with the object's status, told as if that were all there is.
+    pub(crate) fn validate_status(&self, value: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        if let Some((schema, status)) = self.0.property("status").zip(value.get("status")) {
+            schema.validate(status, "", &mut causes);
+        }
+        for cause in &mut causes {
+            cause.field = join("status", &cause.field).trim_end_matches('.').to_owned();
+        }
         causes
     }
 }
@@ -174,12 +187,12 @@ impl Node {
         }
     }
 
-    /// How a value is treated in server-side apply.
     /// The type that the schema wants; empty where it wants none.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
+    /// How a value is treated in server-side apply.
     pub(crate) fn treatment(&self, value: &Value) -> Treatment<'_> {
         match (self.kind.as_str(), self.list_type.as_str()) {
             ("object", _) if self.atomic_map => Treatment::Leaf,
@@ -216,7 +229,13 @@ impl Node {
         self.properties.get(name).or(self.additional.as_deref())
     }
 
-    fn prune(&self, value: &mut Value, path: &str, object_root: bool, removed: &mut Vec<String>) {
+    fn prune(
+        &self,
+        value: &mut Value,
+        path: &str,
+        (object_root, nulls): (bool, bool),
+        removed: &mut Vec<String>,
+    ) {
         match value {
             Value::Object(map) => {
                 let keeps_identity = object_root || self.embedded;
@@ -227,7 +246,9 @@ impl Node {
                         return true;
                     }
                     match self.property(name) {
-                        Some(property) => !value.is_null() || property.nullable || property.default.is_some(),
+                        Some(property) => {
+                            nulls || !value.is_null() || property.nullable || property.default.is_some()
+                        }
                         None if self.preserve || self.additional_any => true,
                         None => {
                             removed.push(join(path, name));
@@ -237,14 +258,14 @@ impl Node {
                 });
                 for (name, value) in map.iter_mut().filter(|(name, _)| !identity(name)) {
                     if let Some(property) = self.property(name) {
-                        property.prune(value, &join(path, name), false, removed);
+                        property.prune(value, &join(path, name), (false, nulls), removed);
                     }
                 }
             }
             Value::Array(list) => {
                 if let Some(items) = &self.items {
                     for (at, value) in list.iter_mut().enumerate() {
-                        items.prune(value, &format!("{path}[{at}]"), false, removed);
+                        items.prune(value, &format!("{path}[{at}]"), (false, nulls), removed);
                     }
                 }
             }
@@ -312,7 +333,7 @@ mod tests {
     fn unknown_fields_go_and_defaults_come() {
         let mut value = json!({"apiVersion": "v", "kind": "K", "metadata": {"name": "x"}, "extra": 1,
             "spec": {"name": "abc", "unknown": 1, "free": {"any": [1]}, "nul": null, "replicas": null}});
-        assert_eq!(schema().prune(&mut value), ["extra", "spec.unknown"]);
+        assert_eq!(schema().prune(&mut value, false), ["extra", "spec.unknown"]);
         schema().default(&mut value);
         assert_eq!(
             value["spec"],

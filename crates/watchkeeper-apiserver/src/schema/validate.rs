@@ -11,10 +11,9 @@ impl Node {
         if value.is_null() && self.nullable {
             return;
         }
-        if !self.check_type(value, path, causes) {
-            return;
-        }
+        let fits = self.check_type(value, path, causes);
         match value {
+            _ if !fits => {}
             Value::Object(map) => self.validate_object(map, path, causes),
             Value::Array(list) => self.validate_list(list, path, causes),
             Value::String(text) => self.validate_text(text, path, causes),

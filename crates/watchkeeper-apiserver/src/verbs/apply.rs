@@ -53,9 +53,6 @@ impl Core {
                 return self.create(kind, &key.namespace, object, write).map(|stored| (stored, true));
             }
         };
-        if version != 0 && version != old.revision {
-            return Err(Failure::conflict(kind, &key.name, MODIFIED));
-        }
         let mut live = Self::view(kind, &old);
         let mut managers = Managers::read(&live);
         meta::metadata_mut(&mut live).remove("managedFields");
@@ -66,6 +63,9 @@ impl Core {
         }
         let writer = write.writer(kind, part.subresource(), &now);
         let mut object = managers.apply(kind.shape(), &live, &config, &writer, force)?;
+        if version != 0 && version != old.revision {
+            return Err(Failure::conflict(kind, &key.name, MODIFIED));
+        }
         self.finish_apply(kind, &mut object, managers, write)?;
         let part = Part::Applied(part == Part::Status);
         self.change(kind, &old, object, part, write).map(|stored| (stored, false))
@@ -78,9 +78,9 @@ impl Core {
         managers: Managers,
         write: &mut Write,
     ) -> Result<()> {
+        write.applied = true;
         write.shape(kind, object).map_err(|why| unusable(kind, &why))?;
         managers.write(object);
-        write.applied = true;
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Core {
         self.fill_system_fields(kind, &mut value);
         self.complete(kind, &mut value);
         let mut causes = meta::validate(kind, &value);
-        causes.extend(validation::object(kind, &value, None));
+        causes.extend(validation::object(kind, &value, None, false));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &key.name, causes));
         }

@@ -13,6 +13,7 @@ use crate::registry::Kind;
 use crate::selector::Selector;
 use crate::status::{self, Cause, Failure, Result};
 use crate::store::{Key, Stored};
+use crate::verbs::update::stored_at;
 
 /// What becomes of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,14 +116,25 @@ impl Core {
             finalizers.push(CLEANUP_FINALIZER.to_owned());
         }
         let grace = grace_period(kind, &value, options);
+        let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
+        let goes_now = finalizers.is_empty() && (grace.is_none() || (at_its_end && grace == Some(0)));
+        if goes_now && options.version.is_some() && !meta::finalizers(&value).is_empty() {
+            // The real server has no version of what it would have stored, had it not been about to go.
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
+                stored_at(kind, key, options.dry_run),
+                old.revision
+            );
+            return Err(Failure::conflict(kind, &key.name, &why));
+        }
         if finalizers.is_empty() && grace.is_none() {
-            if !options.dry_run {
-                self.erase(kind, &old);
+            let last = if options.dry_run { old.clone() } else { self.erase(kind, &old) };
+            if is_shown_at_its_end(kind) {
+                return Ok(Deleted::Object(last));
             }
             return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
         }
-        let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
-        if at_its_end && finalizers.is_empty() && grace == Some(0) && !options.dry_run {
+        if goes_now && !options.dry_run {
             return Ok(Deleted::Object(self.erase(kind, &old)));
         }
         meta::set_finalizers(&mut value, &finalizers);
@@ -276,10 +288,32 @@ fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
         })
 }
 
+/// Whether a delete answers with the object even when nothing holds it.
+fn is_shown_at_its_end(kind: &Kind) -> bool {
+    let shown = match kind.group.as_str() {
+        "" => &[
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "PodTemplate",
+            "ResourceQuota",
+            "Service",
+            "ServiceAccount",
+        ][..],
+        "storage.k8s.io" => &["StorageClass"],
+        _ => &[],
+    };
+    kind.custom.is_none() && shown.contains(&kind.kind.as_str())
+}
+
 /// How long the object may take to end; none for kinds that end at once.
 fn grace_period(kind: &Kind, value: &Value, options: &DeleteOptions) -> Option<i64> {
     if !kind.is("", "Pod") {
         return None;
+    }
+    let seconds = |seconds: i64| if seconds < 0 { 1 } else { seconds };
+    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    if let Some(current) = current.filter(|_| value["metadata"]["deletionTimestamp"].is_string()) {
+        return Some(options.grace.map_or(current, seconds).min(current));
     }
     let unscheduled = value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
     let ended = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -287,10 +321,5 @@ fn grace_period(kind: &Kind, value: &Value, options: &DeleteOptions) -> Option<i
         return Some(0);
     }
     let wanted = options.grace.or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64());
-    let wanted = wanted.map_or(30, |seconds| if seconds < 0 { 1 } else { seconds });
-    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    Some(match current {
-        Some(current) if value["metadata"]["deletionTimestamp"].is_string() => wanted.min(current),
-        _ => wanted,
-    })
+    Some(wanted.map_or(30, seconds))
 }

@@ -97,9 +97,10 @@ impl ListOptions {
         Ok((version != 0).then_some(version))
     }
 
-    /// Whether the list must show the state at exactly the version asked for.
+    /// Whether the list must show the state at exactly the version asked for. One object alone is no page.
     pub(crate) fn is_exact(&self) -> bool {
-        self.matching == Match::Exact || (self.matching == Match::Unset && self.limit > 0)
+        let paged = self.limit > 0 && !self.selector.is_of_one_name();
+        self.matching == Match::Exact || (self.matching == Match::Unset && paged)
     }
 }
 

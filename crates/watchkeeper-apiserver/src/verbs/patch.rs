@@ -160,7 +160,10 @@ impl Core {
         if !value.is_object() {
             return Err(unfit("the patched object is not an object"));
         }
-        write.shape(kind, &mut value).map_err(|error| unfit(&error))?;
+        write.shape(kind, &mut value).map_err(|error| match patch {
+            Patch::Strategic(_) => unfit(&restored(&error)),
+            _ => unfit(&error),
+        })?;
         check_same_name(meta::text(&value, "name"), key)?;
         identify(kind, &mut value);
         place(kind, &key.namespace, &mut value)?;
@@ -172,6 +175,35 @@ impl Core {
             // What a PUT calls a malformed body is, after a patch, a patch that does not fit.
             if failure.code == 400 { unfit(&failure.message) } else { failure }
         })
+    }
+}
+
+/// What cannot be read, in the words for an object that was patched as a tree of values.
+fn restored(problem: &str) -> String {
+    let parts = problem.strip_prefix("json: cannot unmarshal ").and_then(|rest| {
+        let (found, rest) = rest.split_once(' ')?;
+        Some((found, rest.rsplit_once(" of type ")?.1))
+    });
+    let Some((found, wanted)) = parts else { return problem.to_owned() };
+    let found = match found {
+        "number" => "int64",
+        "object" => "map",
+        "array" => "slice",
+        other => other,
+    };
+    if wanted.starts_with("map[") {
+        format!("cannot restore map from {found}")
+    } else if wanted.starts_with("[]") {
+        format!("cannot restore slice from {found}")
+    } else if wanted.contains('.') {
+        format!("cannot restore struct from: {found}")
+    } else {
+        let found = match found {
+            "map" => "map[string]interface {}",
+            "slice" => "[]interface {}",
+            other => other,
+        };
+        format!("cannot convert {found} to {wanted}")
     }
 }
 

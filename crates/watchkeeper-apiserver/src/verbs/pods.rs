@@ -123,7 +123,15 @@ impl Core {
         }
         match pod["spec"]["nodeName"].as_str() {
             None | Some("") => Ok(()),
-            Some(_) => Err(Failure::internal("no preferred addresses found; known addresses: []")),
+            Some(node) => {
+                let nodes = self.registry.builtin("", "Node");
+                let known =
+                    nodes.is_some_and(|nodes| self.store.get(&nodes.storage, &Key::new("", node)).is_some());
+                if !known {
+                    return Err(Failure::not_found(kind, node));
+                }
+                Err(Failure::internal("no preferred addresses found; known addresses: []"))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::registry::{Kind, ScalePaths};
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::verbs::patch::Patch;
-use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
+use crate::verbs::update::{MODIFIED, Owner, Part, check_same_name, version_of};
 use crate::write::Write;
 
 fn lookup<'a>(value: &'a Value, path: &[String]) -> &'a Value {
@@ -133,8 +133,18 @@ impl Core {
             at = &mut at[part.as_str()];
         }
         *at = replicas.into();
-        // Zero is no field of a Scale: nobody can own it.
-        let stored = self.change(kind, old, value, Part::Scale(replicas != 0), write)?;
+        let owner = if kind.custom.is_some() && scale.get("apiVersion").is_none() {
+            // What does not say what it is cannot be compared with what was there.
+            Owner::Nobody
+        } else if lookup(&old.value(), &paths.spec_replicas).as_i64().unwrap_or(0) == replicas {
+            Owner::Same
+        } else if replicas == 0 {
+            // Zero is no field of a Scale.
+            Owner::Nobody
+        } else {
+            Owner::Writer
+        };
+        let stored = self.change(kind, old, value, Part::Scale(owner), write)?;
         Ok(scale_of(paths, &Self::view(kind, &stored)))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::convert;
 use crate::core::Core;
 use crate::crd;
-use crate::defaults;
+use crate::defaults::{self, remove_null};
 use crate::managed::{self, Managers};
 use crate::meta;
 use crate::registry::Kind;
@@ -27,10 +27,19 @@ pub(crate) enum Part {
     Status,
     /// The finalizers of a namespace's spec alone.
     Finalize,
-    /// The number of replicas alone; the flag tells that a manager of it is noted.
-    Scale(bool),
+    /// The number of replicas alone.
+    Scale(Owner),
     /// What server-side apply has made of the object, or of its status, with the managers in it.
     Applied(bool),
+}
+
+/// Who owns the number of replicas when it was scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Writer,
+    /// The number is what it was. Whoever owned it by an update has it in an entry of its own, without a time.
+    Same,
+    Nobody,
 }
 
 impl Part {
@@ -75,6 +84,14 @@ impl Core {
         let old = match self.store.get(&kind.storage, key) {
             Some(old) => old.clone(),
             None if kind.create_on_update && part == Part::Main => {
+                let uid = meta::text(&value, "uid");
+                if !uid.is_empty() {
+                    return Err(Failure::conflict(
+                        kind,
+                        &key.name,
+                        &wrong_uid(kind, key, write.dry_run, uid, ""),
+                    ));
+                }
                 meta::set(&mut value, "resourceVersion", "");
                 return self.create(kind, &key.namespace, value, write).map(|stored| (stored, true));
             }
@@ -92,11 +109,11 @@ impl Core {
         }
         let uid = meta::text(&value, "uid");
         if !uid.is_empty() && uid != old.uid {
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                kind.plural, key.namespace, key.name, old.uid
-            );
-            return Err(Failure::conflict(kind, &key.name, &why));
+            return Err(Failure::conflict(
+                kind,
+                &key.name,
+                &wrong_uid(kind, key, write.dry_run, uid, &old.uid),
+            ));
         }
         self.change(kind, &old, value, part, write).map(|stored| (stored, false))
     }
@@ -122,11 +139,16 @@ impl Core {
         let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
         // Of an object of which nobody owns anything no note is begun but by an apply.
-        let untracked = unowned || Managers::read(&before).is_empty();
-        if !write.applied && !untracked {
+        let untracked = Managers::read(&before).is_empty();
+        if !write.applied && !untracked && unowned {
+            managers.write(&mut after);
+        } else if !write.applied && !untracked {
             self.track(kind, &before, &mut after, managers, write, part.subresource());
-            if part == Part::Scale(false) {
-                Managers::read(&after).without("scale").write(&mut after);
+            if let (Part::Scale(owner), Some(paths)) = (part, &kind.scale)
+                && owner != Owner::Writer
+            {
+                let managers = Managers::read(&after);
+                managers.without(&paths.spec_replicas, owner == Owner::Same).write(&mut after);
             }
         }
         if kind.is("", "Pod") && part.is_main() {
@@ -171,7 +193,8 @@ impl Core {
         }
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
-        causes.extend(validation::object(kind, &after, Some(before)));
+        let status = matches!(part, Part::Status | Part::Applied(true));
+        causes.extend(validation::object(kind, &after, Some(before), status));
         causes.extend(validation::update(kind, before, &after));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &old.key.name, causes));
@@ -216,6 +239,25 @@ impl Core {
             self.erase(kind, old);
         }
     }
+}
+
+/// What the real server's store says of an object that has another uid than was sent.
+fn wrong_uid(kind: &Kind, key: &Key, dry_run: bool, sent: &str, found: &str) -> String {
+    let place = stored_at(kind, key, dry_run);
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {found}"
+    )
+}
+
+/// Where the real server's store has an object, or would have it.
+pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
+    let root = if dry_run { "" } else { "/registry" };
+    let part = match &kind.custom {
+        Some(_) => format!("{}/{}", kind.group, kind.plural),
+        None if kind.is("", "Service") => "services/specs".to_owned(),
+        None => kind.plural.clone(),
+    };
+    format!("{root}/{part}/{}/{}", key.namespace, key.name)
 }
 
 /// The resourceVersion that an object carries; 0 for none.
@@ -266,6 +308,7 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
         Part::Status | Part::Applied(true) => {
             let mut after = before.clone();
             copy_field(&new, &mut after, "status");
+            remove_null(&mut after, "status");
             let mut taken = vec!["managedFields"];
             if kind.custom.is_none() {
                 taken.extend(["annotations", "finalizers"]);
@@ -273,8 +316,10 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             if kind.custom.is_none() && !kind.is("", "Pod") {
                 taken.push("ownerReferences");
             }
-            if kind.is("", "Pod") {
+            if kind.is("", "Pod") || kind.is("", "Service") {
                 taken.push("labels");
+            }
+            if kind.is("", "Pod") {
                 let class = &before["status"]["qosClass"];
                 if after["status"].is_object() && after["status"]["qosClass"].is_null() && !class.is_null() {
                     after["status"]["qosClass"] = class.clone();

@@ -92,6 +92,7 @@ fn object(draw: &Draw, kind: Kind, name: &str) -> Value {
         3 => object["metadata"]["labels"] = json!({"app": "not valid!"}),
         4 => object["metadata"]["ownerReferences"] = owners(draw),
         5 if kind != Kind::Widget => object["kind"] = "Odd".into(),
+        6 => object["metadata"]["generation"] = 7.into(),
         _ => {}
     }
     object
@@ -103,6 +104,7 @@ fn labels(draw: &Draw) -> Value {
         json!({"app": "b"}),
         json!({"app": "a", "tier": "t"}),
         json!({"tier": "t"}),
+        json!({}),
     ])
 }
 
@@ -115,9 +117,6 @@ fn owners(draw: &Draw) -> Value {
 
 fn create(draw: &Draw, kind: Kind, name: &str, number: usize) -> Operation {
     let mut object = object(draw, kind, name);
-    if draw.chance(3) {
-        object["metadata"]["generation"] = 7.into();
-    }
     if draw.chance(5) {
         object["metadata"].as_object_mut().unwrap().remove("name");
         // A prefix of its own, so that the order of names does not depend on what the server adds.
@@ -187,21 +186,32 @@ fn apply(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         parts.push(draw.pick(&["fieldValidation=Strict", "fieldValidation=Ignore"]));
     }
     let mut object = object(draw, kind, name);
-    // Nulls are left out: see docs/apiserver-conformance.md.
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.retain(|_, value| !value.is_null());
-    }
-    object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-    if object["metadata"]["finalizers"] == json!([]) {
-        object["metadata"].as_object_mut().unwrap().remove("finalizers");
-    }
     let (version, named) = kind.names();
     if object["kind"] != "Odd" {
         object["kind"] = named.into();
     }
     object["apiVersion"] = version.into();
-    if draw.chance(5) && !parts.contains(&"dryRun=All") {
+    if draw.chance(5) {
         object["metadata"]["resourceVersion"] = kind.gap("version", name);
+    }
+    match draw.below(20) {
+        // What tools that print Go structs leave behind.
+        0 => {
+            object["metadata"]["creationTimestamp"] = Value::Null;
+            object["status"] = json!({});
+        }
+        1 => object["metadata"][draw.pick(&["annotations", "labels", "finalizers"])] = Value::Null,
+        2 => object["metadata"]["annotations"] = json!({}),
+        3 => object["spec"] = draw.pick(&[json!({}), Value::Null]),
+        _ => {}
+    }
+    if kind == Kind::Widget {
+        // See docs/apiserver-conformance.md.
+        let parts = ["labels", "annotations", "finalizers"];
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.retain(|name, value| {
+            !parts.contains(&name.as_str()) || ![Value::Null, json!({}), json!([])].contains(value)
+        });
     }
     Operation::patch(format!("{path}?{}", parts.join("&")), APPLY, object)
 }
@@ -214,8 +224,7 @@ fn delete(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
     if draw.chance(30) {
         options["gracePeriodSeconds"] = draw.pick(&[0, 0, 5, 100, -1]).into();
     }
-    // A version and a policy that takes finalizers away contradict each other on a real server.
-    match draw.below(if options.get("propagationPolicy").is_some() { 2 } else { 10 }) {
+    match draw.below(10) {
         0 => options["preconditions"] = json!({"uid": kind.gap("uid", name)}),
         1 => options["preconditions"] = json!({"uid": "00000000-0000-0000-0000-00000000dead"}),
         2 => options["preconditions"] = json!({"resourceVersion": kind.gap("version", name)}),
@@ -240,12 +249,10 @@ fn list(draw: &Draw, kind: Kind) -> Operation {
     if draw.chance(40) {
         parts.push(format!("labelSelector={}", draw.pick(&SELECTORS)));
     }
-    // One object of a past moment is not shown as it was by a real server.
-    let named = draw.chance(25);
-    if named {
+    if draw.chance(25) {
         parts.push(format!("fieldSelector={}", kind.field_selector(draw)));
     }
-    match draw.below(if named { 7 } else { 10 }) {
+    match draw.below(10) {
         0..3 => parts.push("limit=1".to_owned()),
         3 => parts.extend(["limit=1".to_owned(), format!("continue=<continue {}>", kind.plural())]),
         4 => parts.extend(["limit=500".to_owned(), format!("continue=<continue {}>", kind.plural())]),
@@ -286,7 +293,9 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         object["spec"] = json!({"name": draw.pick(&["abc", "other"])});
     }
     object["status"] = kind.status(draw);
-    match draw.below(5) {
+    // See docs/apiserver-conformance.md for services.
+    let sort = if kind == Kind::Service { 3 + draw.below(2) } else { draw.below(5) };
+    match sort {
         0 => Operation::get(path),
         1 => {
             object["metadata"]["resourceVersion"] = kind.gap("version", name);
@@ -294,6 +303,10 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         }
         2 => {
             let (version, named) = kind.names();
+            if kind == Kind::Widget && [Value::Null, json!({})].contains(&object["status"]) {
+                // See docs/apiserver-conformance.md.
+                object["status"] = json!({"phase": "Busy"});
+            }
             let body = json!({"apiVersion": version, "kind": named, "metadata": {"name": name},
                 "status": object["status"]});
             Operation::patch(format!("{path}?fieldManager=status&force=true"), APPLY, body)
@@ -307,13 +320,16 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
 
 fn scale(draw: &Draw, path: &str, name: &str) -> Operation {
     let path = format!("{path}/scale");
-    let replicas = draw.pick(&[2, 5, -1, 11]);
+    let replicas = draw.pick(&[1, 2, 3, 5, 0, 0, -1, 11]);
     match draw.below(3) {
         0 => Operation::get(path),
         1 => Operation::patch(path, MERGE, json!({"spec": {"replicas": replicas}})),
         _ => {
-            let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name},
-                "spec": {"replicas": replicas}});
+            let mut scale = json!({"metadata": {"name": name}, "spec": {"replicas": replicas}});
+            if draw.chance(80) {
+                scale["apiVersion"] = "autoscaling/v1".into();
+                scale["kind"] = "Scale".into();
+            }
             Operation::new("PUT", path, scale)
         }
     }

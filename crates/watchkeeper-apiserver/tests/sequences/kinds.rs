@@ -13,10 +13,12 @@ pub(crate) enum Kind {
     ConfigMap,
     Deployment,
     Pod,
+    Service,
     Widget,
 }
 
-pub(crate) const KINDS: [Kind; 4] = [Kind::ConfigMap, Kind::Deployment, Kind::Pod, Kind::Widget];
+pub(crate) const KINDS: [Kind; 5] =
+    [Kind::ConfigMap, Kind::Deployment, Kind::Pod, Kind::Service, Kind::Widget];
 
 impl Kind {
     /// Its apiVersion and its name.
@@ -25,6 +27,7 @@ impl Kind {
             Self::ConfigMap => ("v1", "ConfigMap"),
             Self::Deployment => ("apps/v1", "Deployment"),
             Self::Pod => ("v1", "Pod"),
+            Self::Service => ("v1", "Service"),
             Self::Widget => ("sequences.example.com/v1", "Widget"),
         }
     }
@@ -49,6 +52,7 @@ impl Kind {
             Self::ConfigMap => config_map(draw),
             Self::Deployment => deployment(draw, name),
             Self::Pod => json!({"spec": pod_spec(draw)}),
+            Self::Service => json!({"spec": service_spec(draw)}),
             Self::Widget => widget(draw),
         };
         object["metadata"] = json!({});
@@ -93,6 +97,18 @@ impl Kind {
                 json!({"spec": {"nodeName": "n2"}}),
                 json!({"spec": {"restartPolicy": "Never"}}),
             ]),
+            Self::Service => draw.pick(&[
+                json!({"spec": {"type": "NodePort"}}),
+                json!({"spec": {"type": "ClusterIP"}}),
+                json!({"spec": {"selector": {"app": "z"}}}),
+                json!({"spec": {"selector": null}}),
+                json!({"spec": {"ports": [{"name": "x", "port": 8080}]}}),
+                json!({"spec": {"ports": [{"name": "z", "port": 80, "targetPort": 9}]}}),
+                json!({"spec": {"clusterIP": "10.0.0.1"}}),
+                json!({"spec": {"sessionAffinity": "ClientIP"}}),
+                json!({"spec": {"sessionAffinity": "None"}}),
+                json!({"spec": {"publishNotReadyAddresses": true}}),
+            ]),
             Self::Widget => draw.pick(&[
                 json!({"spec": {"replicas": 3}}),
                 json!({"spec": {"replicas": null}}),
@@ -117,6 +133,11 @@ impl Kind {
                 ("/spec/template/spec/containers/1", json!({"name": "e", "image": "i"})),
             ]),
             Self::Pod => ("/spec/containers/0/image", json!("i:8")),
+            Self::Service => draw.pick(&[
+                ("/spec/ports/0/port", json!(7)),
+                ("/spec/ports/0/targetPort", json!("web")),
+                ("/spec/selector", json!({"x": "y"})),
+            ]),
             Self::Widget => draw.pick(&[
                 ("/spec/replicas", json!(7)),
                 ("/spec/parts/0", json!({"name": "q"})),
@@ -161,9 +182,18 @@ impl Kind {
                 json!({"phase": "Succeeded", "message": "done"}),
             ]),
             Self::ConfigMap => json!({"x": 1}),
+            Self::Service => draw.pick(&[
+                json!({"loadBalancer": {}}),
+                json!({"conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
+            ]),
             Self::Widget => draw.pick(&[
                 json!({"replicas": 2, "phase": "Busy", "selector": "app=a"}),
                 json!({"phase": "Idle", "unknown": 1}),
+                json!({"phase": 5}),
+                json!({"replicas": "many"}),
+                json!({}),
+                Value::Null,
             ]),
         }
     }
@@ -175,6 +205,7 @@ impl Kind {
             Self::Deployment => json!({"spec": {"selector": {"matchLabels": {"m": "m"}}, "template": {
                 "metadata": {"labels": {"m": "m"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
             Self::Pod => json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}),
+            Self::Service => json!({"spec": {"clusterIP": "None"}}),
             Self::Widget => json!({"spec": {"name": "marker"}}),
         };
         let (version, kind) = self.names();
@@ -226,6 +257,28 @@ fn pod_spec(draw: &Draw) -> Value {
     }
     if draw.chance(20) {
         spec["terminationGracePeriodSeconds"] = draw.pick(&[0, 1, 10, -1]).into();
+    }
+    spec
+}
+
+fn service_spec(draw: &Draw) -> Value {
+    let mut spec = json!({"selector": {"app": draw.pick(&["a", "b"])}});
+    spec["ports"] = draw.pick(&[
+        json!([{"port": 80}]),
+        json!([{"name": "x", "port": 80}, {"name": "y", "port": 81, "targetPort": "web", "protocol": "UDP"}]),
+        json!([{"name": "x", "port": 80, "targetPort": 8080, "appProtocol": "http"}]),
+        json!([{"name": "x", "port": 80}, {"port": 81}]),
+        json!([{"name": "x", "port": 0}]),
+        json!([]),
+    ]);
+    match draw.below(12) {
+        0..3 => spec["type"] = "NodePort".into(),
+        3 => spec["type"] = "ClusterIP".into(),
+        4 => spec["type"] = "Odd".into(),
+        5 => spec["clusterIP"] = "None".into(),
+        6 => spec["sessionAffinity"] = "ClientIP".into(),
+        7 => spec["type"] = "LoadBalancer".into(),
+        _ => {}
     }
     spec
 }

@@ -9,17 +9,19 @@ use serde_json::{Map, Value};
 
 static UID: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b10\.0\.\d+\.\d+\b").unwrap());
 static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z").unwrap());
 static GENERATED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(gen\d\d-)[bcdfghjklmnpqrstvwxz2456789]{5}\b").unwrap());
 static VERSIONS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"((?:ersion|current|record|precondition): |\()(\d+)").unwrap());
+    LazyLock::new(|| Regex::new(r"((?:ersion|current|record|precondition|meta): |\()(\d+)").unwrap());
 
 /// The names that one server's values have in a story.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     versions: BTreeMap<u64, usize>,
     uids: BTreeMap<String, usize>,
+    addresses: BTreeMap<String, usize>,
 }
 
 impl Names {
@@ -38,6 +40,10 @@ impl Names {
         let text = UID.replace_all(text, |found: &Captures<'_>| {
             let next = self.uids.len() + 1;
             format!("uid {}", self.uids.entry(found[0].to_owned()).or_insert(next))
+        });
+        let text = ADDRESS.replace_all(&text, |found: &Captures<'_>| {
+            let next = self.addresses.len() + 1;
+            format!("address {}", self.addresses.entry(found[0].to_owned()).or_insert(next))
         });
         // What two pods differ in is printed by the real server only.
         let text = text.split("\n@@ ").next().unwrap_or_default();
@@ -76,14 +82,21 @@ impl Names {
                 // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| self.normalise(entry)).collect();
-                    list.retain(|entry| entry["fieldsV1"] != serde_json::json!({"f:metadata": {}}));
+                    list.retain(|entry| entry["fieldsV1"] != serde_json::json!({}));
                     list.sort_by_key(ToString::to_string);
                     list.dedup();
                     list.into()
                 }
+                ("nodePort", Value::Number(port)) => {
+                    let next = self.addresses.len() + 1;
+                    format!("address {}", self.addresses.entry(port.to_string()).or_insert(next)).into()
+                }
                 ("message", Value::String(text)) => ordered(&self.text(text)).into(),
                 (_, value) => self.normalise(value),
             };
+            if name == "f:metadata" && value == serde_json::json!({}) {
+                continue;
+            }
             named.insert(self.text(name), value);
         }
         named

@@ -230,6 +230,10 @@ pub(crate) fn remove(shape: Shape<'_>, value: &mut Value, set: &Set) {
                     (map.get_mut(name), shape.field(name), set.below(step))
                 {
                     remove(inner, value, below);
+                    // What has lost its last part is null, and refused where that is not allowed.
+                    if is_empty(Some(value)) {
+                        *value = Value::Null;
+                    }
                 }
             }
         }

@@ -119,8 +119,12 @@ async fn an_object_goes_with_its_last_owner_and_forgets_those_that_went_before()
     world.create("child", &[a, b.clone()]).await;
     world.delete("a", PropagationPolicy::Background).await;
     world.left(&["child"], "child").await;
-    let owners = world.get("child").await.unwrap().metadata.owner_references.unwrap();
-    assert_eq!((owners.len(), &owners[0].uid), (1, &b["uid"].as_str().unwrap().to_owned()));
+    let owners = async || {
+        let owners = world.get("child").await.unwrap().metadata.owner_references.unwrap();
+        (owners.len() == 1).then_some(owners)
+    };
+    let owners = world.server.until("one owner", owners).await;
+    assert_eq!(owners[0].uid, b["uid"].as_str().unwrap());
     world.delete("b", PropagationPolicy::Background).await;
     world.left(&["child"], "").await;
     world.end().await;

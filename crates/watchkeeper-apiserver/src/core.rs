@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::Waker;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
@@ -50,6 +52,16 @@ fn own_service() -> Value {
         },
         "status": {"loadBalancer": {}},
     })
+}
+
+/// Runs a change on a core, and then wakes the watches that it concerns.
+pub(crate) fn change<T>(core: &Mutex<Core>, change: impl FnOnce(&mut Core) -> T) -> T {
+    let (result, wakers) = {
+        let mut core = core.lock();
+        (change(&mut core), core.store.take_wakers())
+    };
+    wakers.into_iter().for_each(Waker::wake);
+    result
 }
 
 impl Core {

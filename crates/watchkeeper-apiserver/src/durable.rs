@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::core::Core;
+use crate::core::{Core, change};
 use crate::disk::{DataDirError, Disk};
 
 /// How far the writing is.
@@ -89,33 +89,19 @@ fn write_on(disk: &Disk, core: &Mutex<Core>, woken: &Receiver<()>, said: &watch:
                 };
                 tracing::error!(error = why, "nothing is written down any more: every request is refused");
                 said.send_replace(Progress::Failed(why.into()));
-                end_watches(core);
+                // Whoever watched would take a world that stands still for one in which nothing happens.
+                change(core, |core| core.store.end_watches());
                 return;
             }
         };
     }
 }
 
-/// Whoever watched would take a world that stands still for one in which nothing happens.
-fn end_watches(core: &Mutex<Core>) {
-    let wakers = {
-        let mut core = core.lock();
-        core.store.end_watches();
-        core.store.take_wakers()
-    };
-    wakers.into_iter().for_each(std::task::Waker::wake);
-}
-
 /// Writes everything that waits, in one go; then it may be told.
 fn write_batch(disk: &Disk, core: &Mutex<Core>) -> Result<Option<u64>, DataDirError> {
     let Some(batch) = core.lock().store.take_batch() else { return Ok(None) };
     disk.write(&batch)?;
-    let wakers = {
-        let mut core = core.lock();
-        core.store.settle(&batch);
-        core.store.take_wakers()
-    };
-    wakers.into_iter().for_each(std::task::Waker::wake);
+    change(core, |core| core.store.settle(&batch));
     Ok(Some(batch.revision))
 }
 
@@ -189,10 +175,8 @@ mod tests {
         let core = core();
         let server = ApiServer::builder(&Env::simulated(1)).with(core.clone(), None);
         let settle = || {
-            let mut core = core.lock();
-            let batch = core.store.take_batch().unwrap();
-            core.store.settle(&batch);
-            core.store.take_wakers().into_iter().for_each(std::task::Waker::wake);
+            let batch = core.lock().store.take_batch().unwrap();
+            change(&core, |core| core.store.settle(&batch));
         };
         settle();
         let path = format!("{MAPS}?watch=1&resourceVersion={}&allowWatchBookmarks=1", server.revision());

@@ -56,8 +56,14 @@ where
     };
     let call =
         Call { shared: shared.clone(), method: head.method, headers: head.headers, query, target, stop };
-    let counted = call.counted();
-    let reply = match call.answer(body).await {
+    let found = call.find();
+    // What nobody serves is not counted, as there is no end of it.
+    let counted = matches!(found, Ok(Some(Named::Kind(_)))).then(|| call.counted());
+    let answered = match found {
+        Ok(named) => call.answer(named, body).await,
+        Err(failure) => Err(failure),
+    };
+    let reply = match answered {
         Ok(reply) => reply,
         Err(failure) => warn(reply::failure(&failure), &failure.warnings),
     };
@@ -172,13 +178,14 @@ enum Named {
 }
 
 impl Call {
-    async fn answer<B>(self, body: B) -> Result<Reply>
+    async fn answer<B>(self, named: Option<Named>, body: B) -> Result<Reply>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let kind = match self.find()? {
+        let kind = match named {
             None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
+            Some(_) if self.target.too_deep => return Err(Failure::no_such_path()),
             Some(Named::Review(review)) => {
                 return self.review(review, &read_body(&self.shared.clock, body).await?);
             }
@@ -232,13 +239,10 @@ impl Call {
     }
 
     fn find(&self) -> Result<Option<Named>> {
-        let Target { group, version, resource, too_deep, .. } = &self.target;
+        let Target { group, version, resource, .. } = &self.target;
         let core = self.shared.core.lock();
         if !core.registry.serves(group, version) {
             return Ok(None);
-        }
-        if *too_deep {
-            return Err(Failure::no_such_path());
         }
         if let Some(kind) = core.registry.find(group, version, resource) {
             return Ok(Some(Named::Kind(kind.clone())));
@@ -249,14 +253,12 @@ impl Call {
         }
     }
 
-    /// As what this is counted; what nobody serves is not, as there is no end of it.
-    fn counted(&self) -> Option<Counted> {
-        let Target { group, version, resource, .. } = &self.target;
-        self.shared.core.lock().registry.find(group, version, resource)?;
+    /// As what this is counted.
+    fn counted(&self) -> Counted {
         let form = self.headers.get(http::header::CONTENT_TYPE).and_then(|form| form.to_str().ok());
         let apply = form.is_some_and(|form| form.starts_with("application/apply-patch"));
         let dry_run = self.query.text("dryRun") == "All";
-        Some(Counted::new(&self.target, &self.method, self.is_watch(), apply, dry_run))
+        Counted::new(&self.target, &self.method, self.is_watch(), apply, dry_run)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -118,15 +118,11 @@ pub(crate) struct Shared {
 impl Shared {
     /// Runs a write on the core, and then wakes those who wait for changes.
     pub(crate) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
-        let (result, wakers, has_batch) = {
-            let mut core = self.core.lock();
-            let result = write(&mut core);
-            (result, core.store.take_wakers(), core.store.has_batch())
-        };
+        let (result, has_batch) =
+            crate::core::change(&self.core, |core| (write(core), core.store.has_batch()));
         if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
             durable.wake();
         }
-        wakers.into_iter().for_each(std::task::Waker::wake);
         self.changed.notify_waiters();
         result
     }

@@ -8,21 +8,9 @@ use std::time::Duration;
 use common::*;
 use serde_json::{Value, json};
 
-async fn filled(names: &[&str]) -> Server {
-    let server = Server::start().await;
-    for name in names {
-        post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
-    }
-    server
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn items_of_built_in_lists_have_no_kind() {
-    let server = filled(&["b", "a"]).await;
+    let server = filled(Server::start().await, &["b", "a"]).await;
     let (code, list) = get(&server, CONFIG_MAPS).await;
     assert_eq!((code, &list["kind"], &list["apiVersion"]), (200, &json!("ConfigMapList"), &json!("v1")));
     assert_eq!(names(&list), ["a", "b"]);
@@ -34,7 +22,7 @@ async fn items_of_built_in_lists_have_no_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_show_the_moment_of_the_first() {
-    let server = filled(&["a", "b", "c", "d", "e"]).await;
+    let server = filled(Server::start().await, &["a", "b", "c", "d", "e"]).await;
     let (_, first) = get(&server, &format!("{CONFIG_MAPS}?limit=2")).await;
     assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(3)));
     post(&server, CONFIG_MAPS, &config_map("bb", &json!({}))).await;
@@ -52,7 +40,7 @@ async fn pages_show_the_moment_of_the_first() {
 
 #[tokio::test(start_paused = true)]
 async fn versions_are_understood_by_their_rules() {
-    let server = filled(&["a", "b", "c"]).await;
+    let server = filled(Server::start().await, &["a", "b", "c"]).await;
     let past = revision(&server).await;
     post(&server, CONFIG_MAPS, &config_map("d", &json!({}))).await;
     let now = revision(&server).await;
@@ -88,7 +76,7 @@ async fn versions_are_understood_by_their_rules() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_metadata_leaves_the_rest_out() {
-    let server = filled(&["a"]).await;
+    let server = filled(Server::start().await, &["a"]).await;
     let accept = [("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")];
     let (_, list) = raw(&server, "GET", CONFIG_MAPS, &accept, "").await;
     assert_eq!(list["kind"], "PartialObjectMetadataList");

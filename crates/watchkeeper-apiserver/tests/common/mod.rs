@@ -68,6 +68,19 @@ pub(crate) fn config_map(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
+/// `server`, with a ConfigMap of each of these names.
+pub(crate) async fn filled(server: Server, names: &[&str]) -> Server {
+    for name in names {
+        post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
+    }
+    server
+}
+
+/// The names of what is in a list.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+}
+
 pub(crate) fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }

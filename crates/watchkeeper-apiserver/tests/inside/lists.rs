@@ -5,21 +5,9 @@ use std::time::Duration;
 use crate::common::*;
 use serde_json::{Value, json};
 
-async fn filled(names: &[&str]) -> Server {
-    let server = Server::embedded(|settings| settings).await;
-    for name in names {
-        post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
-    }
-    server
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_too_old_offers_to_go_on() {
-    let server = filled(&["a", "b", "c"]).await;
+    let server = filled(Server::embedded(|settings| settings).await, &["a", "b", "c"]).await;
     let (_, first) = get(&server, &format!("{CONFIG_MAPS}?limit=1")).await;
     let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
     call(&server, "DELETE", &format!("{CONFIG_MAPS}/b"), &Value::Null).await;
@@ -34,7 +22,7 @@ async fn a_page_that_is_too_old_offers_to_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_comes_in_time_is_waited_for() {
-    let server = filled(&["a"]).await;
+    let server = filled(Server::embedded(|settings| settings).await, &["a"]).await;
     let path = format!("{CONFIG_MAPS}?resourceVersion={}", inside(&server).revision() + 1);
     let write = async {
         server.env.clock.sleep(Duration::from_secs(1)).await;

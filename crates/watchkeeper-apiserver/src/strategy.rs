@@ -1,5 +1,7 @@
 //! What does the server add to a new object that nobody asked for? What its strategies and admission do after the defaults: nobody owns it.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::core::Core;
@@ -24,19 +26,19 @@ impl Core {
     }
 
     /// Gives a service its address within the cluster, and a port on every node where its type has one.
-    pub(crate) fn address_service(&mut self, kind: &Kind, value: &mut Value) {
+    pub(crate) fn address_service(&self, kind: &Kind, value: &mut Value) {
         let spec = &mut value["spec"];
         let sort = spec["type"].as_str().unwrap_or_default().to_owned();
         if sort == "ExternalName" {
             return;
         }
-        let taken: Vec<Value> =
-            self.store.range(&kind.storage, None, None).map(|stored| stored.value()).collect();
+        let services = || self.store.range(&kind.storage, None, None);
         if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
             let address = loop {
                 let number = 1 + self.generator.below(65_534);
                 let address = format!("10.0.{}.{}", number / 256, number % 256);
-                if !taken.iter().any(|service| service["spec"]["clusterIP"] == address.as_str()) {
+                let has_it = |(path, value): &(String, String)| path == "spec.clusterIP" && *value == address;
+                if !services().any(|service| service.fields.iter().any(has_it)) {
                     break address;
                 }
             };
@@ -48,18 +50,16 @@ impl Core {
         set(spec, "clusterIPs", json!([address]));
         set(spec, "ipFamilies", if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
         set(spec, "ipFamilyPolicy", if open { "RequireDualStack" } else { "SingleStack" }.into());
-        if sort == "NodePort" || sort == "LoadBalancer" {
-            let mut used: Vec<i64> = Vec::new();
-            for service in &taken {
-                used.extend(
-                    service["spec"]["ports"]
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .filter_map(|p| p["nodePort"].as_i64()),
-                );
-            }
-            for port in each(&mut spec["ports"]).filter(|port| port["nodePort"].as_i64().unwrap_or(0) == 0) {
+        let has_none = |port: &Value| port["nodePort"].as_i64().unwrap_or(0) == 0;
+        if (sort == "NodePort" || sort == "LoadBalancer")
+            && each(&mut spec["ports"]).any(|port| has_none(port))
+        {
+            let ports = |service: &Arc<Stored>| {
+                service.value()["spec"]["ports"].as_array().cloned().unwrap_or_default()
+            };
+            let mut used: Vec<i64> =
+                services().flat_map(ports).filter_map(|port| port["nodePort"].as_i64()).collect();
+            for port in each(&mut spec["ports"]).filter(|port| has_none(port)) {
                 let number = loop {
                     let number = 30_000 + i64::try_from(self.generator.below(2768)).unwrap_or(0);
                     if !used.contains(&number) || used.len() >= 2768 {

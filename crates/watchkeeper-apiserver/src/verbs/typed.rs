@@ -1,5 +1,7 @@
 //! Does what is applied fit its kind? A typo, a wrong type or an element that is there twice must not pass in silence.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::managed::shape::{Shape, Treatment};
@@ -30,7 +32,7 @@ fn visit(shape: Shape<'_>, value: &Value, path: &str, problems: &mut Vec<String>
 
 fn elements(shape: Shape<'_>, list: &[Value], path: &str, problems: &mut Vec<String>) {
     let treatment = shape.treatment(&Value::Null);
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (at, element) in list.iter().enumerate() {
         let step = match (&treatment, shape.step(&treatment, element)) {
             (Treatment::Keys(keys), None) if keys.iter().all(|key| element.get(key).is_none()) => {
@@ -48,7 +50,7 @@ fn elements(shape: Shape<'_>, list: &[Value], path: &str, problems: &mut Vec<Str
             problems.push(format!("{path}: duplicate entries for key {step}"));
         }
         visit(shape.item(), element, &format!("{path}{step}"), problems);
-        seen.push(step);
+        seen.insert(step);
     }
 }
 

@@ -129,17 +129,18 @@ impl Core {
     ) -> Result<Arc<Stored>> {
         let stored = old.value();
         let before = convert::from_storage(kind, stored.clone());
+        let known = Managers::read(&before);
+        // Of an object of which nobody owns anything no note is begun but by an apply.
+        let untracked = known.is_empty();
         // A subresource does not take managers; elsewhere one who sends none means those that are there.
         let sent = if part == Part::Main { Managers::sent(&new) } else { None };
-        let managers = sent.unwrap_or_else(|| Managers::read(&before));
+        let managers = sent.unwrap_or(known);
         let mut after = merge_part(kind, &before, new, part);
         keep_system_fields(&before, &mut after);
         defaults::prepare(kind, &mut after);
         // A scale of which nobody was the owner gets none: the real server has nowhere to note it.
         let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
-        // Of an object of which nobody owns anything no note is begun but by an apply.
-        let untracked = Managers::read(&before).is_empty();
         if !write.applied && !untracked && unowned {
             managers.write(&mut after);
         } else if !write.applied && !untracked {

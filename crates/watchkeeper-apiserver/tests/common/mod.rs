@@ -90,6 +90,13 @@ pub(crate) async fn revision(server: &Server) -> u64 {
     version(&get(server, &format!("{CONFIG_MAPS}?limit=1")).await.1)
 }
 
+/// Asserts that `shown` is the newest version: nothing before `since`, and nothing that a list does not tell yet. On a real cluster others write
+/// meanwhile.
+pub(crate) async fn assert_newest(server: &Server, shown: u64, since: u64) {
+    let now = revision(server).await;
+    assert!((since..=now).contains(&shown), "{shown} is not from {since} to {now}");
+}
+
 /// The embedded server itself.
 pub(crate) fn inside(server: &Server) -> &ApiServer {
     server.inside().expect("only the embedded server is asked")

@@ -1,5 +1,7 @@
 //! How is the controller run as a program?
 
+use std::num::NonZeroUsize;
+
 use k8s_openapi::api::core::v1::Pod;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::QueueKind;
@@ -23,8 +25,8 @@ pub struct Options {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FIELDS")]
     pub field_selector: String,
     /// How many keys are worked on at once
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub workers: usize,
+    #[arg(long, default_value = "1", value_name = "N")]
+    pub workers: NonZeroUsize,
     /// The queue between watch and cache: changes in their order, or gathered by object
     #[arg(long, default_value_t, value_name = "ordered|delta")]
     pub queue: QueueKind,
@@ -58,5 +60,5 @@ pub async fn run(
     // As if an earlier run had left it behind: if the cluster has no such Pod, the first list tells that it is gone.
     let my_pod = serde_json::json!({"metadata": {"name": "mypod", "namespace": options.namespace}});
     controller.indexer().add(Object::from_json(my_pod.to_string().as_bytes())?);
-    Ok(controller.run(options.workers, stop).await?)
+    Ok(controller.run(options.workers.get(), stop).await?)
 }

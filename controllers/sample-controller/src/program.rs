@@ -55,7 +55,13 @@ impl Program {
             .build();
         let controller = Controller::new(clients, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
-        Ok(Self { factory, controller, sink, caches: pages.ready.gate("caches"), workers: options.workers })
+        Ok(Self {
+            factory,
+            controller,
+            sink,
+            caches: pages.ready.gate("caches"),
+            workers: options.workers.get(),
+        })
     }
 
     /// The Foos that wait to be synced, for whoever wants to look.

@@ -261,7 +261,7 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
             &["help: check --kubeconfig", "watchkeeper serve"],
         ),
         (&["up", "--master", refusing], &["cannot reach the API server", "help: is the cluster up?"]),
-        (&["--workers", "0"], &["--workers", "at least 1"]),
+        (&["--workers", "0"], &["--workers", "would be zero"]),
         (&["--queue", "heap"], &["--queue", "heap", "delta"]),
         (&["serve", "--data-dir", "/dev/null"], &["data directory", "/dev/null"]),
         (&["serve", "--tls-cert", "/a"], &["--tls-key"]),

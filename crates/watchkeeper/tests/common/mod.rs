@@ -50,37 +50,31 @@ pub(crate) fn gone() -> String {
     format!("{}\n", json!({"type": "ERROR", "object": status}))
 }
 
-/// What a handler was told, in short.
+/// A change, in short.
+pub(crate) fn show<K>(change: &Change<'_, K>) -> String {
+    match change {
+        Change::Added { object, in_initial_list } => {
+            let initial = if *in_initial_list { " initial" } else { "" };
+            format!("+ {}@{}{initial}", object.name(), object.version())
+        }
+        Change::Updated { new, .. } if change.is_resync() => format!("= {}@{}", new.name(), new.version()),
+        Change::Updated { old, new } => format!("{} {}->{}", new.name(), old.version(), new.version()),
+        Change::Deleted(deleted) => {
+            let version = deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
+            let tombstone = if deleted.is_tombstone() { " tombstone" } else { "" };
+            format!("- {}@{version}{tombstone}", deleted.key().name())
+        }
+    }
+}
+
+/// What a handler was told.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    pub(crate) fn handler(&self) -> impl FnMut(Change<'_, ConfigMap>) + Send + use<> {
+    pub(crate) fn handler<K>(&self) -> impl FnMut(Change<'_, K>) + Send + use<K> {
         let log = self.0.clone();
-        move |change| {
-            let line = match &change {
-                Change::Added { object, in_initial_list: true } => {
-                    format!("+ {}@{} initial", object.name(), object.version())
-                }
-                Change::Added { object, .. } => format!("+ {}@{}", object.name(), object.version()),
-                Change::Updated { new, .. } if change.is_resync() => {
-                    format!("= {}@{}", new.name(), new.version())
-                }
-                Change::Updated { old, new } => {
-                    format!("{} {}->{}", new.name(), old.version(), new.version())
-                }
-                Change::Deleted(deleted) => {
-                    let state =
-                        deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
-                    format!(
-                        "- {}@{state}{}",
-                        deleted.key().name(),
-                        if deleted.is_tombstone() { " tombstone" } else { "" }
-                    )
-                }
-            };
-            log.lock().push(line);
-        }
+        move |change| log.lock().push(show(&change))
     }
 
     /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.

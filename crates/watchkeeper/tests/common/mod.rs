@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::clock::Instant;
+use watchkeeper::informer::{Change, InformerBuilder, QueueKind, on_change};
 use watchkeeper::source::{Feed, Reply, ScriptedSource};
 use watchkeeper::store::namespace_index;
 use watchkeeper::{Env, SharedInformer};
@@ -16,11 +17,21 @@ use watchkeeper::{Env, SharedInformer};
 /// Every test of an informer runs on both.
 pub(crate) const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
 
-pub(crate) fn config_map(name: &str, uid: &str, version: u64) -> serde_json::Value {
-    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()}})
+/// `name@version` as an item of a list; the uid is the name unless given as `name/uid@version`.
+pub(crate) fn parse(item: &str) -> Value {
+    let (name, version) = item.split_once('@').unwrap();
+    let (name, uid) = name.split_once('/').unwrap_or((name, name));
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version}})
 }
 
-/// A list of `name@version` items at `version`; the uid is the name's first letter unless given as `name/uid@version`.
+/// The same as an object of a watch, which tells its kind.
+pub(crate) fn watched(item: &str) -> Value {
+    let mut object = parse(item);
+    object["kind"] = "ConfigMap".into();
+    object["apiVersion"] = "v1".into();
+    object
+}
+
 pub(crate) fn list(version: u64, items: &[&str]) -> Reply {
     list_page(version, "", items)
 }
@@ -31,23 +42,25 @@ pub(crate) fn list_page(version: u64, token: &str, items: &[&str]) -> Reply {
     Reply::body(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
 }
 
-pub(crate) fn parse(item: &str) -> serde_json::Value {
-    let (name, version) = item.split_once('@').unwrap();
-    let (name, uid) = name.split_once('/').unwrap_or((name, &name[..1]));
-    config_map(name, uid, version.parse().unwrap())
-}
-
-pub(crate) fn event(kind: &str, item: &str) -> String {
-    let mut object = parse(item);
-    object["kind"] = "ConfigMap".into();
-    object["apiVersion"] = "v1".into();
+pub(crate) fn raw(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
+pub(crate) fn event(kind: &str, item: &str) -> String {
+    raw(kind, &watched(item))
+}
+
+pub(crate) fn status(code: u16, reason: &str) -> String {
+    raw("ERROR", &json!({"kind": "Status", "code": code, "reason": reason, "message": "scripted"}))
+}
+
 pub(crate) fn gone() -> String {
-    let status =
-        json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"});
-    format!("{}\n", json!({"type": "ERROR", "object": status}))
+    status(410, "Expired")
+}
+
+/// A watch that stays open and says nothing.
+pub(crate) fn silence() -> Reply {
+    Reply::body("").then_hang()
 }
 
 /// A change, in short.
@@ -95,18 +108,26 @@ pub(crate) struct World {
     pub(crate) informer: SharedInformer<ConfigMap>,
     pub(crate) log: Log,
     pub(crate) stop: CancellationToken,
+    pub(crate) began: Instant,
 }
 
 impl World {
     pub(crate) fn new(queue: QueueKind, resync: Duration) -> Self {
-        let (env, source, log) = (Env::simulated(1), ScriptedSource::new(), Log::default());
-        let informer = SharedInformer::builder(&env)
-            .queue(queue)
-            .resync(resync)
-            .indexes([namespace_index()])
-            .build(source.clone());
+        Self::on(queue, ScriptedSource::new(), |builder| builder.resync(resync))
+    }
+
+    /// An informer on `source`, with the settings that `build` makes.
+    pub(crate) fn on(
+        queue: QueueKind,
+        source: ScriptedSource,
+        build: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>,
+    ) -> Self {
+        let (env, log) = (Env::simulated(1), Log::default());
+        let builder = SharedInformer::builder(&env).queue(queue).indexes([namespace_index()]);
+        let informer = build(builder).build(source.clone());
         informer.add_handler(on_change(log.handler())).unwrap();
-        Self { env, source, informer, log, stop: CancellationToken::new() }
+        let began = env.clock.now();
+        Self { env, source, informer, log, stop: CancellationToken::new(), began }
     }
 
     pub(crate) fn start(&self) -> tokio::task::JoinHandle<()> {

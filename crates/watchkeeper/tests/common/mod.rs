@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::Instant;
 use watchkeeper::informer::{Change, InformerBuilder, QueueKind, on_change};
 use watchkeeper::source::{Feed, Reply, ScriptedSource};
-use watchkeeper::store::namespace_index;
+use watchkeeper::store::{Indexer, namespace_index};
 use watchkeeper::{Env, SharedInformer};
 
 /// Every test of an informer runs on both.
@@ -86,8 +86,12 @@ pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
     pub(crate) fn handler<K>(&self) -> impl FnMut(Change<'_, K>) + Send + use<K> {
-        let log = self.0.clone();
-        move |change| log.lock().push(show(&change))
+        let log = self.clone();
+        move |change| log.add(show(&change))
+    }
+
+    pub(crate) fn add(&self, line: String) {
+        self.0.lock().push(line);
     }
 
     /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.
@@ -100,6 +104,19 @@ impl Log {
         lines.sort();
         lines
     }
+}
+
+/// Lets everything that is ready happen.
+pub(crate) async fn settle(env: &Env) {
+    env.clock.sleep(Duration::from_millis(1)).await;
+}
+
+/// What is in a store, as `name@version`.
+pub(crate) fn cached(store: &Indexer<ConfigMap>) -> Vec<String> {
+    let snapshot = store.snapshot();
+    let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
+    all.sort();
+    all
 }
 
 pub(crate) struct World {
@@ -135,21 +152,12 @@ impl World {
         tokio::spawn(async move { informer.run(stop).await })
     }
 
-    /// Lets everything that is ready happen.
     pub(crate) async fn settle(&self) {
-        self.env.clock.sleep(Duration::from_millis(1)).await;
+        settle(&self.env).await;
     }
 
     pub(crate) fn cached(&self) -> Vec<String> {
-        let mut all: Vec<_> = self
-            .informer
-            .indexer()
-            .snapshot()
-            .iter()
-            .map(|o| format!("{}@{}", o.name(), o.version()))
-            .collect();
-        all.sort();
-        all
+        cached(self.informer.indexer())
     }
 
     /// A running informer that has listed `items` at version 10 and watches.

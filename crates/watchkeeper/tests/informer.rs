@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Log, QUEUES, World, config_map, event, gone, list, list_page};
+use common::{Log, QUEUES, World, event, gone, list, list_page, parse};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -181,7 +181,7 @@ async fn a_server_that_is_away_is_tried_again_with_growing_delays() {
 async fn a_bad_object_is_reported_and_does_not_stop_the_others() {
     for queue in QUEUES {
         let world = World::new(queue, Duration::ZERO);
-        let items = json!([config_map("a", "a", 1), {"metadata": {"labels": {}}}, {"spec": 1}, config_map("b", "b", 2)]);
+        let items = json!([parse("a@1"), {"metadata": {"labels": {}}}, {"spec": 1}, parse("b@2")]);
         let body = json!({"items": items, "metadata": {"resourceVersion": "10"}}).to_string();
         let (reply, feed) = Reply::live();
         world.source.on_list(Reply::body(body)).on_watch(reply);

@@ -6,21 +6,32 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::clock::Instant;
+use watchkeeper::informer::{Change, InformerBuilder, QueueKind, on_change};
 use watchkeeper::source::{Feed, Reply, ScriptedSource};
-use watchkeeper::store::namespace_index;
+use watchkeeper::store::{Indexer, namespace_index};
 use watchkeeper::{Env, SharedInformer};
 
 /// Every test of an informer runs on both.
 pub(crate) const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
 
-pub(crate) fn config_map(name: &str, uid: &str, version: u64) -> serde_json::Value {
-    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()}})
+/// `name@version` as an item of a list; the uid is the name unless given as `name/uid@version`.
+pub(crate) fn parse(item: &str) -> Value {
+    let (name, version) = item.split_once('@').unwrap();
+    let (name, uid) = name.split_once('/').unwrap_or((name, name));
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version}})
 }
 
-/// A list of `name@version` items at `version`; the uid is the name's first letter unless given as `name/uid@version`.
+/// The same as an object of a watch, which tells its kind.
+pub(crate) fn watched(item: &str) -> Value {
+    let mut object = parse(item);
+    object["kind"] = "ConfigMap".into();
+    object["apiVersion"] = "v1".into();
+    object
+}
+
 pub(crate) fn list(version: u64, items: &[&str]) -> Reply {
     list_page(version, "", items)
 }
@@ -31,56 +42,56 @@ pub(crate) fn list_page(version: u64, token: &str, items: &[&str]) -> Reply {
     Reply::body(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
 }
 
-pub(crate) fn parse(item: &str) -> serde_json::Value {
-    let (name, version) = item.split_once('@').unwrap();
-    let (name, uid) = name.split_once('/').unwrap_or((name, &name[..1]));
-    config_map(name, uid, version.parse().unwrap())
-}
-
-pub(crate) fn event(kind: &str, item: &str) -> String {
-    let mut object = parse(item);
-    object["kind"] = "ConfigMap".into();
-    object["apiVersion"] = "v1".into();
+pub(crate) fn raw(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-pub(crate) fn gone() -> String {
-    let status =
-        json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"});
-    format!("{}\n", json!({"type": "ERROR", "object": status}))
+pub(crate) fn event(kind: &str, item: &str) -> String {
+    raw(kind, &watched(item))
 }
 
-/// What a handler was told, in short.
+pub(crate) fn status(code: u16, reason: &str) -> String {
+    raw("ERROR", &json!({"kind": "Status", "code": code, "reason": reason, "message": "scripted"}))
+}
+
+pub(crate) fn gone() -> String {
+    status(410, "Expired")
+}
+
+/// A watch that stays open and says nothing.
+pub(crate) fn silence() -> Reply {
+    Reply::body("").then_hang()
+}
+
+/// A change, in short.
+pub(crate) fn show<K>(change: &Change<'_, K>) -> String {
+    match change {
+        Change::Added { object, in_initial_list } => {
+            let initial = if *in_initial_list { " initial" } else { "" };
+            format!("+ {}@{}{initial}", object.name(), object.version())
+        }
+        Change::Updated { new, .. } if change.is_resync() => format!("= {}@{}", new.name(), new.version()),
+        Change::Updated { old, new } => format!("{} {}->{}", new.name(), old.version(), new.version()),
+        Change::Deleted(deleted) => {
+            let version = deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
+            let tombstone = if deleted.is_tombstone() { " tombstone" } else { "" };
+            format!("- {}@{version}{tombstone}", deleted.key().name())
+        }
+    }
+}
+
+/// What a handler was told.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    pub(crate) fn handler(&self) -> impl FnMut(Change<'_, ConfigMap>) + Send + use<> {
-        let log = self.0.clone();
-        move |change| {
-            let line = match &change {
-                Change::Added { object, in_initial_list: true } => {
-                    format!("+ {}@{} initial", object.name(), object.version())
-                }
-                Change::Added { object, .. } => format!("+ {}@{}", object.name(), object.version()),
-                Change::Updated { new, .. } if change.is_resync() => {
-                    format!("= {}@{}", new.name(), new.version())
-                }
-                Change::Updated { old, new } => {
-                    format!("{} {}->{}", new.name(), old.version(), new.version())
-                }
-                Change::Deleted(deleted) => {
-                    let state =
-                        deleted.last_known().map(|object| object.version().to_string()).unwrap_or_default();
-                    format!(
-                        "- {}@{state}{}",
-                        deleted.key().name(),
-                        if deleted.is_tombstone() { " tombstone" } else { "" }
-                    )
-                }
-            };
-            log.lock().push(line);
-        }
+    pub(crate) fn handler<K>(&self) -> impl FnMut(Change<'_, K>) + Send + use<K> {
+        let log = self.clone();
+        move |change| log.add(show(&change))
+    }
+
+    pub(crate) fn add(&self, line: String) {
+        self.0.lock().push(line);
     }
 
     /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.
@@ -95,24 +106,45 @@ impl Log {
     }
 }
 
+/// Lets everything that is ready happen.
+pub(crate) async fn settle(env: &Env) {
+    env.clock.sleep(Duration::from_millis(1)).await;
+}
+
+/// What is in a store, as `name@version`.
+pub(crate) fn cached(store: &Indexer<ConfigMap>) -> Vec<String> {
+    let snapshot = store.snapshot();
+    let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
+    all.sort();
+    all
+}
+
 pub(crate) struct World {
     pub(crate) env: Env,
     pub(crate) source: ScriptedSource,
     pub(crate) informer: SharedInformer<ConfigMap>,
     pub(crate) log: Log,
     pub(crate) stop: CancellationToken,
+    pub(crate) began: Instant,
 }
 
 impl World {
     pub(crate) fn new(queue: QueueKind, resync: Duration) -> Self {
-        let (env, source, log) = (Env::simulated(1), ScriptedSource::new(), Log::default());
-        let informer = SharedInformer::builder(&env)
-            .queue(queue)
-            .resync(resync)
-            .indexes([namespace_index()])
-            .build(source.clone());
+        Self::on(queue, ScriptedSource::new(), |builder| builder.resync(resync))
+    }
+
+    /// An informer on `source`, with the settings that `build` makes.
+    pub(crate) fn on(
+        queue: QueueKind,
+        source: ScriptedSource,
+        build: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>,
+    ) -> Self {
+        let (env, log) = (Env::simulated(1), Log::default());
+        let builder = SharedInformer::builder(&env).queue(queue).indexes([namespace_index()]);
+        let informer = build(builder).build(source.clone());
         informer.add_handler(on_change(log.handler())).unwrap();
-        Self { env, source, informer, log, stop: CancellationToken::new() }
+        let began = env.clock.now();
+        Self { env, source, informer, log, stop: CancellationToken::new(), began }
     }
 
     pub(crate) fn start(&self) -> tokio::task::JoinHandle<()> {
@@ -120,21 +152,12 @@ impl World {
         tokio::spawn(async move { informer.run(stop).await })
     }
 
-    /// Lets everything that is ready happen.
     pub(crate) async fn settle(&self) {
-        self.env.clock.sleep(Duration::from_millis(1)).await;
+        settle(&self.env).await;
     }
 
     pub(crate) fn cached(&self) -> Vec<String> {
-        let mut all: Vec<_> = self
-            .informer
-            .indexer()
-            .snapshot()
-            .iter()
-            .map(|o| format!("{}@{}", o.name(), o.version()))
-            .collect();
-        all.sort();
-        all
+        cached(self.informer.indexer())
     }
 
     /// A running informer that has listed `items` at version 10 and watches.

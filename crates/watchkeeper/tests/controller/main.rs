@@ -1,0 +1,117 @@
+//! Do the low-level controller and the unshared informer keep their promises, on both queues? In process, on the paused clock.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod hammered;
+mod low_level;
+mod retries;
+mod unshared;
+
+use std::time::Duration;
+
+use common::{Log, event, parse};
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::clock::Generator;
+use watchkeeper::informer::{
+    Change, Controller, Handler, Informer, ProcessError, QueueKind, on_change, process_deltas,
+};
+use watchkeeper::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
+use watchkeeper::source::{Feed, ListerWatcher, ScriptedSource};
+use watchkeeper::store::{Indexer, namespace_index};
+use watchkeeper::{Env, Object};
+
+fn queue(kind: QueueKind) -> Box<dyn Queue<ConfigMap>> {
+    match kind {
+        QueueKind::Ordered => Box::new(OrderedFifo::new()),
+        QueueKind::Delta => Box::new(DeltaFifo::new(Generator::seeded(1).hasher())),
+    }
+}
+
+fn object(item: &str) -> Object<ConfigMap> {
+    Object::from_json(parse(item).to_string().as_bytes()).unwrap()
+}
+
+/// Writes down what is reported.
+fn reports(env: &Env) -> Log {
+    let log = Log::default();
+    let into = log.clone();
+    env.reporter.add_hook(move |report| into.add(format!("{} {}", report.part, report.what)));
+    log
+}
+
+/// A handler that deletes at the server whatever is added, and writes down what is gone.
+fn deleting(feed: Feed, log: &Log) -> impl Handler<ConfigMap> + use<> {
+    let log = log.clone();
+    on_change(move |change: Change<'_, ConfigMap>| match change {
+        Change::Added { object, .. } => {
+            feed.send(event("DELETED", &format!("{}@{}", object.name(), 100)));
+        }
+        Change::Deleted(gone) => log.add(gone.key().to_string()),
+        Change::Updated { .. } => {}
+    })
+}
+
+/// A controller that processes what `fail` lets pass, and writes down what it got.
+fn failing(
+    env: &Env,
+    kind: QueueKind,
+    source: &ScriptedSource,
+    retry: bool,
+    mut fail: impl FnMut(&Popped<ConfigMap>) -> Result<(), ProcessError> + Send + 'static,
+) -> (Controller<ConfigMap>, Indexer<ConfigMap>, Log) {
+    let (store, log) = (Indexer::new(env, []), Log::default());
+    let mut builder =
+        Controller::builder(env).queue(queue(kind)).known_objects(store.clone()).describe("maps");
+    if retry {
+        builder = builder.retry_on_error();
+    }
+    let (into, mut handler) = (store.clone(), on_change(log.handler()));
+    let controller = builder.build(source.clone(), move |popped: &Popped<ConfigMap>| {
+        fail(popped)?;
+        process_deltas(&into, popped, &mut handler);
+        Ok::<(), ProcessError>(())
+    });
+    (controller, store, log)
+}
+
+fn run(controller: &Controller<ConfigMap>) -> (CancellationToken, JoinHandle<()>) {
+    let (controller, stop) = (controller.clone(), CancellationToken::new());
+    let token = stop.clone();
+    (stop, tokio::spawn(async move { controller.run(token).await }))
+}
+
+/// An unshared informer, and what its handler was told; the handler panics when `bad` is added.
+struct World<S> {
+    env: Env,
+    source: S,
+    store: Indexer<ConfigMap>,
+    informer: Informer<ConfigMap>,
+    log: Log,
+    stop: CancellationToken,
+}
+
+impl<S: ListerWatcher + Clone> World<S> {
+    fn new(env: Env, source: S, kind: QueueKind, resync: Duration) -> Self {
+        let log = Log::default();
+        let mut tell = log.handler();
+        let (store, informer) = Informer::builder(source.clone(), &env)
+            .handler(on_change(move |change: Change<'_, ConfigMap>| {
+                assert!(!matches!(&change, Change::Added { object, .. } if object.name() == "bad"), "bad");
+                tell(change);
+            }))
+            .resync(resync)
+            .indexers([namespace_index()])
+            .queue(kind)
+            .build();
+        assert!(!informer.has_synced());
+        Self { env, source, store, informer, log, stop: CancellationToken::new() }
+    }
+
+    fn start(&self) -> JoinHandle<()> {
+        let (informer, stop) = (self.informer.clone(), self.stop.clone());
+        tokio::spawn(async move { informer.run(stop).await })
+    }
+}

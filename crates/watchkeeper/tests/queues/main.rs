@@ -1,0 +1,87 @@
+//! Do the two queues do what client-go's queues do, and where they differ, what `docs/differences.md` says? Pure, through the public API.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod both;
+#[path = "../common/mod.rs"]
+mod common;
+mod gathering;
+mod ordered;
+
+use common::Log;
+use watchkeeper::clock::Generator;
+use watchkeeper::informer::{on_change, process_deltas};
+use watchkeeper::queue::{Deleted, Delta, DeltaFifo, OrderedFifo, Popped, Queue};
+use watchkeeper::store::Indexer;
+use watchkeeper::{Env, Object};
+
+type Obj = Object<()>;
+
+fn obj(name: &str, version: u64) -> Obj {
+    let json =
+        format!(r#"{{"metadata":{{"name":"{name}","uid":"u-{name}","resourceVersion":"{version}"}}}}"#);
+    Object::from_json(json.as_bytes()).unwrap()
+}
+
+fn deleted(name: &str, version: u64) -> Delta<()> {
+    Delta::Deleted(Deleted::Final(obj(name, version)))
+}
+
+fn delta_fifo() -> DeltaFifo<()> {
+    DeltaFifo::new(Generator::seeded(1).hasher())
+}
+
+fn both() -> [Box<dyn Queue<()>>; 2] {
+    [Box::new(OrderedFifo::new()), Box::new(delta_fifo())]
+}
+
+fn store_of(objects: impl IntoIterator<Item = Obj>) -> Indexer<()> {
+    let store = Indexer::new(&Env::simulated(1), []);
+    objects.into_iter().for_each(|object| store.add(object));
+    store
+}
+
+fn show(delta: &Delta<()>) -> String {
+    let of = |object: &Obj| format!("{}@{}", object.name(), object.version());
+    match delta {
+        Delta::Added(o) => format!("added {}", of(o)),
+        Delta::Updated(o) => format!("updated {}", of(o)),
+        Delta::Deleted(Deleted::Final(o)) => format!("deleted {}", of(o)),
+        Delta::Deleted(Deleted::Unknown { last_known, .. }) => {
+            format!("gone {}", last_known.as_ref().map_or("?".into(), of))
+        }
+        Delta::Replaced(o) => format!("replaced {}", of(o)),
+        Delta::Sync(o) => format!("sync {}", of(o)),
+        Delta::ReplacedAll { items, version } => {
+            format!("all [{}] at {version}", items.iter().map(of).collect::<Vec<_>>().join(" "))
+        }
+        Delta::SyncAll => "sync all".into(),
+        Delta::Bookmark(version) => format!("bookmark {version}"),
+    }
+}
+
+fn line(popped: &Popped<()>) -> String {
+    popped.deltas.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+/// One line for each pop until the queue is empty; all are processed.
+fn drain(queue: &mut dyn Queue<()>) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(popped) = queue.pop() {
+        lines.push(line(&popped));
+        queue.processed();
+    }
+    lines.retain(|line| !line.is_empty());
+    assert_eq!((queue.len(), queue.bytes()), (0, 0));
+    lines
+}
+
+/// What a handler hears when the rest of the queue is applied to `store`.
+fn hear(queue: &mut dyn Queue<()>, store: &Indexer<()>) -> Vec<String> {
+    let log = Log::default();
+    let mut handler = on_change(log.handler());
+    while let Some(popped) = queue.pop() {
+        process_deltas(store, &popped, &mut handler);
+        queue.processed();
+    }
+    log.take()
+}

@@ -1,0 +1,168 @@
+//! When lists and watches fail, how long is waited, is the list read again, and what stays in the cache?
+
+use std::time::Duration;
+
+use serde_json::json;
+use watchkeeper::reflector::{Backoff, ListReason};
+use watchkeeper::source::{Reply, ScriptedSource};
+use watchkeeper::wire::{ApiError, Class};
+
+use crate::common::{QUEUES, World, event, list, raw, silence, status};
+use crate::error;
+
+// client-go: TestCloseWatchChannelOnError
+#[tokio::test(start_paused = true)]
+async fn an_error_event_that_tells_no_status_ends_the_watch() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        world.source.on_watch(silence());
+        feed.send(raw("ERROR", &json!({"kind": "ConfigMap", "metadata": {"name": "no-status"}})));
+        world.settle().await;
+        assert!(!feed.send(event("MODIFIED", "a@11")), "the stream was let go");
+        world.source.until_asked(3).await;
+        assert_eq!(world.asked(), ["list 500", "watch 10", "watch 10"]);
+        assert!((0.8..1.7).contains(&world.elapsed()));
+        assert_eq!((world.cached(), world.reports()), (vec!["a@1".to_owned()], 1));
+    }
+}
+
+// client-go: TestReflectorHandleWatchResultChanClosedBefore, TestReflectorHandleWatchResultChanClosedAfter
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_with_nothing_are_spaced_out_and_lead_to_a_list_in_the_end() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new();
+        source.on_list(list(10, &["a@1"])).on_watch(Reply::body("")).on_watch(Reply::body(""));
+        let (reply, feed) = Reply::live();
+        source.on_watch(reply);
+        let world = World::started(queue, source);
+        world.source.until_asked(4).await;
+        assert_eq!(world.asked(), ["list 500", "watch 10", "watch 10", "watch 10"]);
+        assert!((2.4..4.8).contains(&world.elapsed()), "0.8 and 1.6, with jitter: {}", world.elapsed());
+        world.source.on_list(list(20, &["a@1", "b@15"])).on_watch(silence());
+        world.env.clock.sleep(Duration::from_millis(10)).await;
+        drop(feed);
+        world.source.until_asked(6).await;
+        assert_eq!(world.asked()[4..], ["list 500", "watch 20"]);
+        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::KeptFailing, 1)]);
+    }
+}
+
+// client-go: TestReflectorListAndWatchWithErrors
+#[tokio::test(start_paused = true)]
+async fn what_is_cached_stays_while_lists_and_watches_fail() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["foo@1", "bar@2"]).await;
+        feed.send(event("ADDED", "baz@12"));
+        world.settle().await;
+        world.source.on_watch(Reply::refuse(error(Class::Expired)));
+        world
+            .source
+            .on_list(Reply::refuse(error(Class::Other)))
+            .on_list(Reply::refuse(error(Class::Timeout)));
+        drop(feed);
+        world.source.until_asked(5).await;
+        world.settle().await;
+        assert_eq!(world.cached(), ["bar@2", "baz@12", "foo@1"]);
+        let (since, why) = world.informer.health().degraded.unwrap();
+        assert!(why.starts_with("cannot list configmaps: scripted") && since > world.began, "{why}");
+        world.source.on_list(list(20, &["foo@1"])).on_watch(silence());
+        world.source.until_asked(7).await;
+        world.settle().await;
+        assert_eq!(world.cached(), ["foo@1"]);
+        assert!(world.informer.health().degraded.is_none());
+        assert_eq!(world.asked()[2..], ["watch 12", "list 500", "list 500", "list 500", "watch 20"]);
+    }
+}
+
+// client-go: TestBackoffOnTooManyRequests, TestNoRelistOnTooManyRequests, TestReflectorListAndWatchInitConnBackoff
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_left_alone_longer_each_time_and_never_listed_again() {
+    for queue in QUEUES {
+        for class in [Class::TooManyRequests, Class::ConnectionRefused] {
+            let source = ScriptedSource::new();
+            source.on_list(list(10, &["a@1"]));
+            for _ in 0..3 {
+                source
+                    .on_watch(Reply::refuse(error(class)))
+                    .on_watch(Reply::body(status(429, "TooManyRequests")));
+            }
+            source.on_watch(Reply::body(event("MODIFIED", "a@11")).then_hang());
+            let world = World::started(queue, source);
+            let mut last = 0.0;
+            for (asked, base) in (3..).zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6]) {
+                world.source.until_asked(asked).await;
+                let waited = world.elapsed() - last;
+                assert!((base..2.0 * base + 0.01).contains(&waited), "{waited} for {base}");
+                last = world.elapsed();
+            }
+            world.settle().await;
+            assert_eq!(world.cached(), ["a@11"]);
+            assert!(world.asked()[1..].iter().all(|asked| asked == "watch 10"));
+            assert_eq!((world.asked().len(), world.reasons()), (8, vec![(ListReason::First, 1)]));
+        }
+    }
+}
+
+// client-go: TestRetryInternalError (without a time to retry, which is upstream's default too), TestReflectorReplacesStoreOnUnsafeDelete
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_servers_own_leads_to_a_list_that_drops_what_vanished() {
+    for queue in QUEUES {
+        for reason in ["InternalError", "StoreReadError"] {
+            let (world, feed) = World::watching(queue, &["foo@1", "corrupt@2"]).await;
+            feed.send(event("MODIFIED", "foo@11") + &status(500, reason));
+            world.source.on_list(list(20, &["foo@11"])).on_watch(silence());
+            world.source.until_asked(4).await;
+            world.settle().await;
+            assert_eq!(world.cached(), ["foo@11"]);
+            assert_eq!(world.asked()[2..], ["list 500", "watch 20"]);
+            assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
+        }
+    }
+}
+
+// client-go: TestNewReflectorWithCustomBackoff
+#[tokio::test(start_paused = true)]
+async fn the_waits_between_tries_can_be_set() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new();
+        for _ in 0..5 {
+            source.on_list(Reply::refuse(ApiError::new(Class::Other, "down")));
+        }
+        source.on_list(list(10, &["a@1"])).on_watch(silence());
+        let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
+        let world = World::on(queue, source, |builder| builder.backoff(backoff));
+        world.start();
+        world.source.until_asked(6).await;
+        // 10 + 20 + 40 + 80 + 100 ms, and up to as much again by jitter.
+        let waited = world.elapsed();
+        assert!((0.25..0.51).contains(&waited), "{waited}");
+    }
+}
+
+// client-go: TestReflectorFullListIfTooLarge
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_server_does_not_know_yet_leads_to_a_list() {
+    let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+    for queue in QUEUES {
+        for told in [
+            json!({"kind": "Status", "code": 504, "reason": "Timeout", "message": "Too large resource version: 9, current: 5"}),
+            json!({"kind": "Status", "code": 504, "reason": "Timeout", "details": {"causes": [cause]}}),
+            json!({"kind": "Status", "code": 504, "reason": "Timeout", "details": {"causes": [{"message": "Too large resource version"}]}}),
+        ] {
+            let refusal =
+                ApiError::from_response(http::StatusCode::GATEWAY_TIMEOUT, None, told.to_string().as_bytes());
+            for reply in [Reply::refuse(refusal), Reply::body(raw("ERROR", &told))] {
+                let source = ScriptedSource::new();
+                source
+                    .on_list(list(10, &["a@1"]))
+                    .on_watch(reply)
+                    .on_list(list(5, &["a@1"]))
+                    .on_watch(silence());
+                let world = World::started(queue, source);
+                world.source.until_asked(4).await;
+                assert_eq!(world.asked(), ["list 500", "watch 10", "list 500", "watch 5"]);
+                assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::VersionTooLarge, 1)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How is a list asked for and read, page by page?
+
+use serde_json::json;
+use watchkeeper::informer::QueueKind;
+use watchkeeper::source::{Asked, ListOptions, Reply, ScriptedSource};
+use watchkeeper::wire::Class;
+
+use crate::common::{QUEUES, World, event, gone, list, list_page, silence};
+use crate::error;
+
+// client-go: TestReflectorListAndWatch
+#[tokio::test(start_paused = true)]
+async fn lists_and_watches_ask_for_this_and_nothing_else() {
+    let source = ScriptedSource::new();
+    source.on_list(list(10, &["a@1"])).on_watch(Reply::body(event("ADDED", "b@11")).then_hang());
+    let world = World::started(QueueKind::Ordered, source);
+    world.source.until_asked(2).await;
+    world.settle().await;
+    assert_eq!(world.source.asked()[0], Asked::List(ListOptions { limit: 500, ..ListOptions::default() }));
+    let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
+    assert_eq!((&options.version, options.bookmarks, options.initial_events), (&10.into(), true, false));
+    assert_eq!(world.cached(), ["a@1", "b@11"]);
+}
+
+// client-go: TestIsUnsupportedTableObject
+#[tokio::test(start_paused = true)]
+async fn a_table_is_no_list() {
+    for queue in QUEUES {
+        let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "5"}, "rows": []});
+        let source = ScriptedSource::new();
+        source.on_list(Reply::body(table.to_string())).on_list(list(10, &["a@1"])).on_watch(silence());
+        let world = World::started(queue, source);
+        world.informer.wait_until_synced().await;
+        assert_eq!((world.cached(), world.reports()), (vec!["a@1".to_owned()], 1));
+        assert!(world.elapsed() >= 0.8);
+    }
+}
+
+// client-go: TestReflectorWatchListPageSize, TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled,
+// TestReflectorNotPaginatingNotConsistentReads, TestReflectorResyncWithResourceVersion
+#[tokio::test(start_paused = true)]
+async fn all_pages_of_all_lists_have_the_size_that_was_set() {
+    for queue in QUEUES {
+        for size in [4, 500, 0] {
+            let source = ScriptedSource::new();
+            source
+                .on_list(list_page(10, "t1", &["a@1"]))
+                .on_list(list_page(10, "t2", &["b@2"]))
+                .on_list(list(10, &["c@3"]));
+            source.on_watch(Reply::body(gone()));
+            source.on_list(list_page(20, "t3", &["a@1"])).on_list(list(20, &["d@4"])).on_watch(silence());
+            let world = World::on(queue, source, |builder| builder.page_size(size));
+            world.start();
+            world.source.until_asked(7).await;
+            world.settle().await;
+            let expected =
+                ["list N", "page N t1", "page N t2", "watch 10", "list N", "page N t3", "watch 20"];
+            assert_eq!(world.asked(), expected.map(|line| line.replace('N', &size.to_string())));
+            assert_eq!(world.cached(), ["a@1", "d@4"]);
+        }
+    }
+}
+
+// client-go: TestReflectorFullListIfExpired, TestReflectorExpiredExactResourceVersion, TestListPager_List
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_next_page_has_expired_is_read_whole_at_once() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new();
+        source.on_list(list_page(10, "t1", &["a@1"])).on_list(Reply::refuse(error(Class::Expired)));
+        source.on_list(list(12, &["a@11", "b@2"])).on_watch(silence());
+        let world = World::started(queue, source);
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(world.asked(), ["list 500", "page 500 t1", "list 0", "watch 12"]);
+        assert_eq!((world.cached(), world.elapsed() < 0.01), (vec!["a@11".into(), "b@2".into()], true));
+        // Any other error of a later page: from the first one, after a while.
+        let source = ScriptedSource::new();
+        source.on_list(list_page(10, "t1", &["a@1"])).on_list(Reply::refuse(error(Class::Other)));
+        source.on_list(list_page(11, "t2", &["c@1"])).on_list(list(11, &["d@2"])).on_watch(silence());
+        let world = World::started(queue, source);
+        world.informer.wait_until_synced().await;
+        assert_eq!(world.asked()[..4], ["list 500", "page 500 t1", "list 500", "page 500 t2"]);
+        assert_eq!((world.cached(), world.elapsed() >= 0.8), (vec!["c@1".into(), "d@2".into()], true));
+    }
+}

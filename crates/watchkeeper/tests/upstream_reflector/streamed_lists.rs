@@ -1,0 +1,121 @@
+//! How is a list read that comes as a watch, and what if it breaks off?
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use watchkeeper::object::Transform;
+use watchkeeper::reflector::{ListMode, ListReason};
+use watchkeeper::source::{Reply, ScriptedSource};
+use watchkeeper::wire::Class;
+
+use crate::common::{QUEUES, World, event, status};
+use crate::{bookmark, error};
+
+/// A transform that counts its calls by name and version.
+fn counting() -> (Transform, Arc<Mutex<BTreeMap<String, u32>>>) {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    let count = calls.clone();
+    let transform = Transform::value(move |json| -> Result<Value, &str> {
+        let text = |field: &str| json["metadata"][field].as_str().unwrap_or_default().to_owned();
+        *count.lock().entry(format!("{}@{}", text("name"), text("resourceVersion"))).or_default() += 1;
+        Ok(json)
+    });
+    (transform, calls)
+}
+
+// client-go: TestReflectorRespectStoreTransformer
+#[tokio::test(start_paused = true)]
+async fn each_object_of_a_streamed_list_is_transformed_once() {
+    for queue in QUEUES {
+        let ((transform, calls), source) = (counting(), ScriptedSource::new().streaming());
+        let (reply, feed) = Reply::live();
+        source.on_watch(reply);
+        let world = World::on(queue, source, |builder| builder.transform(transform));
+        world.start();
+        feed.send(
+            event("ADDED", "a@1") + &event("ADDED", "b@2") + &bookmark(10, true) + &event("ADDED", "c@11"),
+        );
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!(world.cached(), ["a@1", "b@2", "c@11"]);
+        let calls: Vec<_> = calls.lock().iter().map(|(item, count)| format!("{item} {count}")).collect();
+        assert_eq!(calls, ["a@1 1", "b@2 1", "c@11 1"]);
+    }
+}
+
+// client-go: TestWatchListResourceVersion, TestWatchList, no bookmark
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_has_no_version_before_its_end() {
+    for queue in QUEUES {
+        let (source, (reply, feed)) = (ScriptedSource::new().streaming(), Reply::live());
+        source.on_watch(reply);
+        let world = World::started(queue, source);
+        for chunk in
+            [event("ADDED", "a@1"), event("ADDED", "b@7"), bookmark(8, false), event("MODIFIED", "a@9")]
+        {
+            feed.send(chunk);
+            world.settle().await;
+            assert!(!world.informer.has_synced() && world.informer.last_sync_version().is_unset());
+        }
+        feed.send(bookmark(10, true));
+        world.settle().await;
+        assert_eq!((world.informer.has_synced(), world.informer.last_sync_version()), (true, 10.into()));
+        assert_eq!(world.asked(), ["stream"]);
+    }
+}
+
+// client-go: TestWatchList, 429 and connection refused; a watcher that stops before it has synced
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_begins_anew_with_nothing_of_its_broken_forerunner() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new().streaming();
+        source.on_watch(Reply::refuse(error(Class::TooManyRequests)));
+        source.on_watch(Reply::body(event("ADDED", "old@1") + &status(429, "TooManyRequests")));
+        source.on_watch(Reply::body(event("ADDED", "old@1") + &bookmark(5, false)));
+        source.on_watch(Reply::body(event("ADDED", "new@2") + &bookmark(10, true)).then_hang());
+        let world = World::started(queue, source);
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 4], vec!["new@2".to_owned()]));
+        assert!(world.elapsed() >= 0.8 + 1.6 + 3.2);
+        assert_eq!(world.reasons(), [(ListReason::First, 1)]);
+    }
+}
+
+// client-go: TestWatchList, an established watcher that expires
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_expires_after_a_streamed_list_is_followed_by_another_streamed_list() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new().streaming();
+        let list =
+            event("ADDED", "a@1") + &event("ADDED", "b@2") + &bookmark(10, true) + &event("MODIFIED", "a@11");
+        source.on_watch(Reply::body(list)).on_watch(Reply::refuse(error(Class::Expired)));
+        source.on_watch(Reply::body(event("ADDED", "a@11") + &bookmark(20, true)).then_hang());
+        let world = World::started(queue, source);
+        world.source.until_asked(3).await;
+        assert_eq!(world.asked(), ["stream", "watch 11", "stream"]);
+        world.settle().await;
+        assert_eq!(world.cached(), ["a@11"]);
+        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::Expired, 1)]);
+    }
+}
+
+// client-go: TestNewReflectorWithDisablementWatchList, TestToListWatcherWithWatchListSemantics
+#[tokio::test(start_paused = true)]
+async fn a_list_is_streamed_only_where_both_the_source_and_the_user_want_it() {
+    for queue in QUEUES {
+        for (source, mode, first) in [
+            (ScriptedSource::new().streaming(), ListMode::Stream, "stream"),
+            (ScriptedSource::new().streaming(), ListMode::Paged, "list 500"),
+            (ScriptedSource::new(), ListMode::Stream, "list 500"),
+            (ScriptedSource::new(), ListMode::Paged, "list 500"),
+        ] {
+            let world = World::on(queue, source, |builder| builder.list_mode(mode));
+            world.start();
+            world.source.until_asked(1).await;
+            assert_eq!(world.asked(), [first]);
+        }
+    }
+}

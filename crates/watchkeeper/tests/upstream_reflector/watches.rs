@@ -1,0 +1,133 @@
+//! What does a watch bring into the cache, from which version does the next one go on, and how long does one last?
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use watchkeeper::informer::QueueKind;
+use watchkeeper::object::Transform;
+use watchkeeper::reflector::ListReason;
+use watchkeeper::source::{Asked, Reply, ScriptedSource};
+
+use crate::bookmark;
+use crate::common::{QUEUES, World, event, list, raw, silence, watched};
+
+#[tokio::test(start_paused = true)]
+async fn a_short_watch_that_brought_something_is_resumed_at_once() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new();
+        source.on_list(list(10, &["a@1"]));
+        (11..31)
+            .for_each(|n| drop(source.on_watch(Reply::body(event("MODIFIED", &format!("a@{n}")))).clone()));
+        source.on_watch(silence());
+        let world = World::started(queue, source);
+        world.source.until_asked(22).await;
+        assert_eq!((world.asked().pop().unwrap(), world.elapsed()), ("watch 30".to_owned(), 0.0));
+        assert_eq!(world.reasons(), [(ListReason::First, 1)]);
+    }
+}
+
+// client-go: TestReflectorWatchHandler, TestGetExpectedGVKFromObject, TestIsUnsupportedTableObject
+#[tokio::test(start_paused = true)]
+async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts_even_if_it_is_lower() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["foo@1", "bar@2"]).await;
+        let mut other = watched("rejected@99");
+        other["kind"] = "Service".into();
+        let mut group = watched("rejected@99");
+        group["apiVersion"] = "example.com/v1".into();
+        let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "99"}, "rows": []});
+        feed.send(raw("ADDED", &other) + &raw("MODIFIED", &group) + &raw("ADDED", &table));
+        feed.send(event("DANCED", "rejected@99"));
+        world.settle().await;
+        assert_eq!((world.reports(), world.informer.last_sync_version()), (4, 10.into()));
+        feed.send(event("DELETED", "foo@11") + &event("MODIFIED", "bar@55"));
+        feed.send(event("ADDED", "baz@32"));
+        world.settle().await;
+        assert_eq!(world.cached(), ["bar@55", "baz@32"]);
+        assert_eq!(world.informer.last_sync_version(), 32.into());
+        assert_eq!(world.informer.indexer().version(), 32.into());
+        drop(feed);
+        world.source.until_asked(3).await;
+        assert_eq!(world.asked()[2], "watch 32");
+        assert_eq!(world.reports(), 4, "one report for each");
+    }
+}
+
+// client-go: TestReflectorResourceVersionUpdate
+#[tokio::test(start_paused = true)]
+async fn the_version_moves_with_every_event_and_can_be_read() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        assert_eq!(world.informer.last_sync_version(), 10.into());
+        let events = [
+            (event("ADDED", "b@11"), 11),
+            (event("MODIFIED", "b@12"), 12),
+            (bookmark(17, false), 17),
+            (event("DELETED", "b@20"), 20),
+        ];
+        for (event, version) in events {
+            feed.send(event);
+            world.settle().await;
+            let version = version.into();
+            assert_eq!(world.informer.last_sync_version(), version);
+            assert_eq!(
+                (world.informer.health().version, world.informer.indexer().version()),
+                (version.clone(), version)
+            );
+        }
+    }
+}
+
+// client-go: TestWatchTimeout
+#[tokio::test(start_paused = true)]
+async fn watches_last_for_the_time_that_was_set_but_not_less_than_five_minutes() {
+    for (set, range) in [(0, 300..600), (10, 300..600), (300, 300..600), (3600, 3600..7200)] {
+        let source = ScriptedSource::new();
+        source.on_list(list(10, &[]));
+        for version in 11..31 {
+            source.on_watch(Reply::body(bookmark(version, false)));
+        }
+        let world = World::on(QueueKind::Ordered, source, |builder| {
+            builder.min_watch_timeout(Duration::from_secs(set))
+        });
+        world.start();
+        world.source.until_asked(22).await;
+        let mut lengths: Vec<_> = world.source.asked()[1..]
+            .iter()
+            .map(|asked| match asked {
+                Asked::Watch(options) => options.timeout.as_secs(),
+                Asked::List(options) => panic!("{options:?}"),
+            })
+            .collect();
+        assert!(lengths.iter().all(|length| range.contains(length)), "{lengths:?} for {set}");
+        lengths.dedup();
+        assert!(lengths.len() > 10, "not all at the same time");
+    }
+}
+
+// client-go: TestStoreResourceVersionWithNonMetaTransform
+#[tokio::test(start_paused = true)]
+async fn a_transform_cannot_take_the_version_away_and_the_store_follows_every_event() {
+    for queue in QUEUES {
+        let transform = Transform::value(|mut json| -> Result<Value, &str> {
+            json["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+            Ok(json)
+        });
+        let (source, (reply, feed)) = (ScriptedSource::new(), Reply::live());
+        source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let world = World::on(queue, source, |builder| builder.transform(transform));
+        world.start();
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!(world.informer.indexer().version(), 10.into());
+        feed.send(event("ADDED", "b@11") + &event("MODIFIED", "a@12"));
+        world.settle().await;
+        assert_eq!(
+            (world.cached(), world.informer.indexer().version()),
+            (vec!["a@12".into(), "b@11".into()], 12.into())
+        );
+        feed.send(bookmark(15, false));
+        world.settle().await;
+        assert_eq!(world.informer.indexer().version(), 15.into());
+    }
+}

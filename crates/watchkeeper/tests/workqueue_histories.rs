@@ -36,6 +36,12 @@ struct Key {
     error: Option<u64>,
 }
 
+impl Key {
+    fn forgive(&mut self) {
+        (self.failures, self.backing_off) = (0, false);
+    }
+}
+
 /// The rules, without any cleverness.
 #[derive(Default)]
 struct Model {
@@ -145,9 +151,11 @@ impl Model {
     fn settle(&mut self, number: usize, priority: Priority, end: End) {
         let key = &mut self.keys[number];
         match end {
-            End::Forget | End::RetryAfter(_) => (key.success, key.failures) = (Some(self.now), 0),
-            End::GiveUp => (key.error, key.failures) = (Some(self.now), 0),
-            End::Retry | End::Drop => key.error = Some(self.now),
+            End::Forget | End::RetryAfter(_) => key.success = Some(self.now),
+            End::GiveUp | End::Retry | End::Drop => key.error = Some(self.now),
+        }
+        if !matches!(end, End::Retry | End::Drop) {
+            key.forgive();
         }
         match end {
             End::RetryAfter(delay) => self.add_after(number, delay, priority),
@@ -258,7 +266,7 @@ impl History {
             }
             44..46 => {
                 queue.forget(&number);
-                model.keys[number].failures = 0;
+                model.keys[number].forgive();
             }
             46..70 => {
                 self.take();

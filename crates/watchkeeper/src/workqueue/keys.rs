@@ -98,7 +98,8 @@ impl<T: Key> Keys<T> {
         let slot = &mut self.queue.slots[number];
         match outcome {
             Outcome::Success(again) => {
-                (slot.failures, slot.last_success) = (0, Some(now));
+                slot.forgive();
+                slot.last_success = Some(now);
                 if let Some(delay) = again
                     && open
                 {
@@ -106,7 +107,7 @@ impl<T: Key> Keys<T> {
                 }
             }
             Outcome::GivenUp(message) => {
-                slot.failures = 0;
+                slot.forgive();
                 slot.last_error = Some(Box::new(LastError { at: now, message }));
             }
             Outcome::Failure(message) => {
@@ -135,7 +136,7 @@ impl<T: Key> Keys<T> {
     /// Forgets the failures of `key`.
     pub(super) fn forget(&mut self, key: &T) {
         if let Some(number) = self.queue.slots.find(key) {
-            self.queue.slots[number].failures = 0;
+            self.queue.slots[number].forgive();
         }
     }
 

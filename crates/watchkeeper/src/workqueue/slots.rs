@@ -40,7 +40,7 @@ pub(super) struct Slot<T> {
 
     /// How often it failed since it was last forgotten.
     pub(super) failures: u32,
-    /// Whether it became due by a failure, and is not due yet.
+    /// Whether it will become due by a failure that was not forgotten.
     pub(super) backing_off: bool,
     pub(super) last_success: Option<Tick>,
     pub(super) last_error: Option<Box<LastError<Tick>>>,
@@ -152,6 +152,11 @@ impl<T> Slot<T> {
             last_success: None,
             last_error: None,
         }
+    }
+
+    /// Forgets its failures: if it still waits for one of them, the next does not count on that.
+    pub(super) fn forgive(&mut self) {
+        (self.failures, self.backing_off) = (0, false);
     }
 }
 

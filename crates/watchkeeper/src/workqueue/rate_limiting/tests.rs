@@ -246,6 +246,39 @@ async fn retry_after_forgets_failures_and_waits_as_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_after_its_forerunners_were_forgotten_does_not_wait_for_their_backoff() {
+    type Forget = fn(&RateLimitingQueue<&'static str>, WorkItem<&'static str>);
+    let ways: [Forget; 4] = [
+        |_, item| item.forget(),
+        |_, item| item.give_up("hopeless"),
+        |_, item| item.retry_after(60 * SECOND),
+        |queue, item| {
+            queue.forget(item.key());
+            // Without a failure: as if the queue was told between two runs.
+            item.retry_after(60 * SECOND);
+        },
+    ];
+    for forget in ways {
+        let (queue, env) = queue();
+        queue.add("foo");
+        for _ in 0..12 {
+            within(&env, queue.get()).await.unwrap().retry("broken");
+        }
+        // The next run is a second away; someone mends it meanwhile.
+        queue.add("foo");
+        forget(&queue, ready(&queue).unwrap());
+        queue.add("foo");
+        let item = ready(&queue).unwrap();
+        assert_eq!(item.attempts(), 0);
+        item.retry("broken again");
+        let start = env.clock.now();
+        let item = within(&env, queue.get()).await.unwrap();
+        assert_eq!((env.clock.now() - start, item.attempts()), (MS, 1));
+        item.forget();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delay_beyond_all_timers_is_no_trouble() {
     let (queue, env) = queue();
     queue.add_after("never", Duration::MAX);

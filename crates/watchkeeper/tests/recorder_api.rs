@@ -119,14 +119,15 @@ async fn the_first_of_an_event_is_created_and_its_repetitions_are_patched() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_tried_again_unless_the_server_has_decided() {
     use Fate::*;
-    let cases: [(&[Fate], usize, (u64, u64)); 9] = [
+    let cases: [(&[Fate], usize, (u64, u64)); 10] = [
         (&[Refused(403, "Forbidden")], 1, (0, 1)),
         (&[Refused(422, "Invalid")], 1, (0, 1)),
         (&[Refused(405, "MethodNotAllowed")], 1, (0, 1)),
         (&[Refused(409, "AlreadyExists")], 1, (0, 1)),
+        (&[Refused(500, "InternalError")], 1, (0, 1)),
         (&[Lost], 12, (0, 1)),
         (&[Refused(503, "ServiceUnavailable")], 12, (0, 1)),
-        (&[Lost, Refused(429, "TooManyRequests"), Refused(500, ""), Served], 4, (1, 0)),
+        (&[Lost, Refused(429, "TooManyRequests"), Refused(502, ""), Served], 4, (1, 0)),
         // It was served, and only the answer went wrong.
         (&[AnswerLost, Served], 2, (1, 0)),
         (&[Garbled, Served], 2, (1, 0)),
@@ -207,7 +208,24 @@ async fn an_event_that_could_not_be_written_is_written_with_its_next_occurrence(
             world.recorder.event(&node(), EventType::Normal, "Why", "because");
         })
         .await;
-    assert_eq!((world.server.methods(), world.server.total()), (vec!["POST".into(), "POST".to_owned()], 2));
+    assert_eq!(
+        (world.server.methods(), world.server.total()),
+        (["POST", "PATCH", "POST"].map(String::from).to_vec(), 2)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_answers_were_all_lost_is_counted_at_its_next_occurrence() {
+    let fates: Vec<_> = [Fate::Lost; 11].into_iter().chain([Fate::AnswerLost, Fate::Served]).collect();
+    let world = World::new(&fates);
+    world
+        .run(world.sink(), async {
+            world.recorder.event(&node(), EventType::Normal, "Why", "because");
+            world.recorder.event(&node(), EventType::Normal, "Why", "because");
+        })
+        .await;
+    assert_eq!((world.server.methods().last().map(String::as_str), world.server.total()), (Some("PATCH"), 2));
+    assert_eq!(world.counts(), (1, 1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,16 +18,12 @@ impl Ledger for EventCorrelator {
             None => Decision::Filter,
         }
     }
-
-    fn written(&mut self, job: &Job<Event>) {
-        EventCorrelator::written(self, &job.key);
-    }
 }
 
 fn job(event: &Occurrence, correlated: Correlated) -> Job<Event> {
-    let Correlated { key, name, first, count, message, is_combined, exists } = correlated;
+    let Correlated { key, name, first, count, message, is_combined } = correlated;
     let last = Time(event.at);
-    let patch = exists.then(|| json!({"count": count, "lastTimestamp": &last, "message": &message}));
+    let patch = (count > 1).then(|| json!({"count": count, "lastTimestamp": &last, "message": &message}));
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     // The annotations of one event do not speak for several.
     let annotations = Some(&event.annotations).filter(|all| !is_combined && !all.is_empty()).cloned();

@@ -28,7 +28,9 @@ pub(super) trait Ledger: Send {
     fn observe(&mut self, event: &Occurrence, now: Instant) -> Decision<Self::Event>;
 
     /// Takes note that a job is done.
-    fn written(&mut self, job: &Job<Self::Event>);
+    fn written(&mut self, job: &Job<Self::Event>) {
+        let _ = job;
+    }
 
     /// When [`Ledger::tick`] is next wanted.
     fn due(&self) -> Option<Instant> {
@@ -64,7 +66,7 @@ pub(super) struct Job<E> {
     pub(super) key: EventKey,
     /// The Event as it is to be.
     pub(super) event: E,
-    /// What makes it so, if it is on the server in an older state.
+    /// What makes it so, if it may be on the server in an older state.
     pub(super) patch: Option<Value>,
 }
 
@@ -208,7 +210,8 @@ fn name_of<E: Kind>(event: &E) -> ObjectName {
     )
 }
 
-/// Whether the server has not decided about the event.
+/// Whether the server has not decided about the event. An internal error is its answer, of a broken admission webhook for example, unless it asks
+/// to be tried again: one event that it cannot take must not hold up all others.
 fn may_pass(error: &ApiError) -> bool {
     match error.class() {
         Class::ConnectionRefused
@@ -216,7 +219,7 @@ fn may_pass(error: &ApiError) -> bool {
         | Class::Timeout
         | Class::TooManyRequests
         | Class::Undecodable => true,
-        Class::Other => error.code().is_none_or(|code| code >= 500),
+        Class::Other => error.retry_after().is_some() || error.code().is_none_or(|code| code > 500),
         _ => false,
     }
 }

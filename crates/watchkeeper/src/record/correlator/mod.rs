@@ -62,27 +62,24 @@ struct Counted {
     name: String,
     first: Timestamp,
     count: i32,
-    exists: bool,
 }
 
 /// What to write of an event: an Event of this name, count and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Correlated {
-    /// Tells [`EventCorrelator::written`] which Event was written.
+    /// What is the same for all that this Event tells of.
     pub key: EventKey,
     /// The name of the Event.
     pub name: String,
     /// When it was first recorded.
     pub first: Timestamp,
-    /// How often it was recorded until now.
+    /// How often it was recorded until now. If more than once, the Event may be on the server, and a patch will do.
     pub count: i32,
     /// What it says now.
     pub message: String,
     /// Whether it stands for several similar events.
     pub is_combined: bool,
-    /// Whether the Event was written before, so that a patch will do.
-    pub exists: bool,
 }
 
 impl EventCorrelator {
@@ -113,15 +110,8 @@ impl EventCorrelator {
             true => (self.options.combined_message)(event),
             false => event.message.clone(),
         };
-        let (name, first, count, exists) = counted;
-        Some(Correlated { key, name, first, count, message, is_combined, exists })
-    }
-
-    /// Takes note that the Event of a [`Correlated`] is on the server now.
-    pub fn written(&mut self, key: &EventKey) {
-        if let Some(counted) = self.counted.peek_mut(key) {
-            counted.exists = true;
-        }
+        let (name, first, count) = counted;
+        Some(Correlated { key, name, first, count, message, is_combined })
     }
 
     /// Whether there have been too many messages like this one.
@@ -142,11 +132,11 @@ impl EventCorrelator {
         !is_known && !has_room
     }
 
-    fn count(&mut self, key: EventKey, event: &Occurrence) -> (String, Timestamp, i32, bool) {
-        let first = || Counted { name: event.name.clone(), first: event.at, count: 0, exists: false };
+    fn count(&mut self, key: EventKey, event: &Occurrence) -> (String, Timestamp, i32) {
+        let first = || Counted { name: event.name.clone(), first: event.at, count: 0 };
         let counted = self.counted.get_or_insert_mut(key, first);
         counted.count = counted.count.saturating_add(1);
-        (counted.name.clone(), counted.first, counted.count, counted.exists)
+        (counted.name.clone(), counted.first, counted.count)
     }
 
     fn is_spam(&mut self, event: &Occurrence, now: Instant) -> bool {

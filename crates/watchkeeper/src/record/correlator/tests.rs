@@ -34,11 +34,7 @@ impl World {
         self.number += 1;
         let mut event = event(self.number, reason, message);
         change(&mut event);
-        let correlated = self.correlator.observe(&event, self.now);
-        if let Some(correlated) = &correlated {
-            self.correlator.written(&correlated.key);
-        }
-        correlated
+        self.correlator.observe(&event, self.now)
     }
 
     /// The count and message of an event.
@@ -59,9 +55,9 @@ fn an_event_is_written_as_it_is_and_a_repetition_counts_it() {
     let mut world = World::new(CorrelatorOptions::default());
     let first = world.record("Why", "because", |_| {}).unwrap();
     assert_eq!((&*first.name, first.count, &*first.message), ("pod.1", 1, "because"));
-    assert!(!first.exists && !first.is_combined);
+    assert!(!first.is_combined);
     let second = world.record("Why", "because", |_| {}).unwrap();
-    assert_eq!(second, Correlated { count: 2, exists: true, ..first });
+    assert_eq!(second, Correlated { count: 2, ..first });
 }
 
 // client-go: TestEventCorrelator (the-same-event-should-just-count-even-if-more-than-aggregate)
@@ -97,19 +93,8 @@ fn an_event_whose_first_occurrences_were_filtered_is_created_with_their_count() 
     assert_eq!((world.say("Another", "reason"), world.say("Another", "reason")), (None, None));
     world.now += 10 * SECOND;
     let passed = world.record("Another", "reason", |_| {}).unwrap();
-    assert_eq!((passed.count, passed.exists, &*passed.name), (3, false, "pod.2"));
+    assert_eq!((passed.count, &*passed.name), (3, "pod.2"));
     assert_eq!(passed.first, event(2, "", "").at);
-}
-
-#[test]
-fn an_event_that_could_not_be_written_is_created_at_its_next_occurrence() {
-    let mut correlator = EventCorrelator::new(CorrelatorOptions::default(), &Generator::seeded(1));
-    let now = Clock::system().now();
-    let first = correlator.observe(&event(1, "Why", "because"), now).unwrap();
-    let second = correlator.observe(&event(2, "Why", "because"), now).unwrap();
-    assert_eq!((first.exists, second.exists, second.count), (false, false, 2));
-    correlator.written(&second.key);
-    assert!(correlator.observe(&event(3, "Why", "because"), now).unwrap().exists);
 }
 
 // client-go: TestEventCorrelator (create-many-unique-events, similar-events-should-aggregate-event,
@@ -123,10 +108,10 @@ fn the_tenth_different_message_and_all_after_it_are_combined() {
     let tenth = world.record("Why", "10", |event| drop(event.annotations.insert("a".into(), "b".into())));
     let tenth = tenth.unwrap();
     assert_eq!((tenth.count, &*tenth.name, &*tenth.message), (1, "pod.a", &*format!("{COMBINED}10")));
-    assert!(tenth.is_combined && !tenth.exists);
+    assert!(tenth.is_combined);
     let eleventh = world.record("Why", "11", |_| {}).unwrap();
     assert_eq!((eleventh.count, &*eleventh.message), (2, &*format!("{COMBINED}11")));
-    assert!(eleventh.exists && eleventh.name == tenth.name && eleventh.first == tenth.first);
+    assert!(eleventh.name == tenth.name && eleventh.first == tenth.first);
     // Those that came first keep their own.
     assert_eq!(world.say("Why", "1"), says(2, "1"));
     assert_eq!(world.say("Why", "9"), says(2, "9"));
@@ -248,7 +233,7 @@ fn what_was_used_last_is_remembered_and_the_rest_counted_anew() {
     assert_eq!(world.say("C", "m"), says(1, "m"), "and B is forgotten");
     assert_eq!(world.say("A", "m"), says(3, "m"));
     let again = world.record("B", "m", |_| {}).unwrap();
-    assert_eq!((again.count, again.exists, &*again.name), (1, false, "pod.6"));
+    assert_eq!((again.count, &*again.name), (1, "pod.6"));
     // A cache of no size is one of one.
     let mut small = World::new(CorrelatorOptions::default().cache_size(0));
     assert_eq!([small.say("A", "m"), small.say("A", "m")], [says(1, "m"), says(2, "m")]);
@@ -290,7 +275,7 @@ fn play(
         match correlated {
             Some(correlated) => {
                 let before = server.insert(correlated.name.clone(), correlated.count);
-                assert_eq!(before.is_some(), correlated.exists, "an Event is created once, then patched");
+                assert!(before.is_none() || correlated.count > 1, "an Event is created once, then patched");
                 assert!(before.is_none_or(|before| before < correlated.count), "counts grow");
             }
             None => filtered += 1,

@@ -8,6 +8,7 @@ use watchkeeper::controller::{Behind, Ledger};
 use watchkeeper::informer::{Change, InformerStopped, Lister, LookupError, on_change};
 use watchkeeper::process::run_workers;
 use watchkeeper::record::{EventRecorder, EventType};
+use watchkeeper::source::Requests;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{Priority, WorkItem, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
@@ -27,7 +28,7 @@ pub struct Controller {
     deployments: Lister<Deployment>,
     queue: RateLimitingQueue<ObjectName>,
     writes: Ledger,
-    clients: Clients,
+    requests: Requests,
     recorder: EventRecorder,
     env: Env,
 }
@@ -84,7 +85,7 @@ impl Controller {
             deployments: deployments.lister(),
             queue: RateLimitingQueue::new("foos", limiter::sample_controller(), &env),
             writes: Ledger::new(&env),
-            clients: clients.clone(),
+            requests: clients.requests().clone().manager(COMPONENT),
             recorder,
             env,
         });
@@ -164,10 +165,9 @@ impl Controller {
             self.env.reporter.error(COMPONENT, &key.to_string(), &NoDeploymentName);
             return Ok(());
         }
-        let requests = self.clients.requests();
         let mut deployment = match self.deployments.get(&key.sibling(name)) {
             Err(error) if error.is_not_found() => {
-                let created = requests.of::<Deployment>().create(&new_deployment(&foo)).await;
+                let created = self.requests.of::<Deployment>().create(&new_deployment(&foo)).await;
                 let created = created.map_err(api("create the Deployment"))?;
                 self.writes.wrote(key, self.deployments.indexer(), &created);
                 Arc::new(created)
@@ -182,7 +182,7 @@ impl Controller {
         let current = deployment.spec.as_ref().and_then(|spec| spec.replicas);
         if foo.spec.replicas.is_some() && foo.spec.replicas != current {
             tracing::debug!(foo = %key, ?current, desired = ?foo.spec.replicas, "updating the Deployment's replicas");
-            let updated = requests.of::<Deployment>().replace(&new_deployment(&foo)).await;
+            let updated = self.requests.of::<Deployment>().replace(&new_deployment(&foo)).await;
             let updated = updated.map_err(api("update the Deployment"))?;
             self.writes.wrote(key, self.deployments.indexer(), &updated);
             deployment = Arc::new(updated);
@@ -205,7 +205,7 @@ impl Controller {
             return Ok(());
         }
         let changed = Foo { status, ..foo.clone() };
-        let written = self.clients.requests().of::<Foo>().replace_status(&changed).await;
+        let written = self.requests.of::<Foo>().replace_status(&changed).await;
         let written = written.map_err(api("update the Foo's status"))?;
         self.writes.wrote(key, self.foos.indexer(), &written);
         Ok(())

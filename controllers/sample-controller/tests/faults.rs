@@ -117,6 +117,9 @@ fn without_faults_there_is_one_life_and_nothing_is_lost() {
         let created =
             run.trace.iter().filter(|line| line.contains("/deployments?") && line.ends_with(" 201"));
         assert!(created.count() >= 3, "{trace}");
+        let is_write = |line: &&String| line.contains(" POST ") || line.contains(" PUT ");
+        let mut writes = run.trace.iter().filter(is_write).filter(|line| !line.contains("/events"));
+        assert!(writes.all(|line| line.contains("fieldManager=sample-controller")), "{trace}");
     }
 }
 

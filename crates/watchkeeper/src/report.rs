@@ -36,13 +36,15 @@ impl fmt::Display for What<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(error) => {
-                write!(f, "{error}")?;
-                let mut source = error.source();
-                while let Some(cause) = source {
-                    write!(f, ": {cause}")?;
-                    source = cause.source();
+                let mut text = error.to_string();
+                let causes = std::iter::successors(error.source(), |&cause| cause.source());
+                for cause in causes.map(ToString::to_string) {
+                    // Many errors end with the text of their cause.
+                    if !text.ends_with(&cause) {
+                        text = format!("{text}: {cause}");
+                    }
                 }
-                Ok(())
+                f.write_str(&text)
             }
             Self::Panic(message) => write!(f, "panicked: {message}"),
         }
@@ -190,6 +192,18 @@ mod tests {
         reporter.error("test", "a/b", &Outer(std::fmt::Error));
         assert_eq!(reporter.errors(), 1);
         assert!(seen.lock()[0].starts_with("test a/b outer: "));
+    }
+
+    #[test]
+    fn a_cause_that_was_told_already_is_not_told_again() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer: {0}")]
+        struct Outer(#[source] Inner);
+        #[derive(Debug, thiserror::Error)]
+        #[error("inner")]
+        struct Inner(#[source] std::io::Error);
+        let cause = std::io::Error::other("cause");
+        assert_eq!(What::Error(&Outer(Inner(cause))).to_string(), "outer: inner: cause");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::clock::Instant;
 use crate::env::Env;
 use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVersion, name_hint};
 use crate::queue::{Deleted, Delta};
+use crate::report::What;
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
 use crate::wire::{
     ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, TooLarge, WatchLine, WatchSplitter,
@@ -391,17 +392,17 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     }
 
     fn failed(&self, phase: &'static str, error: &ApiError) {
-        let now = self.env.clock.now();
+        let (now, why) = (self.env.clock.now(), What::Error(error).to_string());
         {
             let mut health = self.health.lock();
             let since = health.degraded.as_ref().map_or(now, |(since, _)| *since);
-            health.degraded = Some((since, format!("{phase} {}: {error}", self.name)));
+            health.degraded = Some((since, format!("{phase} {}: {why}", self.name)));
         }
         self.tell(error);
         if error.class() == Class::Expired {
-            tracing::debug!(reflector = self.name, "{phase}: {error}");
+            tracing::debug!(reflector = self.name, "{phase}: {why}");
         } else {
-            self.env.reporter.error("reflector", &self.name, &Failure { phase, error: error.to_string() });
+            self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
         }
     }
 
@@ -420,10 +421,10 @@ fn silent() -> ApiError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{phase}: {error}")]
+#[error("{phase}: {why}")]
 struct Failure {
     phase: &'static str,
-    error: String,
+    why: String,
 }
 
 /// Something that cannot be taken in.

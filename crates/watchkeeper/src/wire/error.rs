@@ -100,10 +100,14 @@ impl ApiError {
                 status.code.get_or_insert(code.as_u16());
                 Self::from(status)
             }
-            None => Self {
-                message: format!("HTTP {code} without a readable Status"),
-                ..Self::from(Status { code: Some(code.as_u16()), ..Status::default() })
-            },
+            None => {
+                // So a server answers that has no such kind.
+                let hint = if code == StatusCode::NOT_FOUND { ": is the kind's CRD installed?" } else { "" };
+                Self {
+                    message: format!("HTTP {code} without a readable Status{hint}"),
+                    ..Self::from(Status { code: Some(code.as_u16()), ..Status::default() })
+                }
+            }
         };
         error.retry_after = error.retry_after.or(retry_after.map(Duration::from_secs));
         error
@@ -397,6 +401,10 @@ mod tests {
             (
                 "HTTP 502 Bad Gateway without a readable Status (502)",
                 ApiError::from_response(StatusCode::BAD_GATEWAY, None, b"<html>"),
+            ),
+            (
+                "HTTP 404 Not Found without a readable Status: is the kind's CRD installed? (404)",
+                ApiError::from_response(StatusCode::NOT_FOUND, None, b"404 page not found"),
             ),
             ("m", ApiError::new(Class::Other, "m")),
         ] {

@@ -174,6 +174,14 @@ fn every_line_is_json_when_that_is_asked_for_even_of_a_panic() {
     assert_eq!((&lines[1]["part"], &lines[1]["subject"]), (&"worker".into(), &"worker 0".into()));
 }
 
+fn a_panic_is_logged_though_nothing_else_is() {
+    for level in ["off", "my_program=info"] {
+        let mut running = Running::start(&["--log-format", "json"], Some(level));
+        let line: Value = serde_json::from_str(&running.until("panicked")[0]).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"ERROR".into(), &"panicked: as planned".into()));
+    }
+}
+
 fn the_environment_says_how_much_is_logged_and_a_flag_says_it_louder() {
     let mut quiet = Running::start(&[], Some("error"));
     quiet.until("subject=\"worker 0\"");
@@ -189,7 +197,7 @@ fn main() -> ExitCode {
     if args.nth(1).as_deref() == Some("program") {
         return program(Program::parse_from(["program".to_owned()].into_iter().chain(args)));
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("the_first_signal_stops_the_program_in_order", the_first_signal_stops_the_program_in_order),
         (
             "the_second_signal_ends_a_program_that_hangs_with_code_1",
@@ -207,6 +215,7 @@ fn main() -> ExitCode {
             "every_line_is_json_when_that_is_asked_for_even_of_a_panic",
             every_line_is_json_when_that_is_asked_for_even_of_a_panic,
         ),
+        ("a_panic_is_logged_though_nothing_else_is", a_panic_is_logged_though_nothing_else_is),
         (
             "the_environment_says_how_much_is_logged_and_a_flag_says_it_louder",
             the_environment_says_how_much_is_logged_and_a_flag_says_it_louder,

@@ -121,11 +121,17 @@ async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn 
     factory.start(stop);
     factory.wait_for_sync(stop).await?;
     let workers = run_workers(2, stop, clients.env(), || controller.clone().work());
+    let worked = CancellationToken::new();
+    let work = async {
+        workers.await;
+        worked.cancel();
+    };
     let shut_down = async {
         stop.cancelled().await;
         controller.queue.shut_down();
     };
-    tokio::join!(workers, shut_down, sink.run(stop.clone()));
+    // The sink stops after the workers: what they recorded last is written too.
+    tokio::join!(work, shut_down, sink.run(worked.clone()));
     factory.shut_down().await;
     Ok(())
 }
@@ -217,4 +223,32 @@ impl Seen {
 #[test]
 fn it_runs_to_its_end() {
     assert!(main().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_records_after_the_stop_is_written() {
+    use tower::{Service, service_fn};
+    let (env, stop) = (Env::simulated(1), CancellationToken::new());
+    let (server, clock, stopping) =
+        (watchkeeper_apiserver::ApiServer::new(&env), env.clock.clone(), stop.clone());
+    let slow = server.service();
+    let service = service_fn(move |request: http::Request<kube_client::client::Body>| {
+        let (mut server, clock, stop) = (slow.clone(), clock.clone(), stopping.clone());
+        async move {
+            if request.method() == "POST" && request.uri().path().ends_with("/resourcequotas") {
+                stop.cancel();
+                clock.sleep(Duration::from_secs(1)).await;
+            }
+            server.call(request).await
+        }
+    });
+    let clients = Clients::from_client(kube_client::Client::new(service, "default"), &env);
+    let small = json!({"metadata": {"name": "team-a", "labels": {"size": "small"}}});
+    clients.requests().of::<Namespace>().create(&serde_json::from_value(small).unwrap()).await.unwrap();
+    run(&clients, &stop).await.unwrap();
+    let events = kube_client::Api::<Event>::all(server.client()).list(&Default::default()).await.unwrap();
+    assert_eq!(
+        events.items.iter().map(|event| event.reason.as_deref()).collect::<Vec<_>>(),
+        [Some("QuotaSet")]
+    );
 }

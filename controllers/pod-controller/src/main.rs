@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser};
 use pod_controller::Output;
 use watchkeeper::Env;
 use watchkeeper::process::{ClientArgs, LogArgs, signals};
+use watchkeeper::report::What;
 
 /// Says what happens to the Pods of a namespace
 #[derive(Parser)]
@@ -29,7 +30,7 @@ async fn main() -> ExitCode {
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = &*error, "error running the controller");
+            tracing::error!(error = %What::Error(&*error), "error running the controller");
             ExitCode::FAILURE
         }
     }

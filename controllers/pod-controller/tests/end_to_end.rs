@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::Write;
+use std::process::Command;
 use std::sync::Arc;
 
 use clap::Parser;
@@ -210,4 +211,16 @@ async fn only_selected_pods_of_the_namespace_are_seen() {
     world.create("here", "web").await;
     world.env.clock.sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!(world.stop().await, ["delete pod:mypod", "Pod other/mypod does not exist anymore"]);
+}
+
+#[test]
+fn why_it_did_not_run_is_logged_with_the_causes() {
+    for format in ["text", "json"] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_pod-controller"));
+        program.args(["--kubeconfig", "/is/not/there", "--log-format", format]).env_remove("RUST_LOG");
+        let output = program.output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{log}");
+        assert!(log.contains("cannot read the kubeconfig /is/not/there: No such file"), "{log}");
+    }
 }

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser};
 use sample_controller::Options;
 use watchkeeper::Env;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs, signals};
+use watchkeeper::report::What;
 
 /// Keeps a Deployment for each Foo
 #[derive(Parser)]
@@ -32,7 +33,7 @@ async fn main() -> ExitCode {
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = &*error, "error running the controller");
+            tracing::error!(error = %What::Error(&*error), "error running the controller");
             ExitCode::FAILURE
         }
     }

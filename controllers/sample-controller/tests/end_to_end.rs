@@ -5,6 +5,7 @@
 mod world;
 
 use std::cell::Cell;
+use std::process::Command;
 
 use kube_core::params::Patch;
 use sample_controller::api::{Foo, FooSpec};
@@ -190,5 +191,17 @@ async fn five_thousand_foos_are_served_in_process() {
 async fn five_thousand_foos_are_served_over_a_socket() {
     for queue in [QueueKind::Ordered, QueueKind::Delta] {
         five_thousand_foos(World::start(Transport::Socket, queue).await).await;
+    }
+}
+
+#[test]
+fn why_it_did_not_run_is_logged_with_the_causes() {
+    for format in ["text", "json"] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_sample-controller"));
+        program.args(["--kubeconfig", "/is/not/there", "--log-format", format]).env_remove("RUST_LOG");
+        let output = program.output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{log}");
+        assert!(log.contains("cannot read the kubeconfig /is/not/there: No such file"), "{log}");
     }
 }

@@ -185,6 +185,14 @@ async fn metrics_are_served_as_open_metrics() {
     }
 }
 
+#[tokio::test]
+async fn a_request_that_names_no_path_is_answered() {
+    let world = World::new(Registry::default(), Env::system()).await;
+    assert_eq!((world.get("a:80").await.0, world.get("*").await.0), (200, 404));
+    assert!(world.ask("OPTIONS *").await.starts_with("HTTP/1.1 405"));
+    assert_eq!(world.env.reporter.panics(), 0);
+}
+
 #[derive(Debug)]
 struct Bad;
 

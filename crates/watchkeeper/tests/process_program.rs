@@ -19,7 +19,24 @@ struct Program {
     admin: AdminArgs,
     /// Does not end at a stop.
     #[arg(long)]
-    hang: bool,
+    hang: Option<Hang>,
+}
+
+/// What holds a program up.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Hang {
+    /// A future that is never ready.
+    Future,
+    /// Its only thread, in a write to a log that nobody reads.
+    Thread,
+    /// A blocking task, for which the runtime waits before it is gone.
+    Task,
+}
+
+fn hang() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -37,12 +54,29 @@ async fn program(args: Program) -> ExitCode {
         async move {
             assert!(!is_first, "as planned");
             tracing::info!("working");
+            if args.hang == Some(Hang::Thread) {
+                let _writing = std::io::stderr().lock();
+                hang();
+            }
             stop.cancelled().await;
         }
     });
     tokio::join!(workers, admin.run(stop.clone()));
-    if args.hang {
-        std::future::pending::<()>().await;
+    match args.hang {
+        Some(Hang::Future) => std::future::pending().await,
+        Some(Hang::Task) => {
+            let (task, ended) = std::sync::mpsc::channel::<()>();
+            tokio::spawn(async move {
+                let _task = task;
+                std::future::pending::<()>().await;
+            });
+            tokio::task::spawn_blocking(move || {
+                assert!(ended.recv().is_err());
+                tracing::info!("the runtime is being torn down");
+                hang();
+            });
+        }
+        Some(Hang::Thread) | None => {}
     }
     ExitCode::SUCCESS
 }
@@ -105,10 +139,27 @@ fn the_first_signal_stops_the_program_in_order() {
 }
 
 fn the_second_signal_ends_a_program_that_hangs_with_code_1() {
-    let mut running = Running::start(&["--hang"], None);
+    let mut running = Running::start(&["--hang", "future"], None);
     running.until("working");
     running.signal("INT");
     running.until("stopping; a second signal exits at once");
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(1));
+}
+
+fn the_second_signal_ends_a_program_whose_only_thread_cannot_even_log() {
+    let mut running = Running::start(&["--hang", "thread"], None);
+    running.until("working");
+    running.signal("INT");
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(1));
+}
+
+fn the_second_signal_ends_a_program_whose_runtime_is_being_torn_down() {
+    let mut running = Running::start(&["--hang", "task"], None);
+    running.until("working");
+    running.signal("INT");
+    running.until("the runtime is being torn down");
     running.signal("TERM");
     assert_eq!(running.end().0, Some(1));
 }
@@ -121,6 +172,14 @@ fn every_line_is_json_when_that_is_asked_for_even_of_a_panic() {
     assert_eq!(messages, ["panicked: as planned", "panicked: as planned", "working"]);
     assert!(lines[0]["place"].as_str().unwrap().contains("process_program.rs:"), "{lines:?}");
     assert_eq!((&lines[1]["part"], &lines[1]["subject"]), (&"worker".into(), &"worker 0".into()));
+}
+
+fn a_panic_is_logged_though_nothing_else_is() {
+    for level in ["off", "my_program=info"] {
+        let mut running = Running::start(&["--log-format", "json"], Some(level));
+        let line: Value = serde_json::from_str(&running.until("panicked")[0]).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"ERROR".into(), &"panicked: as planned".into()));
+    }
 }
 
 fn the_environment_says_how_much_is_logged_and_a_flag_says_it_louder() {
@@ -138,16 +197,25 @@ fn main() -> ExitCode {
     if args.nth(1).as_deref() == Some("program") {
         return program(Program::parse_from(["program".to_owned()].into_iter().chain(args)));
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 7] = [
         ("the_first_signal_stops_the_program_in_order", the_first_signal_stops_the_program_in_order),
         (
             "the_second_signal_ends_a_program_that_hangs_with_code_1",
             the_second_signal_ends_a_program_that_hangs_with_code_1,
         ),
         (
+            "the_second_signal_ends_a_program_whose_only_thread_cannot_even_log",
+            the_second_signal_ends_a_program_whose_only_thread_cannot_even_log,
+        ),
+        (
+            "the_second_signal_ends_a_program_whose_runtime_is_being_torn_down",
+            the_second_signal_ends_a_program_whose_runtime_is_being_torn_down,
+        ),
+        (
             "every_line_is_json_when_that_is_asked_for_even_of_a_panic",
             every_line_is_json_when_that_is_asked_for_even_of_a_panic,
         ),
+        ("a_panic_is_logged_though_nothing_else_is", a_panic_is_logged_though_nothing_else_is),
         (
             "the_environment_says_how_much_is_logged_and_a_flag_says_it_louder",
             the_environment_says_how_much_is_logged_and_a_flag_says_it_louder,

@@ -10,6 +10,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 
+/// Where panics are logged: under a name of their own, which no level turns off.
+const PANIC: &str = "watchkeeper::panic";
+
 /// Flags that say what to log, for `#[command(flatten)]`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct LogArgs {
@@ -51,7 +54,8 @@ pub enum LogError {
 
 impl LogArgs {
     /// Logs to standard error from now on, for the whole process; at `default` where neither flag nor environment say more. Panics go to the log too,
-    /// with the place and, where `RUST_BACKTRACE` asks for it, a backtrace: no line of the log is of another form.
+    /// with the place and, where `RUST_BACKTRACE` asks for it, a backtrace: no line of the log is of another form. They
+    /// are logged whatever the level, `off` included.
     ///
     /// May be called once per process.
     pub fn install(&self, default: &str) -> Result<(), LogError> {
@@ -82,7 +86,8 @@ impl LogArgs {
     {
         let level = self.log_level.as_deref().filter(|level| !level.is_empty()).unwrap_or(default);
         let bad = |source| LogError::Level { level: level.to_owned(), source };
-        let filter = EnvFilter::builder().parse(level).map_err(bad)?;
+        let panics = format!("{PANIC}=error").parse().map_err(bad)?;
+        let filter = EnvFilter::builder().parse(level).map_err(bad)?.add_directive(panics);
         let builder: SubscriberBuilder<_, _, _, W> =
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
         Ok(match self.log_format {
@@ -95,7 +100,7 @@ impl LogArgs {
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let message = panic.payload_as_str().unwrap_or("(no message)");
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
-    tracing::error!(place, backtrace = %Backtrace::capture(), "panicked: {message}");
+    tracing::error!(target: PANIC, place, backtrace = %Backtrace::capture(), "panicked: {message}");
 }
 
 #[cfg(test)]

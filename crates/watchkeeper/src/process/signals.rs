@@ -2,11 +2,12 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::OnceLock;
 use std::task::{Context, Poll};
+use std::thread;
 
 use futures::stream::{self, Stream, StreamExt};
-use tokio::task::JoinHandle;
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::Env;
@@ -22,14 +23,13 @@ pub enum InstallError {
     Listen(#[source] io::Error),
 }
 
-/// The task that listens, and the mark that there is one. It belongs to the process: a second signal must end the program
-/// even while everything else is being torn down.
-static LISTENER: OnceLock<JoinHandle<()>> = OnceLock::new();
+/// Whether somebody listens.
+static INSTALLED: Mutex<bool> = Mutex::new(false);
 
 /// Listens for SIGINT and SIGTERM (on Windows: ctrl-c); returns a token that the first of them cancels.
 ///
 /// The second signal ends the process at once, with code 1: a program that hangs while it stops can still be ended politely. May be called
-/// once per process, within a tokio runtime. The task that listens lives as long as that runtime, whatever becomes of the token.
+/// once per process. It listens on a thread of its own until the process ends, whatever becomes of the token, or of the runtime of the program.
 ///
 /// ```
 /// # use watchkeeper::{Env, process::signals};
@@ -42,25 +42,28 @@ static LISTENER: OnceLock<JoinHandle<()>> = OnceLock::new();
 /// # }
 /// ```
 pub fn install(env: &Env) -> Result<CancellationToken, InstallError> {
-    if LISTENER.get().is_some() {
+    let mut installed = INSTALLED.lock();
+    if *installed {
         return Err(InstallError::AlreadyInstalled);
     }
-    let signals = os_signals().map_err(InstallError::Listen)?;
+    // Never dropped: it is there as long as the process, and must not be dropped on a thread of another runtime.
+    let runtime: &Runtime =
+        Box::leak(Box::new(Builder::new_current_thread().enable_io().build().map_err(InstallError::Listen)?));
+    let signals = {
+        let _entered = runtime.enter();
+        os_signals().map_err(InstallError::Listen)?
+    };
     let (stop, reporter) = (CancellationToken::new(), env.reporter.clone());
-    let listener = tokio::spawn({
+    let listener = {
         let stop = stop.clone();
-        async move {
-            let ended = listen(signals, &stop, |code| std::process::exit(code)).await;
+        move || {
+            let ended = runtime.block_on(listen(signals, &stop, |code| std::process::exit(code)));
             reporter.error("signals", "listener", &ended);
         }
-    });
-    match LISTENER.set(listener) {
-        Ok(()) => Ok(stop),
-        Err(second) => {
-            second.abort();
-            Err(InstallError::AlreadyInstalled)
-        }
-    }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(listener).map_err(InstallError::Listen)?;
+    *installed = true;
+    Ok(stop)
 }
 
 /// The operating system delivers no more signals.
@@ -76,10 +79,11 @@ async fn listen(
 ) -> Ended {
     let mut signals = pin!(signals);
     if let Some(signal) = signals.next().await {
-        tracing::info!(signal, "stopping; a second signal exits at once");
+        // A line may wait for ever for somebody to read the log: neither the stop nor the exit waits for it.
+        let _if_it_can = thread::Builder::new()
+            .spawn(move || tracing::info!(signal, "stopping; a second signal exits at once"));
         stop.cancel();
-        if let Some(signal) = signals.next().await {
-            tracing::warn!(signal, "second signal, exiting");
+        if signals.next().await.is_some() {
             exit(1);
         }
     }

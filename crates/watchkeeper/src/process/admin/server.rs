@@ -117,8 +117,13 @@ impl fmt::Debug for AdminServer {
 
 async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: CancellationToken) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let answer = answer(&pages, &env, request.method(), request.uri().path(), request.uri().query());
-        std::future::ready(Ok::<_, Infallible>(answer))
+        let uri = request.uri();
+        // A collector is somebody's own code.
+        let answer = env
+            .reporter
+            .guard("admin", uri.path(), || answer(&pages, request.method(), uri.path(), uri.query()));
+        let failed = || text(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made\n".to_owned());
+        std::future::ready(Ok::<_, Infallible>(answer.unwrap_or_else(failed)))
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
@@ -136,38 +141,33 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: Cancellatio
     }
 }
 
-fn answer(
-    pages: &Pages,
-    env: &Env,
-    method: &Method,
-    path: &str,
-    query: Option<&str>,
-) -> Response<Full<Bytes>> {
+fn answer(pages: &Pages, method: &Method, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
         refused.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     let query = query.unwrap_or_default();
-    let (page, name) = match path[1..].split_once('/') {
+    // A request may name a host instead of a path.
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (page, name) = match path.split_once('/') {
         Some((page, name)) => (page, Some(name).filter(|name| !name.is_empty())),
-        None => (path.trim_start_matches('/'), None),
+        None => (path, None),
     };
     match (page, name) {
         ("", None) => text(StatusCode::OK, INDEX.to_owned()),
-        ("metrics", None) => metrics(pages, env),
+        ("metrics", None) => metrics(pages),
         ("healthz", name) => checked(pages.live.answer(page, name, query)),
         ("readyz", name) => checked(pages.ready.answer(page, name, query)),
         _ => text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{INDEX}")),
     }
 }
 
-fn metrics(pages: &Pages, env: &Env) -> Response<Full<Bytes>> {
+fn metrics(pages: &Pages) -> Response<Full<Bytes>> {
     let mut body = String::new();
-    // A collector is somebody's own code.
-    match env.reporter.guard("admin", "metrics", || encode(&mut body, &pages.metrics)) {
-        Some(Ok(())) => respond(StatusCode::OK, OPEN_METRICS, body),
-        _ => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be collected\n".to_owned()),
+    match encode(&mut body, &pages.metrics) {
+        Ok(()) => respond(StatusCode::OK, OPEN_METRICS, body),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be collected\n".to_owned()),
     }
 }
 

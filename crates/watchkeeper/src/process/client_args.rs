@@ -9,6 +9,7 @@ use kube_client::Config;
 use kube_client::config::{AuthInfo, InClusterError};
 
 use super::kubeconfig::{Kubeconfigs, server_url};
+use super::proxy::Proxies;
 use crate::env::Env;
 use crate::source::{ClientError, Clients};
 
@@ -17,6 +18,9 @@ use crate::source::{ClientError, Clients};
 /// Looked for in this order: `--kubeconfig`, the files that `KUBECONFIG` lists (the first that says something wins), the service account of
 /// a pod, `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own
 /// cluster only. Over plain HTTP no credentials are sent.
+///
+/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY` where the server is an https one, not on this machine and not
+/// named by `NO_PROXY`. A proxy may be of http, https or socks5.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// The kubeconfig file to use
@@ -62,6 +66,9 @@ pub enum ConnectError {
     /// `--master` is no URL.
     #[error("--master {0:?} is not a URL such as https://127.0.0.1:6443")]
     Master(String),
+    /// `HTTPS_PROXY` is no proxy that can be used.
+    #[error("HTTPS_PROXY {0}")]
+    Proxy(String),
     /// Neither flag, nor variable, nor pod, nor file.
     #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run in a pod")]
     Nothing,
@@ -75,6 +82,7 @@ struct Surroundings {
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
     in_cluster: fn() -> Result<Config, InClusterError>,
+    proxies: Proxies,
 }
 
 impl ClientArgs {
@@ -89,25 +97,29 @@ impl ClientArgs {
             kubeconfig: env::var_os("KUBECONFIG"),
             home: env::home_dir(),
             in_cluster: Config::incluster,
+            proxies: Proxies::of_process(),
         };
-        self.config_in(&around).await
+        self.config_in(&around)
     }
 
-    async fn config_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
-        let mut config = self.found_in(around).await?;
+    fn config_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
+        let mut config = self.found_in(around)?;
         if config.cluster_url.scheme_str() == Some("http") {
             config.auth_info = AuthInfo::default();
+        }
+        if config.proxy_url.is_none() {
+            config.proxy_url = around.proxies.of(&config.cluster_url).map_err(ConnectError::Proxy)?;
         }
         Ok(config)
     }
 
-    async fn found_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
+    fn found_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
         let (context, master) = (self.context.as_deref(), self.master.as_deref());
         let master =
             master.map(|url| server_url(url, false).ok_or_else(|| ConnectError::Master(url.to_owned())));
         let master = master.transpose()?;
         if let Some(files) = self.files(around)? {
-            return Kubeconfigs::read(&files)?.config(context, master.as_ref()).await;
+            return Kubeconfigs::read(&files)?.config(context, master.as_ref());
         }
         // A context is one of a file.
         if context.is_none() && master.is_none() {
@@ -119,7 +131,7 @@ impl ClientArgs {
         }
         let home = around.home.as_ref().map(|home| home.join(".kube/config")).filter(|file| file.exists());
         match (home, master) {
-            (Some(file), master) => Kubeconfigs::read(&[file])?.config(context, master.as_ref()).await,
+            (Some(file), master) => Kubeconfigs::read(&[file])?.config(context, master.as_ref()),
             (None, Some(master)) => Ok(Config::new(master)),
             (None, None) => Err(ConnectError::Nothing),
         }

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use http::Uri;
 use kube_client::Config;
 use kube_client::config::{
-    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
+    AuthInfo, Cluster, ExecAuthCluster, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
     NamedContext,
 };
 
 use super::client_args::ConnectError;
+use super::credentials::certificates;
+use super::proxy::proxy_url;
 
 /// Kubeconfig files, the first of which wins: an entry is taken whole from the first file that has one of its name.
 #[derive(Debug)]
@@ -28,11 +30,7 @@ impl Kubeconfigs {
     }
 
     /// The configuration of `context`, or of the current one; with the server `master`, where one is given.
-    pub(super) async fn config(
-        &self,
-        context: Option<&str>,
-        master: Option<&Uri>,
-    ) -> Result<Config, ConnectError> {
+    pub(super) fn config(&self, context: Option<&str>, master: Option<&Uri>) -> Result<Config, ConnectError> {
         let (named, context) = self.context(context)?;
         let at = |field: &str| format!("contexts[{}].context.{field}", context.name);
         let chosen = context.context.as_ref();
@@ -72,24 +70,26 @@ impl Kubeconfigs {
             }
         }
 
-        let only = Kubeconfig {
-            clusters: vec![NamedCluster { cluster: Some(cluster_info), ..cluster.clone() }],
-            auth_infos: user.map(|(_, user)| user.clone()).into_iter().collect(),
-            contexts: vec![context.clone()],
-            current_context: Some(context.name.clone()),
-            ..Kubeconfig::default()
-        };
-        let config = Config::from_custom_kubeconfig(only, &KubeConfigOptions::default()).await;
-        config.map_err(|error| {
-            let part = match &error {
-                KubeconfigError::LoadCertificateAuthority(_) | KubeconfigError::ParseCertificates(_) => {
-                    ".certificate-authority"
-                }
-                KubeconfigError::ParseProxyUrl(_) => ".proxy-url",
-                _ => "",
-            };
-            field(cluster_file, &in_cluster(part), error)
-        })
+        // What kube makes of these reads the variables for proxies in its own way.
+        let in_cluster = |part: &str, problem: String| field(cluster_file, &in_cluster(part), problem);
+        let info = ExecAuthCluster::try_from(&cluster_info)
+            .map_err(|error| in_cluster(".certificate-authority", error.to_string()))?;
+        let mut config = Config::new(server);
+        let authority = info.certificate_authority_data.as_deref().map(certificates).transpose();
+        config.root_cert = authority.map_err(|problem| in_cluster(".certificate-authority", problem))?;
+        let proxy = cluster_info.proxy_url.as_deref().filter(|url| !url.is_empty()).map(proxy_url);
+        config.proxy_url = proxy.transpose().map_err(|problem| in_cluster(".proxy-url", problem))?;
+        config.accept_invalid_certs = cluster_info.insecure_skip_tls_verify.unwrap_or_default();
+        config.disable_compression = cluster_info.disable_compression.unwrap_or_default();
+        config.tls_server_name = cluster_info.tls_server_name;
+        config.auth_info = user.and_then(|(_, user)| user.auth_info.clone()).unwrap_or_default();
+        if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
+            exec.cluster = Some(info);
+        }
+        if let Some(namespace) = &chosen.namespace {
+            config.default_namespace.clone_from(namespace);
+        }
+        Ok(config)
     }
 
     /// The context that is meant, and the file that has it.

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use http::Uri;
 use kube_client::Config;
 use kube_client::config::{
-    AuthInfo, Cluster, ExecAuthCluster, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
-    NamedContext,
+    Cluster, ExecAuthCluster, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext,
 };
 
 use super::client_args::ConnectError;
-use super::credentials::certificates;
+use super::credentials::{certificates, check};
 use super::proxy::proxy_url;
 
 /// Kubeconfig files, the first of which wins: an entry is taken whole from the first file that has one of its name.
@@ -57,17 +56,9 @@ impl Kubeconfigs {
                 .ok_or_else(|| field(named, &at("user"), unknown("user", user)))
         });
         let user = user.transpose()?;
-        if let Some((file, user)) = user {
-            let files = user.auth_info.as_ref().map(credential_files).unwrap_or_default();
-            for (part, path) in files {
-                fs::File::open(path).map_err(|error| {
-                    field(
-                        file,
-                        &format!("users[{}].user.{part}", user.name),
-                        format!("cannot read {path}: {error}"),
-                    )
-                })?;
-            }
+        if let Some((file, NamedAuthInfo { name, auth_info: Some(info), .. })) = user {
+            check(info)
+                .map_err(|(part, problem)| field(file, &format!("users[{name}].user.{part}"), problem))?;
         }
 
         // What kube makes of these reads the variables for proxies in its own way.
@@ -147,15 +138,6 @@ fn field(file: &Path, field: &str, problem: impl fmt::Display) -> ConnectError {
 
 fn unknown(what: &str, name: &str) -> String {
     format!("names the {what} {name:?}, which is not there")
-}
-
-fn credential_files(user: &AuthInfo) -> Vec<(&'static str, &str)> {
-    let files = [
-        ("client-certificate", &user.client_certificate),
-        ("client-key", &user.client_key),
-        ("tokenFile", &user.token_file),
-    ];
-    files.into_iter().filter_map(|(field, path)| Some((field, path.as_deref()?))).collect()
 }
 
 fn server(cluster: &Cluster, master: Option<&Uri>) -> Result<Uri, String> {

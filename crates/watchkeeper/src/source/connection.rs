@@ -1,5 +1,6 @@
 //! How are connections to an API server made? So that a dead peer is noticed within a minute, also where nothing is said for long.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::Uri;
@@ -9,7 +10,7 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioExecutor;
-use kube_client::client::{Body, ConfigExt};
+use kube_client::client::{AuthError, Body, ConfigExt};
 use kube_client::{Client, Config, Error};
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -66,9 +67,13 @@ where
         .option_layer(config.connect_timeout.map(TimeoutLayer::new))
         .service(config.rustls_https_connector_with_connector(connector)?);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    // kube panics over a token that is no header, whoever hands it out.
+    let auth = catch_unwind(AssertUnwindSafe(|| config.auth_layer()));
+    let no_header =
+        |_| Err(Error::Auth(AuthError::AuthExec("the token is what no header may hold".to_owned())));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth.unwrap_or_else(no_header)?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);

@@ -375,3 +375,28 @@ async fn a_proxy_that_cannot_be_used_is_told_without_its_password() {
     let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
 }
+
+#[tokio::test]
+async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
+    let mut world = World::new();
+    let cases = [
+        ("token: \"hunter2\\n\"", "users[u].user.token"),
+        (
+            "auth-provider: {name: oidc, config: {id-token: \"hunter2\\n\"}}",
+            "users[u].user.auth-provider.config.id-token",
+        ),
+    ];
+    for (user, field) in cases {
+        let error = world.error_of(&simple("https://k").replace("token: hunter2", user)).await;
+        let problem = "holds what no header may, such as a line break";
+        assert_eq!(error, format!("cannot use the kubeconfig /file: {field} {problem}"));
+    }
+    // What a program prints is known when it has run.
+    let printed = r#"{"status": {"token": "hunter2\\n"}}"#;
+    let exec = format!("exec: {{command: printf, args: ['{printed}'], interactiveMode: Never}}");
+    world.write("file", &simple("https://k").replace("token: hunter2", &exec));
+    let config = world.config().await;
+    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
+    assert!(error.to_string().contains("what no header may hold"), "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"));
+}

@@ -11,7 +11,7 @@ use kube_client::config::{AuthInfo, InClusterError};
 use super::kubeconfig::{Kubeconfigs, server_url};
 use super::proxy::Proxies;
 use crate::env::Env;
-use crate::source::{ClientError, Clients};
+use crate::source::{ClientError, Clients, without_userinfo};
 
 /// Flags that say which cluster to talk to, for `#[command(flatten)]`.
 ///
@@ -115,8 +115,8 @@ impl ClientArgs {
 
     fn found_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
         let (context, master) = (self.context.as_deref(), self.master.as_deref());
-        let master =
-            master.map(|url| server_url(url, false).ok_or_else(|| ConnectError::Master(url.to_owned())));
+        let master = master
+            .map(|url| server_url(url, false).ok_or_else(|| ConnectError::Master(without_userinfo(url))));
         let master = master.transpose()?;
         if let Some(files) = self.files(around)? {
             return Kubeconfigs::read(&files)?.config(context, master.as_ref());

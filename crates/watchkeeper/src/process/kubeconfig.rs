@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use http::Uri;
 use kube_client::Config;
-use kube_client::config::{
-    Cluster, ExecAuthCluster, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext,
-};
+use kube_client::config::{Cluster, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
 
 use super::client_args::ConnectError;
-use super::credentials::{certificates, check};
+use super::credentials::{Problem, authority, usable};
 use super::proxy::proxy_url;
+use crate::source::without_userinfo;
 
 /// Kubeconfig files, the first of which wins: an entry is taken whole from the first file that has one of its name.
 #[derive(Debug)]
@@ -56,28 +55,29 @@ impl Kubeconfigs {
                 .ok_or_else(|| field(named, &at("user"), unknown("user", user)))
         });
         let user = user.transpose()?;
-        if let Some((file, NamedAuthInfo { name, auth_info: Some(info), .. })) = user {
-            check(info)
-                .map_err(|(part, problem)| field(file, &format!("users[{name}].user.{part}"), problem))?;
-        }
+        let user = user.and_then(|(file, user)| Some((file, &user.name, user.auth_info.clone()?)));
+        let user = user.map(|(file, name, user)| {
+            let at = |part: &str| format!("users[{name}].user.{part}");
+            usable(user).map_err(|(part, problem)| field(file, &at(part), problem))
+        });
+        let user = user.transpose()?.unwrap_or_default();
 
-        // What kube makes of these reads the variables for proxies in its own way.
-        let in_cluster = |part: &str, problem: String| field(cluster_file, &in_cluster(part), problem);
-        let info = ExecAuthCluster::try_from(&cluster_info)
-            .map_err(|error| in_cluster(".certificate-authority", error.to_string()))?;
+        // Put together here, as kube reads the variables for proxies in its own way.
+        let in_cluster =
+            |(part, problem): Problem| field(cluster_file, &in_cluster(&format!(".{part}")), problem);
+        let (info, authority) = authority(&mut cluster_info).map_err(in_cluster)?;
         let mut config = Config::new(server);
-        let authority = info.certificate_authority_data.as_deref().map(certificates).transpose();
-        config.root_cert = authority.map_err(|problem| in_cluster(".certificate-authority", problem))?;
+        config.root_cert = authority;
         let proxy = cluster_info.proxy_url.as_deref().filter(|url| !url.is_empty()).map(proxy_url);
-        config.proxy_url = proxy.transpose().map_err(|problem| in_cluster(".proxy-url", problem))?;
+        config.proxy_url = proxy.transpose().map_err(|problem| in_cluster(("proxy-url", problem)))?;
         config.accept_invalid_certs = cluster_info.insecure_skip_tls_verify.unwrap_or_default();
         config.disable_compression = cluster_info.disable_compression.unwrap_or_default();
         config.tls_server_name = cluster_info.tls_server_name;
-        config.auth_info = user.and_then(|(_, user)| user.auth_info.clone()).unwrap_or_default();
+        config.auth_info = user;
         if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
             exec.cluster = Some(info);
         }
-        if let Some(namespace) = &chosen.namespace {
+        if let Some(namespace) = chosen.namespace.as_ref().filter(|namespace| !namespace.is_empty()) {
             config.default_namespace.clone_from(namespace);
         }
         Ok(config)
@@ -147,8 +147,9 @@ fn server(cluster: &Cluster, master: Option<&Uri>) -> Result<Uri, String> {
             let is_secure = cluster.certificate_authority.is_some()
                 || cluster.certificate_authority_data.is_some()
                 || cluster.insecure_skip_tls_verify == Some(true);
-            server_url(server, is_secure)
-                .ok_or_else(|| format!("is {server:?}, and not a URL such as https://127.0.0.1:6443"))
+            server_url(server, is_secure).ok_or_else(|| {
+                format!("is {:?}, and not a URL such as https://127.0.0.1:6443", without_userinfo(server))
+            })
         }
         (None, None) => Err("is missing: give the URL of the API server".to_owned()),
     }

@@ -71,13 +71,34 @@ where
     let auth = catch_unwind(AssertUnwindSafe(|| config.auth_layer()));
     let no_header =
         |_| Err(Error::Auth(AuthError::AuthExec("the token is what no header may hold".to_owned())));
+    let auth = auth.unwrap_or_else(no_header).map_err(|error| match error {
+        Error::Auth(error) => Error::Auth(without_output(error)),
+        other => other,
+    });
     let service = ServiceBuilder::new()
+        .map_err(|error: BoxError| match error.downcast() {
+            Ok(error) => without_output(*error).into(),
+            Err(other) => other,
+        })
         .layer(config.base_uri_layer())
-        .option_layer(auth.unwrap_or_else(no_header)?)
+        .option_layer(auth?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+/// What a program printed, where it failed to make credentials, may be a secret all the same.
+fn without_output(error: AuthError) -> AuthError {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            AuthError::AuthExec(format!("the program failed: {}", out.status))
+        }
+        AuthError::AuthExecParse(_) => {
+            AuthError::AuthExec("what the program printed is no ExecCredential".to_owned())
+        }
+        other => other,
+    }
 }
 
 fn tcp() -> HttpConnector {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use http::Uri;
 use kube_client::Config;
-use kube_client::config::{Cluster, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
+use kube_client::config::{Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
 
 use super::client_args::ConnectError;
 use super::credentials::{Problem, authority, usable};
@@ -28,7 +28,7 @@ impl Kubeconfigs {
     }
 
     /// The configuration of `context`, or of the current one; with the server `master`, where one is given.
-    pub(super) fn config(&self, context: Option<&str>, master: Option<&Uri>) -> Result<Config, ConnectError> {
+    pub(super) fn config(&self, context: Option<&str>, master: Option<&str>) -> Result<Config, ConnectError> {
         let (named, context) = self.context(context)?;
         let at = |field: &str| format!("contexts[{}].context.{field}", context.name);
         let chosen = context.context.as_ref();
@@ -41,13 +41,10 @@ impl Kubeconfigs {
         let in_cluster = |part: &str| format!("clusters[{}].cluster{part}", cluster.name);
         let mut cluster_info =
             cluster.cluster.clone().ok_or_else(|| field(cluster_file, &in_cluster(""), "is missing"))?;
-        let server = server(&cluster_info, master)
-            .map_err(|problem| field(cluster_file, &in_cluster(".server"), problem))?;
         if master.is_some() {
             // That name belonged to the other server.
             cluster_info.tls_server_name = None;
         }
-        cluster_info.server = Some(server.to_string());
 
         let user_name = chosen.user.as_deref().filter(|user| !user.is_empty());
         let user = user_name.map(|user| {
@@ -65,7 +62,22 @@ impl Kubeconfigs {
         // Put together here, as kube reads the variables for proxies in its own way.
         let in_cluster =
             |(part, problem): Problem| field(cluster_file, &in_cluster(&format!(".{part}")), problem);
-        let (info, authority) = authority(&mut cluster_info).map_err(in_cluster)?;
+        let (mut info, authority) = authority(&mut cluster_info).map_err(in_cluster)?;
+        let is_secure = authority.is_some()
+            || cluster_info.insecure_skip_tls_verify == Some(true)
+            || user.client_certificate.is_some()
+            || user.client_certificate_data.is_some();
+        let server = match (master, &cluster_info.server) {
+            (Some(master), _) => master_url(master, is_secure)?,
+            (None, Some(server)) => server_url(server, is_secure).ok_or_else(|| {
+                let shown = without_userinfo(server);
+                in_cluster(("server", format!("is {shown:?}, and not a URL such as https://127.0.0.1:6443")))
+            })?,
+            (None, None) => {
+                return Err(in_cluster(("server", "is missing: give the URL of the API server".to_owned())));
+            }
+        };
+        info.server = Some(server.to_string());
         let mut config = Config::new(server);
         config.root_cert = authority;
         let proxy = cluster_info.proxy_url.as_deref().filter(|url| !url.is_empty()).map(proxy_url);
@@ -140,23 +152,13 @@ fn unknown(what: &str, name: &str) -> String {
     format!("names the {what} {name:?}, which is not there")
 }
 
-fn server(cluster: &Cluster, master: Option<&Uri>) -> Result<Uri, String> {
-    match (master, &cluster.server) {
-        (Some(master), _) => Ok(master.clone()),
-        (None, Some(server)) => {
-            let is_secure = cluster.certificate_authority.is_some()
-                || cluster.certificate_authority_data.is_some()
-                || cluster.insecure_skip_tls_verify == Some(true);
-            server_url(server, is_secure).ok_or_else(|| {
-                format!("is {:?}, and not a URL such as https://127.0.0.1:6443", without_userinfo(server))
-            })
-        }
-        (None, None) => Err("is missing: give the URL of the API server".to_owned()),
-    }
+/// The URL that `--master` gives.
+pub(super) fn master_url(text: &str, is_secure: bool) -> Result<Uri, ConnectError> {
+    server_url(text, is_secure).ok_or_else(|| ConnectError::Master(without_userinfo(text)))
 }
 
 /// The URL of a server that may be given as host and port only.
-pub(super) fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
+fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
     let scheme = if is_secure { "https" } else { "http" };
     let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
     let url: Uri = whole.parse().ok()?;

@@ -508,3 +508,47 @@ async fn what_a_credential_program_prints_is_not_told() {
         assert!(told.contains("the program failed: exit status: 3") && !told.contains("hunter2"), "{told}");
     }
 }
+
+#[tokio::test]
+async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
+    let mut world = World::new();
+    let data = |text: &str| BASE64_STANDARD.encode(text);
+    let pair = rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
+    let authority = format!("certificate-authority-data: {}", data(&pair.cert.pem()));
+    let certificate = format!(
+        "client-certificate-data: {}, client-key-data: {}",
+        data(&pair.cert.pem()),
+        data(&pair.signing_key.serialize_pem())
+    );
+    let plain = simple("k:6443");
+    let cases = [
+        (plain.clone(), "http"),
+        (plain.replace("tls-server-name: t", "certificate-authority-data: ''"), "http"),
+        (plain.replace("tls-server-name: t", &authority), "https"),
+        (plain.replace("tls-server-name: t", "insecure-skip-tls-verify: true"), "https"),
+        (plain.replace("token: hunter2", &certificate), "https"),
+    ];
+    for (text, scheme) in cases {
+        world.args.kubeconfig = Some(world.write("file", &text));
+        world.args.master = None;
+        assert_eq!(world.server().await, format!("{scheme}://k:6443/"), "{text}");
+        world.args.master = Some("10.0.0.1:6443".into());
+        let config = world.config().await;
+        assert_eq!(config.cluster_url.to_string(), format!("{scheme}://10.0.0.1:6443/"), "{text}");
+        let info = config.auth_info;
+        assert_eq!(info.token.is_some() || info.client_key_data.is_some(), scheme == "https", "{text}");
+    }
+    // With a scheme it is as it says.
+    world.args.master = Some("http://10.0.0.1:8080".into());
+    assert_eq!(world.server().await, "http://10.0.0.1:8080/");
+}
+
+#[tokio::test]
+async fn a_pod_without_a_usable_service_account_uses_the_file_at_home() {
+    let mut world = World::new();
+    world.around.in_cluster =
+        || Err(InClusterError::ReadDefaultNamespace(io::Error::from(io::ErrorKind::NotFound)));
+    world.write(".kube/config", &simple("https://home"));
+    world.around.home = Some(world.folder.path().to_owned());
+    assert_eq!(world.server().await, "https://home/");
+}

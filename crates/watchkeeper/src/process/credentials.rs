@@ -15,8 +15,10 @@ use secrecy::{ExposeSecret, SecretString};
 /// A field, and what is wrong with it; never what it holds, where that may be a secret.
 pub(super) type Problem = (&'static str, String);
 
+type Certificates = Vec<Vec<u8>>;
+
 /// `cluster` as it is told to programs that make credentials, and the certificates of its authority.
-pub(super) fn authority(cluster: &mut Cluster) -> Result<(ExecAuthCluster, Option<Vec<Vec<u8>>>), Problem> {
+pub(super) fn authority(cluster: &mut Cluster) -> Result<(ExecAuthCluster, Option<Certificates>), Problem> {
     let texts = [
         &mut cluster.certificate_authority,
         &mut cluster.certificate_authority_data,
@@ -57,7 +59,11 @@ pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
     }
     check_pair(&user)?;
     if let Some(file) = &user.token_file {
-        read("tokenFile", file)?;
+        let text = String::from_utf8_lossy(&read("tokenFile", file)?).trim().to_owned();
+        if text.is_empty() {
+            return Err(("tokenFile", "is empty".to_owned()));
+        }
+        check_header("tokenFile", &text)?;
     }
     if user.exec.as_ref().is_some_and(|exec| exec.command.as_deref().is_none_or(str::is_empty)) {
         return Err(("exec.command", "is missing: give the program to run".to_owned()));

@@ -1,4 +1,4 @@
-//! Through which proxy is a server reached? As Go decides it, from `HTTPS_PROXY` and `NO_PROXY`.
+//! Through which proxy is a server reached? By `HTTPS_PROXY` and `NO_PROXY`, nearly as Go reads them.
 
 use std::env;
 use std::net::IpAddr;

@@ -41,7 +41,7 @@ impl Clients {
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
         let make = || {
             let server = || without_userinfo(&config.cluster_url.to_string());
-            client(&config).map_err(|source| ClientError { server: server(), source })
+            client(&config, &env.clock).map_err(|source| ClientError { server: server(), source })
         };
         Ok(Self { watch: make()?, requests: Requests::new(make()?, env), env: env.clone() })
     }

@@ -10,10 +10,15 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioExecutor;
+use kube_client::client::middleware::AuthLayer;
 use kube_client::client::{AuthError, Body, ConfigExt};
 use kube_client::{Client, Config, Error};
 use tower::timeout::TimeoutLayer;
+use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
+
+use super::token_file::{token_file, with_token};
+use crate::clock::Clock;
 
 /// A connection on which nothing comes is probed after this time...
 const IDLE: Duration = Duration::from_secs(15);
@@ -29,19 +34,21 @@ const UNANSWERED: Duration = Duration::from_secs(45);
 ///
 /// kube's own client does without keep-alive: where a peer vanishes without a word, a watch would wait for its whole time-out, and a request for
 /// its deadline.
-pub(super) fn client(config: &Config) -> Result<Client, Error> {
-    let Some(url) = &config.proxy_url else { return client_over(tcp(), config) };
+pub(super) fn client(config: &Config, clock: &Clock) -> Result<Client, Error> {
+    let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock) };
     let proxy = Matcher::builder().all(url.to_string()).build().intercept(&config.cluster_url);
     match proxy.as_ref().map(|proxy| (proxy, proxy.uri().scheme_str())) {
-        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp()), config),
+        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp()), config, clock),
         Some((proxy, Some("https"))) => {
-            client_over(tunnel(proxy, config.rustls_https_connector_with_connector(tcp())?), config)
+            client_over(tunnel(proxy, config.rustls_https_connector_with_connector(tcp())?), config, clock)
         }
         Some((proxy, Some("socks5" | "socks5h"))) => {
             let socks = SocksV5::new(proxy.uri().clone(), tcp());
             match proxy.raw_auth() {
-                Some((user, password)) => client_over(socks.with_auth(user.into(), password.into()), config),
-                None => client_over(socks, config),
+                Some((user, password)) => {
+                    client_over(socks.with_auth(user.into(), password.into()), config, clock)
+                }
+                None => client_over(socks, config, clock),
             }
         }
         // What there is of the URL may hold a password.
@@ -57,7 +64,7 @@ fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
     }
 }
 
-fn client_over<C>(connector: C, config: &Config) -> Result<Client, Error>
+fn client_over<C>(connector: C, config: &Config, clock: &Clock) -> Result<Client, Error>
 where
     C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -67,25 +74,32 @@ where
         .option_layer(config.connect_timeout.map(TimeoutLayer::new))
         .service(config.rustls_https_connector_with_connector(connector)?);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
-    // kube panics over a token that is no header, whoever hands it out.
-    let auth = catch_unwind(AssertUnwindSafe(|| config.auth_layer()));
-    let no_header =
-        |_| Err(Error::Auth(AuthError::AuthExec("the token is what no header may hold".to_owned())));
-    let auth = auth.unwrap_or_else(no_header).map_err(|error| match error {
-        Error::Auth(error) => Error::Auth(without_output(error)),
-        other => other,
-    });
+    let file = token_file(&config.auth_info);
+    let from_file = file.map(|file| with_token(file, clock).map(MapRequestLayer::new)).transpose();
+    let auth = if file.is_some() { Ok(None) } else { auth_layer(config) };
     let service = ServiceBuilder::new()
         .map_err(|error: BoxError| match error.downcast() {
             Ok(error) => without_output(*error).into(),
             Err(other) => other,
         })
         .layer(config.base_uri_layer())
+        .option_layer(from_file.map_err(Error::Auth)?)
         .option_layer(auth?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+/// kube's layer, which panics over a token that is no header, whoever hands it out.
+fn auth_layer(config: &Config) -> Result<Option<AuthLayer>, Error> {
+    let no_header =
+        |_| Err(Error::Auth(AuthError::AuthExec("the token is what no header may hold".to_owned())));
+    let layer = catch_unwind(AssertUnwindSafe(|| config.auth_layer())).unwrap_or_else(no_header);
+    layer.map_err(|error| match error {
+        Error::Auth(error) => Error::Auth(without_output(error)),
+        other => other,
+    })
 }
 
 /// What a program printed, where it failed to make credentials, may be a secret all the same.

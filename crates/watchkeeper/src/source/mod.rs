@@ -8,6 +8,7 @@ mod clients;
 mod connection;
 mod requests;
 mod scripted;
+mod token_file;
 
 use std::future::Future;
 use std::pin::Pin;

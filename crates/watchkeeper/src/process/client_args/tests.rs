@@ -552,3 +552,30 @@ async fn a_pod_without_a_usable_service_account_uses_the_file_at_home() {
     world.around.home = Some(world.folder.path().to_owned());
     assert_eq!(world.server().await, "https://home/");
 }
+
+#[tokio::test]
+async fn the_token_of_a_file_is_sent_without_its_line_break() {
+    let mut world = World::new();
+    let file = world.write("token", "hunter2\n");
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
+    config.auth_info.token_file = Some(file.display().to_string());
+    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    let serve = async {
+        let (mut stream, _) = server.accept().await.unwrap();
+        assert!(head(&mut stream).await.contains("authorization: bearer hunter2\r\n"));
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+    };
+    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+    let asked = async { assert_eq!(clients.watch().request_text(request).await.unwrap(), "hi") };
+    tokio::select! {
+        biased;
+        () = asked => {}
+        () = async { serve.await; std::future::pending().await } => {}
+    }
+    for (text, problem) in [("", "is empty"), ("a\nb", "holds what no header may, such as a line break")] {
+        world.write("token", text);
+        let error = world.error_of(&simple("https://k").replace("token: hunter2", "tokenFile: token")).await;
+        assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.tokenFile {problem}"));
+    }
+}

@@ -1,6 +1,7 @@
 //! Which cluster is meant? Flags, then the environment, then the cluster around the process, then the user's own file.
 
 use std::env;
+use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -8,15 +9,20 @@ use std::path::PathBuf;
 use kube_client::Config;
 use kube_client::config::{AuthInfo, InClusterError};
 
-use super::kubeconfig::{Kubeconfigs, server_url};
+use super::kubeconfig::{Kubeconfigs, master_url};
+use super::proxy::Proxies;
 use crate::env::Env;
 use crate::source::{ClientError, Clients};
 
 /// Flags that say which cluster to talk to, for `#[command(flatten)]`.
 ///
 /// Looked for in this order: `--kubeconfig`, the files that `KUBECONFIG` lists (the first that says something wins), the service account of
-/// a pod, `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own
-/// cluster only. Over plain HTTP no credentials are sent.
+/// a pod where it can be used, `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own
+/// cluster only. Over plain HTTP no credentials are sent; a server without a scheme is https where a certificate, an authority or
+/// `insecure-skip-tls-verify` is given.
+///
+/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY` where the server is an https one, not on this machine and not
+/// named by `NO_PROXY`. A proxy may be of http, https or socks5.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// The kubeconfig file to use
@@ -62,6 +68,9 @@ pub enum ConnectError {
     /// `--master` is no URL.
     #[error("--master {0:?} is not a URL such as https://127.0.0.1:6443")]
     Master(String),
+    /// `HTTPS_PROXY` is no proxy that can be used.
+    #[error("HTTPS_PROXY {0}")]
+    Proxy(String),
     /// Neither flag, nor variable, nor pod, nor file.
     #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run in a pod")]
     Nothing,
@@ -75,6 +84,7 @@ struct Surroundings {
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
     in_cluster: fn() -> Result<Config, InClusterError>,
+    proxies: Proxies,
 }
 
 impl ClientArgs {
@@ -89,39 +99,47 @@ impl ClientArgs {
             kubeconfig: env::var_os("KUBECONFIG"),
             home: env::home_dir(),
             in_cluster: Config::incluster,
+            proxies: Proxies::of_process(),
         };
-        self.config_in(&around).await
+        self.config_in(&around)
     }
 
-    async fn config_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
-        let mut config = self.found_in(around).await?;
+    fn config_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
+        let mut config = self.found_in(around)?;
         if config.cluster_url.scheme_str() == Some("http") {
             config.auth_info = AuthInfo::default();
+        }
+        if config.proxy_url.is_none() {
+            config.proxy_url = around.proxies.of(&config.cluster_url).map_err(ConnectError::Proxy)?;
         }
         Ok(config)
     }
 
-    async fn found_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
+    fn found_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
         let (context, master) = (self.context.as_deref(), self.master.as_deref());
-        let master =
-            master.map(|url| server_url(url, false).ok_or_else(|| ConnectError::Master(url.to_owned())));
-        let master = master.transpose()?;
         if let Some(files) = self.files(around)? {
-            return Kubeconfigs::read(&files)?.config(context, master.as_ref()).await;
+            return Kubeconfigs::read(&files)?.config(context, master);
         }
+        let mut unusable = None;
         // A context is one of a file.
         if context.is_none() && master.is_none() {
             match (around.in_cluster)() {
                 // Not in a pod.
                 Err(InClusterError::ReadEnvironmentVariable(_)) => {}
-                found => return found.map_err(ConnectError::InCluster),
+                Err(error) => unusable = Some(ConnectError::InCluster(error)),
+                Ok(config) => return Ok(config),
             }
         }
         let home = around.home.as_ref().map(|home| home.join(".kube/config")).filter(|file| file.exists());
         match (home, master) {
-            (Some(file), master) => Kubeconfigs::read(&[file])?.config(context, master.as_ref()).await,
-            (None, Some(master)) => Ok(Config::new(master)),
-            (None, None) => Err(ConnectError::Nothing),
+            (Some(file), _) => {
+                if let Some(error) = &unusable {
+                    tracing::warn!(error = error as &dyn Error, file = %file.display(), "using a kubeconfig instead");
+                }
+                Kubeconfigs::read(&[file])?.config(context, master)
+            }
+            (None, Some(master)) => Ok(Config::new(master_url(master, false)?)),
+            (None, None) => Err(unusable.unwrap_or(ConnectError::Nothing)),
         }
     }
 

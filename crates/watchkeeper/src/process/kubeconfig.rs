@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use http::Uri;
 use kube_client::Config;
-use kube_client::config::{
-    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
-    NamedContext,
-};
+use kube_client::config::{Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
 
 use super::client_args::ConnectError;
+use super::credentials::{Problem, authority, usable};
+use super::proxy::proxy_url;
+use crate::source::without_userinfo;
 
 /// Kubeconfig files, the first of which wins: an entry is taken whole from the first file that has one of its name.
 #[derive(Debug)]
@@ -28,11 +28,7 @@ impl Kubeconfigs {
     }
 
     /// The configuration of `context`, or of the current one; with the server `master`, where one is given.
-    pub(super) async fn config(
-        &self,
-        context: Option<&str>,
-        master: Option<&Uri>,
-    ) -> Result<Config, ConnectError> {
+    pub(super) fn config(&self, context: Option<&str>, master: Option<&str>) -> Result<Config, ConnectError> {
         let (named, context) = self.context(context)?;
         let at = |field: &str| format!("contexts[{}].context.{field}", context.name);
         let chosen = context.context.as_ref();
@@ -45,13 +41,10 @@ impl Kubeconfigs {
         let in_cluster = |part: &str| format!("clusters[{}].cluster{part}", cluster.name);
         let mut cluster_info =
             cluster.cluster.clone().ok_or_else(|| field(cluster_file, &in_cluster(""), "is missing"))?;
-        let server = server(&cluster_info, master)
-            .map_err(|problem| field(cluster_file, &in_cluster(".server"), problem))?;
         if master.is_some() {
             // That name belonged to the other server.
             cluster_info.tls_server_name = None;
         }
-        cluster_info.server = Some(server.to_string());
 
         let user_name = chosen.user.as_deref().filter(|user| !user.is_empty());
         let user = user_name.map(|user| {
@@ -59,37 +52,47 @@ impl Kubeconfigs {
                 .ok_or_else(|| field(named, &at("user"), unknown("user", user)))
         });
         let user = user.transpose()?;
-        if let Some((file, user)) = user {
-            let files = user.auth_info.as_ref().map(credential_files).unwrap_or_default();
-            for (part, path) in files {
-                fs::File::open(path).map_err(|error| {
-                    field(
-                        file,
-                        &format!("users[{}].user.{part}", user.name),
-                        format!("cannot read {path}: {error}"),
-                    )
-                })?;
-            }
-        }
+        let user = user.and_then(|(file, user)| Some((file, &user.name, user.auth_info.clone()?)));
+        let user = user.map(|(file, name, user)| {
+            let at = |part: &str| format!("users[{name}].user.{part}");
+            usable(user).map_err(|(part, problem)| field(file, &at(part), problem))
+        });
+        let user = user.transpose()?.unwrap_or_default();
 
-        let only = Kubeconfig {
-            clusters: vec![NamedCluster { cluster: Some(cluster_info), ..cluster.clone() }],
-            auth_infos: user.map(|(_, user)| user.clone()).into_iter().collect(),
-            contexts: vec![context.clone()],
-            current_context: Some(context.name.clone()),
-            ..Kubeconfig::default()
+        // Put together here, as kube reads the variables for proxies in its own way.
+        let in_cluster =
+            |(part, problem): Problem| field(cluster_file, &in_cluster(&format!(".{part}")), problem);
+        let (mut info, authority) = authority(&mut cluster_info).map_err(in_cluster)?;
+        let is_secure = authority.is_some()
+            || cluster_info.insecure_skip_tls_verify == Some(true)
+            || user.client_certificate.is_some()
+            || user.client_certificate_data.is_some();
+        let server = match (master, &cluster_info.server) {
+            (Some(master), _) => master_url(master, is_secure)?,
+            (None, Some(server)) => server_url(server, is_secure).ok_or_else(|| {
+                let shown = without_userinfo(server);
+                in_cluster(("server", format!("is {shown:?}, and not a URL such as https://127.0.0.1:6443")))
+            })?,
+            (None, None) => {
+                return Err(in_cluster(("server", "is missing: give the URL of the API server".to_owned())));
+            }
         };
-        let config = Config::from_custom_kubeconfig(only, &KubeConfigOptions::default()).await;
-        config.map_err(|error| {
-            let part = match &error {
-                KubeconfigError::LoadCertificateAuthority(_) | KubeconfigError::ParseCertificates(_) => {
-                    ".certificate-authority"
-                }
-                KubeconfigError::ParseProxyUrl(_) => ".proxy-url",
-                _ => "",
-            };
-            field(cluster_file, &in_cluster(part), error)
-        })
+        info.server = Some(server.to_string());
+        let mut config = Config::new(server);
+        config.root_cert = authority;
+        let proxy = cluster_info.proxy_url.as_deref().filter(|url| !url.is_empty()).map(proxy_url);
+        config.proxy_url = proxy.transpose().map_err(|problem| in_cluster(("proxy-url", problem)))?;
+        config.accept_invalid_certs = cluster_info.insecure_skip_tls_verify.unwrap_or_default();
+        config.disable_compression = cluster_info.disable_compression.unwrap_or_default();
+        config.tls_server_name = cluster_info.tls_server_name;
+        config.auth_info = user;
+        if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
+            exec.cluster = Some(info);
+        }
+        if let Some(namespace) = chosen.namespace.as_ref().filter(|namespace| !namespace.is_empty()) {
+            config.default_namespace.clone_from(namespace);
+        }
+        Ok(config)
     }
 
     /// The context that is meant, and the file that has it.
@@ -149,31 +152,13 @@ fn unknown(what: &str, name: &str) -> String {
     format!("names the {what} {name:?}, which is not there")
 }
 
-fn credential_files(user: &AuthInfo) -> Vec<(&'static str, &str)> {
-    let files = [
-        ("client-certificate", &user.client_certificate),
-        ("client-key", &user.client_key),
-        ("tokenFile", &user.token_file),
-    ];
-    files.into_iter().filter_map(|(field, path)| Some((field, path.as_deref()?))).collect()
-}
-
-fn server(cluster: &Cluster, master: Option<&Uri>) -> Result<Uri, String> {
-    match (master, &cluster.server) {
-        (Some(master), _) => Ok(master.clone()),
-        (None, Some(server)) => {
-            let is_secure = cluster.certificate_authority.is_some()
-                || cluster.certificate_authority_data.is_some()
-                || cluster.insecure_skip_tls_verify == Some(true);
-            server_url(server, is_secure)
-                .ok_or_else(|| format!("is {server:?}, and not a URL such as https://127.0.0.1:6443"))
-        }
-        (None, None) => Err("is missing: give the URL of the API server".to_owned()),
-    }
+/// The URL that `--master` gives.
+pub(super) fn master_url(text: &str, is_secure: bool) -> Result<Uri, ConnectError> {
+    server_url(text, is_secure).ok_or_else(|| ConnectError::Master(without_userinfo(text)))
 }
 
 /// The URL of a server that may be given as host and port only.
-pub(super) fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
+fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
     let scheme = if is_secure { "https" } else { "http" };
     let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
     let url: Uri = whole.parse().ok()?;

@@ -5,9 +5,11 @@
 
 mod admin;
 mod client_args;
+mod credentials;
 mod kubeconfig;
 mod log_args;
 pub mod metrics;
+mod proxy;
 pub mod signals;
 mod sync;
 mod workers;

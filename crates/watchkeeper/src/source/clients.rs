@@ -21,23 +21,29 @@ pub struct Clients {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a client for {server}: {source}")]
 pub struct ClientError {
-    /// The API server's address.
+    /// The API server's address, without a password.
     pub server: String,
     /// What is wrong with it.
     #[source]
     pub source: kube_client::Error,
 }
 
+/// A URL as it may be shown: what stands before the host may be a password.
+pub(crate) fn without_userinfo(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let host = url[start..].rfind('@').map_or(start, |at| start + at + 1);
+    format!("{}{}", &url[..start], &url[host..])
+}
+
 impl Clients {
     /// Two clients from one configuration; must be called on a tokio runtime.
     pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
-        let server = config.cluster_url.to_string();
-        let make = |config| client(config).map_err(|source| ClientError { server: server.clone(), source });
-        config.default_retry = false;
-        config.read_timeout = None;
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
-        let watch = make(config.clone())?;
-        Ok(Self { watch, requests: Requests::new(make(config)?, env), env: env.clone() })
+        let make = || {
+            let server = || without_userinfo(&config.cluster_url.to_string());
+            client(&config, &env.clock).map_err(|source| ClientError { server: server(), source })
+        };
+        Ok(Self { watch: make()?, requests: Requests::new(make()?, env), env: env.clone() })
     }
 
     /// Both roles on one client of the caller's making.

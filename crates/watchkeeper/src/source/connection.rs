@@ -1,14 +1,24 @@
 //! How are connections to an API server made? So that a dead peer is noticed within a minute, also where nothing is said for long.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use http::Uri;
+use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioExecutor;
-use kube_client::client::{Body, ConfigExt};
+use kube_client::client::middleware::AuthLayer;
+use kube_client::client::{AuthError, Body, ConfigExt};
 use kube_client::{Client, Config, Error};
-use tower::ServiceBuilder;
 use tower::timeout::TimeoutLayer;
+use tower::util::MapRequestLayer;
+use tower::{BoxError, Service, ServiceBuilder};
+
+use super::token_file::{token_file, with_token};
+use crate::clock::Clock;
 
 /// A connection on which nothing comes is probed after this time...
 const IDLE: Duration = Duration::from_secs(15);
@@ -20,26 +30,89 @@ const PROBES: u32 = 3;
 #[cfg(target_os = "linux")]
 const UNANSWERED: Duration = Duration::from_secs(45);
 
-/// A client whose connections are kept alive. It retries nothing and asks for no compression.
+/// A client whose connections, to the server or to the proxy before it, are kept alive. It retries nothing and asks for no compression.
 ///
 /// kube's own client does without keep-alive: where a peer vanishes without a word, a watch would wait for its whole time-out, and a request for
-/// its deadline. Through a proxy, whose connection is the one that would have to be kept alive, it is kube's client.
-pub(super) fn client(config: Config) -> Result<Client, Error> {
-    if config.proxy_url.is_some() {
-        return Client::try_from(config);
+/// its deadline.
+pub(super) fn client(config: &Config, clock: &Clock) -> Result<Client, Error> {
+    let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock) };
+    let proxy = Matcher::builder().all(url.to_string()).build().intercept(&config.cluster_url);
+    match proxy.as_ref().map(|proxy| (proxy, proxy.uri().scheme_str())) {
+        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp()), config, clock),
+        Some((proxy, Some("https"))) => {
+            client_over(tunnel(proxy, config.rustls_https_connector_with_connector(tcp())?), config, clock)
+        }
+        Some((proxy, Some("socks5" | "socks5h"))) => {
+            let socks = SocksV5::new(proxy.uri().clone(), tcp());
+            match proxy.raw_auth() {
+                Some((user, password)) => {
+                    client_over(socks.with_auth(user.into(), password.into()), config, clock)
+                }
+                None => client_over(socks, config, clock),
+            }
+        }
+        // What there is of the URL may hold a password.
+        _ => Err(Error::ProxyProtocolUnsupported { proxy_url: Box::default() }),
     }
+}
+
+fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(proxy.uri().clone(), connector);
+    match proxy.basic_auth() {
+        Some(auth) => tunnel.with_auth(auth.clone()),
+        None => tunnel,
+    }
+}
+
+fn client_over<C>(connector: C, config: &Config, clock: &Clock) -> Result<Client, Error>
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+{
     let connector = ServiceBuilder::new()
         .map_future(Box::pin)
         .option_layer(config.connect_timeout.map(TimeoutLayer::new))
-        .service(config.rustls_https_connector_with_connector(tcp())?);
+        .service(config.rustls_https_connector_with_connector(connector)?);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let file = token_file(&config.auth_info);
+    let from_file = file.map(|file| with_token(file, clock).map(MapRequestLayer::new)).transpose();
+    let auth = if file.is_some() { Ok(None) } else { auth_layer(config) };
     let service = ServiceBuilder::new()
+        .map_err(|error: BoxError| match error.downcast() {
+            Ok(error) => without_output(*error).into(),
+            Err(other) => other,
+        })
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(from_file.map_err(Error::Auth)?)
+        .option_layer(auth?)
         .layer(config.extra_headers_layer()?)
-        .map_err(tower::BoxError::from)
+        .map_err(BoxError::from)
         .service(http);
-    Ok(Client::new(service, config.default_namespace))
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+/// kube's layer, which panics over a token that is no header, whoever hands it out.
+fn auth_layer(config: &Config) -> Result<Option<AuthLayer>, Error> {
+    let no_header =
+        |_| Err(Error::Auth(AuthError::AuthExec("the token is what no header may hold".to_owned())));
+    let layer = catch_unwind(AssertUnwindSafe(|| config.auth_layer())).unwrap_or_else(no_header);
+    layer.map_err(|error| match error {
+        Error::Auth(error) => Error::Auth(without_output(error)),
+        other => other,
+    })
+}
+
+/// What a program printed, where it failed to make credentials, may be a secret all the same.
+fn without_output(error: AuthError) -> AuthError {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            AuthError::AuthExec(format!("the program failed: {}", out.status))
+        }
+        AuthError::AuthExecParse(_) => {
+            AuthError::AuthExec("what the program printed is no ExecCredential".to_owned())
+        }
+        other => other,
+    }
 }
 
 fn tcp() -> HttpConnector {

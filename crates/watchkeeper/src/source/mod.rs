@@ -8,6 +8,7 @@ mod clients;
 mod connection;
 mod requests;
 mod scripted;
+mod token_file;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use futures::Stream;
 
 pub(crate) use api::Edit;
 pub use api::{ApiSource, Query, Scope};
+pub(crate) use clients::without_userinfo;
 pub use clients::{ClientError, Clients};
 pub use requests::{Requests, Resources, Written};
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};

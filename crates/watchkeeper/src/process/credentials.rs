@@ -1,0 +1,160 @@
+//! Can the credentials of a kubeconfig be used, and if not, which field is to blame?
+
+use std::fs;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use http::HeaderValue;
+use kube_client::config::{AuthInfo, AuthProviderConfig, Cluster, ExecAuthCluster};
+use rustls::RootCertStore;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use secrecy::{ExposeSecret, SecretString};
+
+/// A field, and what is wrong with it; never what it holds, where that may be a secret.
+pub(super) type Problem = (&'static str, String);
+
+type Certificates = Vec<Vec<u8>>;
+
+/// `cluster` as it is told to programs that make credentials, and the certificates of its authority.
+pub(super) fn authority(cluster: &mut Cluster) -> Result<(ExecAuthCluster, Option<Certificates>), Problem> {
+    let texts = [
+        &mut cluster.certificate_authority,
+        &mut cluster.certificate_authority_data,
+        &mut cluster.tls_server_name,
+    ];
+    for text in texts {
+        text.take_if(|text| text.is_empty());
+    }
+    if let Some(name) = &cluster.tls_server_name {
+        ServerName::try_from(&**name)
+            .map_err(|_| ("tls-server-name", "is no name of a server".to_owned()))?;
+    }
+    let is_data = cluster.certificate_authority_data.is_some();
+    let field = if is_data { "certificate-authority-data" } else { "certificate-authority" };
+    let info = ExecAuthCluster::try_from(&*cluster).map_err(|error| (field, error.to_string()))?;
+    let Some(pem) = &info.certificate_authority_data else { return Ok((info, None)) };
+    let found = certificates(field, pem)?;
+    for certificate in &found {
+        RootCertStore::empty().add(certificate.clone()).map_err(|_| no_certificate(field))?;
+    }
+    let found = found.iter().map(|certificate| certificate.to_vec()).collect();
+    Ok((info, Some(found)))
+}
+
+/// `user` without what is empty, if it can be used as far as that can be known before it is.
+pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
+    let texts = [
+        &mut user.client_certificate,
+        &mut user.client_certificate_data,
+        &mut user.client_key,
+        &mut user.token_file,
+    ];
+    for text in texts {
+        text.take_if(|text| text.is_empty());
+    }
+    for secret in [&mut user.client_key_data, &mut user.token] {
+        secret.take_if(|secret| secret.expose_secret().is_empty());
+    }
+    check_pair(&user)?;
+    if let Some(file) = &user.token_file {
+        let text = String::from_utf8_lossy(&read("tokenFile", file)?).trim().to_owned();
+        if text.is_empty() {
+            return Err(("tokenFile", "is empty".to_owned()));
+        }
+        check_header("tokenFile", &text)?;
+    }
+    if user.exec.as_ref().is_some_and(|exec| exec.command.as_deref().is_none_or(str::is_empty)) {
+        return Err(("exec.command", "is missing: give the program to run".to_owned()));
+    }
+    user.auth_provider.as_ref().map_or(Ok(()), check_provider)?;
+    let groups = user.impersonate_groups.iter().flatten().map(|group| ("as-groups", &**group));
+    let texts = [
+        ("token", exposed(&user.token)),
+        ("as", user.impersonate.as_deref()),
+        ("as-uid", user.impersonate_uid.as_deref()),
+    ];
+    for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text?))).chain(groups) {
+        check_header(field, text)?;
+    }
+    Ok(user)
+}
+
+/// The client's certificate and key: both, of each other, or none.
+fn check_pair(user: &AuthInfo) -> Result<(), Problem> {
+    let data = user.client_certificate_data.as_deref();
+    let certificate =
+        load(("client-certificate-data", data), ("client-certificate", user.client_certificate.as_deref()))?;
+    let data = exposed(&user.client_key_data);
+    let key = load(("client-key-data", data), ("client-key", user.client_key.as_deref()))?;
+    let ((certificate_field, certificate), (key_field, key)) = match (certificate, key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (Some(_), None) => {
+            return Err(("client-key", "is missing: there is a client certificate".to_owned()));
+        }
+        (None, Some(_)) => {
+            return Err(("client-certificate", "is missing: there is a client key".to_owned()));
+        }
+        (None, None) => return Ok(()),
+    };
+    let chain = certificates(certificate_field, &certificate)?;
+    let key =
+        PrivateKeyDer::from_pem_slice(&key).map_err(|_| (key_field, "holds no private key".to_owned()))?;
+    CertifiedKey::from_der(chain, key, &ring::default_provider()).map(drop).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            (key_field, "is not the key of the client certificate".to_owned())
+        }
+        rustls::Error::InvalidCertificate(_) => no_certificate(certificate_field),
+        _ => (key_field, "holds no private key of a known kind".to_owned()),
+    })
+}
+
+fn check_provider(provider: &AuthProviderConfig) -> Result<(), Problem> {
+    let token = provider.config.get("id-token");
+    match (&*provider.name, token) {
+        ("oidc", None) => Err(("auth-provider.config.id-token", "is missing".to_owned())),
+        ("oidc" | "gcp", token) => {
+            token.map_or(Ok(()), |token| check_header("auth-provider.config.id-token", token))
+        }
+        (name, _) => Err(("auth-provider.name", format!("is {name:?}, which is not supported: use exec"))),
+    }
+}
+
+fn check_header(field: &'static str, text: &str) -> Result<(), Problem> {
+    let problem = |_| (field, "holds what no header may, such as a line break".to_owned());
+    HeaderValue::from_str(text).map(drop).map_err(problem)
+}
+
+/// What is given as data, else as a file, and which of the two it is.
+fn load(
+    (data_field, data): (&'static str, Option<&str>),
+    (file_field, file): (&'static str, Option<&str>),
+) -> Result<Option<(&'static str, Vec<u8>)>, Problem> {
+    match (data, file) {
+        (Some(data), _) => {
+            let bytes = BASE64_STANDARD.decode(data).map_err(|_| (data_field, "is not base64".to_owned()))?;
+            Ok(Some((data_field, bytes)))
+        }
+        (None, Some(file)) => Ok(Some((file_field, read(file_field, file)?))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn read(field: &'static str, path: &str) -> Result<Vec<u8>, Problem> {
+    fs::read(path).map_err(|error| (field, format!("cannot read {path}: {error}")))
+}
+
+/// The certificates in `pem`, at least one.
+fn certificates(field: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty()).ok_or_else(|| no_certificate(field))
+}
+
+fn no_certificate(field: &'static str) -> Problem {
+    (field, "holds no certificate".to_owned())
+}
+
+fn exposed(secret: &Option<SecretString>) -> Option<&str> {
+    secret.as_ref().map(|secret| secret.expose_secret())
+}

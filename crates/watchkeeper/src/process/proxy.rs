@@ -1,0 +1,121 @@
+//! Through which proxy is a server reached? By `HTTPS_PROXY` and `NO_PROXY`, nearly as Go reads them.
+
+use std::env;
+use std::net::IpAddr;
+
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+
+/// The variables that say which servers are reached through a proxy.
+#[derive(Default)]
+pub(super) struct Proxies {
+    /// The proxy of all servers that are talked to over TLS.
+    pub(super) https: String,
+    /// The servers that are reached without it, with commas between them.
+    pub(super) no: String,
+}
+
+impl Proxies {
+    /// Those of this process.
+    pub(super) fn of_process() -> Self {
+        let either = |upper: &str, lower: &str| {
+            let set = [upper, lower].into_iter().filter_map(|name| env::var(name).ok());
+            set.into_iter().find(|value| !value.is_empty()).unwrap_or_default()
+        };
+        Self { https: either("HTTPS_PROXY", "https_proxy"), no: either("NO_PROXY", "no_proxy") }
+    }
+
+    /// The proxy of `server`, or what is wrong with it. The machine itself needs none.
+    pub(super) fn of(&self, server: &Uri) -> Result<Option<Uri>, String> {
+        let is_asked = server.scheme_str() == Some("https") && !self.https.is_empty();
+        if !is_asked || is_loopback(server) || self.is_excepted(server) {
+            return Ok(None);
+        }
+        proxy_url(&self.https).map(Some)
+    }
+
+    fn is_excepted(&self, server: &Uri) -> bool {
+        let port = server.port_u16().unwrap_or(443).to_string();
+        let mut hosts = self.no.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
+            Some((host, only)) if !host.contains(':') || host.ends_with(']') => {
+                (only == port).then(|| host.trim_matches(['[', ']']))
+            }
+            _ => Some(entry),
+        });
+        hosts.any(|host| {
+            let host = if host.starts_with("*.") { &host[1..] } else { host };
+            // The proxy of this one does not matter, only whether there is one.
+            host == "*" || Matcher::builder().all("http://p").no(host).build().intercept(server).is_none()
+        })
+    }
+}
+
+/// The URL of a proxy that may be given as host and port only, or what is wrong with it, without the password that may be in it.
+pub(super) fn proxy_url(text: &str) -> Result<Uri, String> {
+    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url: Uri = whole.parse().map_err(|error| format!("failed to parse proxy url: {error}"))?;
+    match url.scheme_str() {
+        Some("http" | "https" | "socks5" | "socks5h") => Ok(url),
+        _ => Err("has a scheme other than http, https and socks5".to_owned()),
+    }
+}
+
+fn is_loopback(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_excepted_by_name_address_network_and_port() {
+        let proxies = |no: &str| Proxies { https: "http://proxy:3128".into(), no: no.into() };
+        let is_proxied = |no: &str, server: &str| proxies(no).of(&server.parse().unwrap()).unwrap().is_some();
+        let far = "https://10.1.2.3:6443";
+        for (no, server) in [
+            ("", far),
+            ("10.1.2.4, 10.2.0.0/16,,", far),
+            ("10.1.2.3:443", far),
+            ("k.example", "https://xk.example"),
+            ("proxy", far),
+            ("[fd00::1]:443", "https://[fd00::1]:6443"),
+        ] {
+            assert!(is_proxied(no, server), "{no} {server}");
+        }
+        for (no, server) in [
+            ("", "https://127.0.0.1:6443"),
+            ("", "https://127.9.9.9"),
+            ("", "https://[::1]:6443"),
+            ("", "https://localhost:6443"),
+            ("", "http://10.1.2.3"),
+            ("*", far),
+            ("a, 10.1.2.3 ,,", far),
+            ("10.1.0.0/16", far),
+            ("10.1.2.3:6443", far),
+            ("fd00::1", "https://[fd00::1]:6443"),
+            ("[fd00::1]:6443", "https://[fd00::1]:6443"),
+            ("k.example", "https://K.example:6443"),
+            ("k.example", "https://a.k.example"),
+            ("*.example", "https://k.example"),
+            ("*.example:443", "https://k.example"),
+            (".example:443", "https://k.example"),
+        ] {
+            assert!(!is_proxied(no, server), "{no} {server}");
+        }
+        let none = Proxies { https: String::new(), no: String::new() };
+        assert_eq!(none.of(&far.parse().unwrap()), Ok(None));
+    }
+
+    #[test]
+    fn a_proxy_is_a_url_or_host_and_port() {
+        let url = |text: &str| proxy_url(text).map(|url| url.to_string());
+        assert_eq!(url("p:3128").unwrap(), "http://p:3128/");
+        assert_eq!(url("https://u:p@p").unwrap(), "https://u:p@p/");
+        assert_eq!(url("socks5://p:1080").unwrap(), "socks5://p:1080/");
+        for bad in ["ftp://p", "a b", "http://"] {
+            assert!(url(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Which token goes with a request, where it is kept in a file? That of the file some time ago, as it may be another one by now.
+
+use std::time::Duration;
+use std::{fs, io};
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request};
+use kube_client::client::AuthError;
+use kube_client::config::AuthInfo;
+
+use crate::clock::Clock;
+
+/// A file is read again after this time: client-go's minute, less its ten seconds of leeway.
+const FRESH: Duration = Duration::from_secs(50);
+
+/// The file of the token, where nothing that comes before it is given.
+pub(super) fn token_file(user: &AuthInfo) -> Option<&str> {
+    let is_basic = user.username.is_some() && user.password.is_some();
+    let is_first = user.auth_provider.is_none() && user.token.is_none() && !is_basic;
+    user.token_file.as_deref().filter(|_| is_first)
+}
+
+/// Puts the token in `file` on requests. It must be there at first; later on the last one is kept where the file cannot be read.
+///
+/// kube's own takes a line break at the end of the file for a part of the token.
+pub(super) fn with_token<B>(
+    file: &str,
+    clock: &Clock,
+) -> Result<impl FnMut(Request<B>) -> Request<B> + Clone + use<B>, AuthError> {
+    let (file, clock) = (file.to_owned(), clock.clone());
+    let (mut header, mut read_at) = (bearer(&file)?, clock.now());
+    Ok(move |mut request: Request<B>| {
+        if clock.now() >= read_at + FRESH {
+            header = bearer(&file).unwrap_or_else(|_| header.clone());
+            read_at = clock.now();
+        }
+        request.headers_mut().insert(AUTHORIZATION, header.clone());
+        request
+    })
+}
+
+fn bearer(file: &str) -> Result<HeaderValue, AuthError> {
+    let unreadable = |error| AuthError::ReadTokenFile(error, file.into());
+    let text = fs::read_to_string(file).map_err(unreadable)?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(unreadable(io::Error::other("it is empty")));
+    }
+    let mut header =
+        HeaderValue::try_from(format!("Bearer {token}")).map_err(AuthError::InvalidBearerToken)?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::env::Env;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_trimmed_and_read_again_and_the_last_token_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let file = path.to_str().unwrap();
+        let clock = Env::simulated(1).clock;
+        assert!(with_token::<()>(file, &clock).is_err(), "there is no file");
+        for bad in [" \n", "a\nb"] {
+            fs::write(file, bad).unwrap();
+            assert!(with_token::<()>(file, &clock).is_err(), "{bad:?}");
+        }
+
+        fs::write(file, " one\r\n").unwrap();
+        let mut put = with_token(file, &clock).unwrap();
+        let mut sent = || put(Request::new(())).headers()[AUTHORIZATION].clone();
+        assert_eq!(sent(), "Bearer one");
+        assert!(sent().is_sensitive());
+        fs::write(file, "two\n").unwrap();
+        advance(Duration::from_secs(49)).await;
+        assert_eq!(sent(), "Bearer one");
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(sent(), "Bearer two");
+        fs::remove_file(file).unwrap();
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(sent(), "Bearer two");
+    }
+}

@@ -119,7 +119,7 @@ async fn the_first_of_an_event_is_created_and_its_repetitions_are_patched() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_tried_again_unless_the_server_has_decided() {
     use Fate::*;
-    let cases: [(&[Fate], usize, (u64, u64)); 10] = [
+    let cases: [(&[Fate], usize, (u64, u64)); 11] = [
         (&[Refused(403, "Forbidden")], 1, (0, 1)),
         (&[Refused(422, "Invalid")], 1, (0, 1)),
         (&[Refused(405, "MethodNotAllowed")], 1, (0, 1)),
@@ -128,6 +128,7 @@ async fn an_event_is_tried_again_unless_the_server_has_decided() {
         (&[Lost], 12, (0, 1)),
         (&[Refused(503, "ServiceUnavailable")], 12, (0, 1)),
         (&[Lost, Refused(429, "TooManyRequests"), Refused(502, ""), Served], 4, (1, 0)),
+        (&[Busy(500, 1), Served], 2, (1, 0)),
         // It was served, and only the answer went wrong.
         (&[AnswerLost, Served], 2, (1, 0)),
         (&[Garbled, Served], 2, (1, 0)),
@@ -170,7 +171,7 @@ async fn tries_are_ten_seconds_apart_but_for_the_first() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_for_time_gets_it_within_reason() {
     for (asked_for, paused) in [(30, 30), (1000, 60)] {
-        let world = World::new(&[Fate::Busy(asked_for), Fate::Served]);
+        let world = World::new(&[Fate::Busy(429, asked_for), Fate::Served]);
         let clock = world.clients.env().clock.clone();
         let before = clock.now();
         world.run(world.sink(), async { world.recorder.event(&node(), EventType::Normal, "Why", "a") }).await;

@@ -27,8 +27,8 @@ pub(crate) enum Fate {
     Refused(u16, &'static str),
     /// It is refused since its namespace is being deleted.
     Terminating,
-    /// It is refused, with the wish to come back after so many seconds.
-    Busy(u64),
+    /// It is refused with that code, and the wish to come back after so many seconds.
+    Busy(u16, u64),
     /// There is never an answer.
     Silence,
 }
@@ -92,8 +92,8 @@ impl Server {
                 answer["message"] = json!("no new content in namespace ns because it is being terminated");
                 (code, answer)
             }
-            Fate::Busy(seconds) => {
-                let (code, mut answer) = status(429, "TooManyRequests");
+            Fate::Busy(code, seconds) => {
+                let (code, mut answer) = status(code, "");
                 answer["details"] = json!({"retryAfterSeconds": seconds});
                 (code, answer)
             }

@@ -84,6 +84,18 @@ mod tests {
     }
 
     #[test]
+    fn an_image_is_made_of_the_workspace_alone_and_one_that_is_there_is_not_pulled() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let ignored = std::fs::read_to_string(root.join(".dockerignore")).unwrap();
+        let rules: Vec<_> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(rules, ["*", "!Cargo.lock", "!Cargo.toml", "!bench", "!controllers", "!crates", "!examples"]);
+        let objects = deployed();
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    }
+
+    #[test]
     fn the_manifest_and_the_value_are_the_same_foo() {
         let mut manifest: Foo = serde_saphyr::from_str(EXAMPLE).unwrap();
         manifest.metadata.namespace = Some("default".to_owned());

@@ -1,23 +1,18 @@
 //! What does a whole controller look like? A Namespace with the label `size` has a ResourceQuota, which stays as the label says.
 //!
-//! `cargo run -p examples --example quotas` plays a story on an API server of its own. With `--cluster` it works on the cluster of your
-//! kubeconfig until Ctrl-C. docs/guide.md goes through it part by part.
+//! `cargo run -p examples --example quotas` works on the cluster of your kubeconfig until Ctrl-C; quotas_story.rs lets one see it work without any.
+//! docs/guide.md goes through it part by part.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Namespace, ResourceQuota, ResourceQuotaSpec};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
-use kube_core::params::Patch;
-use serde_json::json;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::clock::Clock;
-use watchkeeper::informer::{Change, InformerStopped, Lister, on_apply, on_change};
+use watchkeeper::informer::{Change, InformerStopped, Lister, on_change};
 use watchkeeper::process::{ClientArgs, run_workers, signals};
 use watchkeeper::record::{self, EventRecorder, EventType};
 use watchkeeper::workqueue::{Priority, RateLimitingQueue, enqueue, limiter};
@@ -114,7 +109,7 @@ impl Controller {
 }
 
 /// The whole program, until `stop`.
-async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn Error>> {
     let factory = SharedInformerFactory::builder(clients).build();
     let (recorder, sink) = record::recorder("quotas", clients);
     let controller = Controller::new(clients, &factory, recorder)?;
@@ -133,88 +128,7 @@ async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::system();
-    if std::env::args().nth(1).as_deref() == Some("--cluster") {
-        // KUBECONFIG, or the service account of the pod, or ~/.kube/config.
-        let clients = ClientArgs::default().connect(&env).await?;
-        return run(&clients, &signals::install(&env)?).await;
-    }
-    let (clients, stop) = (examples::clients(&env), CancellationToken::new());
-    let story = async {
-        let _stop = stop.clone().drop_guard();
-        tell(&clients, &stop).await
-    };
-    let (story, program) = tokio::join!(story, run(&clients, &stop));
-    story.and(program)
-}
-
-/// The story: a namespace comes, grows, and is given a size that does not exist.
-async fn tell(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn Error>> {
-    let (namespaces, quotas) =
-        (clients.requests().of::<Namespace>(), clients.requests().of::<ResourceQuota>());
-    let mut seen = Seen::of(clients, stop)?;
-    let (key, quota) = (ObjectName::cluster("team-a"), ObjectName::namespaced("team-a", "size"));
-
-    println!("a small namespace is created");
-    let small = json!({"metadata": {"name": "team-a", "labels": {"size": "small"}}});
-    namespaces.create(&serde_json::from_value(small)?).await?;
-    seen.until("quota team-a/size allows 10 Pods").await?;
-
-    println!("it becomes a large one");
-    namespaces.patch(&key, &Patch::Merge(json!({"metadata": {"labels": {"size": "large"}}}))).await?;
-    seen.until("quota team-a/size allows 100 Pods").await?;
-
-    println!("somebody edits the quota");
-    quotas.patch(&quota, &Patch::Merge(json!({"spec": {"hard": {"pods": "500"}}}))).await?;
-    seen.until("quota team-a/size allows 500 Pods").await?;
-    seen.until("quota team-a/size allows 100 Pods").await?;
-
-    println!("somebody asks for a size that does not exist");
-    namespaces.patch(&key, &Patch::Merge(json!({"metadata": {"labels": {"size": "huge"}}}))).await?;
-    seen.until("Warning UnknownSize: size \"huge\" is not known: say small or large").await?;
-    Ok(())
-}
-
-/// What quotas and events an informer of the story's own sees.
-struct Seen {
-    lines: mpsc::UnboundedReceiver<String>,
-    clock: Clock,
-    _factory: SharedInformerFactory,
-}
-
-impl Seen {
-    fn of(clients: &Clients, stop: &CancellationToken) -> Result<Self, InformerStopped> {
-        let factory = SharedInformerFactory::builder(clients).build();
-        let (sender, lines) = mpsc::unbounded_channel();
-        let (quotas, events) = (sender.clone(), sender);
-        factory.informer().add_handler(on_apply(move |object: &Object<ResourceQuota>| {
-            let pods = || object.get().ok()?.spec.as_ref()?.hard.as_ref()?.get("pods").cloned();
-            let Some(Quantity(pods)) = pods() else { return };
-            let _closed = quotas.send(format!("quota {} allows {pods} Pods", object.key()));
-        }))?;
-        factory.informer().add_handler(on_apply(move |object: &Object<Event>| {
-            let Ok(event) = object.get() else { return };
-            let [kind, reason, message] =
-                [&event.type_, &event.reason, &event.message].map(|part| part.as_deref().unwrap_or_default());
-            let _closed = events.send(format!("{kind} {reason}: {message}"));
-        }))?;
-        factory.start(stop);
-        Ok(Self { lines, clock: clients.env().clock.clone(), _factory: factory })
-    }
-
-    /// Prints what is seen, until it is `wanted`.
-    async fn until(&mut self, wanted: &str) -> Result<(), Box<dyn Error>> {
-        loop {
-            let next = self.clock.timeout(Duration::from_secs(20), self.lines.recv()).await;
-            let line = next.ok().flatten().ok_or_else(|| format!("not seen: {wanted}"))?;
-            println!("  {line}");
-            if line == wanted {
-                return Ok(());
-            }
-        }
-    }
-}
-
-#[test]
-fn it_runs_to_its_end() {
-    assert!(main().is_ok());
+    // KUBECONFIG, or the service account of the pod, or ~/.kube/config.
+    let clients = ClientArgs::default().connect(&env).await?;
+    run(&clients, &signals::install(&env)?).await
 }

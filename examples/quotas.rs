@@ -42,6 +42,12 @@ fn new_quota(namespace: &Namespace, pods: &str) -> ResourceQuota {
     }
 }
 
+/// Whether the quota is of this very namespace: the uid decides, not the name.
+fn is_controlled_by(quota: &ResourceQuota, namespace: &Namespace) -> bool {
+    let mut owners = quota.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == namespace.metadata.uid.as_ref())
+}
+
 struct Controller {
     namespaces: Lister<Namespace>,
     quotas: Lister<ResourceQuota>,
@@ -80,6 +86,7 @@ impl Controller {
         };
         let is_leaving = namespace.metadata.deletion_timestamp.is_some();
         let size = namespace.metadata.labels.as_ref().and_then(|labels| labels.get("size"));
+        // Without a size it keeps the quota that it has.
         let (Some(size), false) = (size, is_leaving) else { return Ok(()) };
         let Some(pods) = pods(size) else {
             // Trying again would not help: another label brings the key back.
@@ -90,8 +97,13 @@ impl Controller {
         let (quota, requests) = (new_quota(&namespace, pods), self.clients.requests().of::<ResourceQuota>());
         match self.quotas.get(&ObjectName::of(&quota)?) {
             Err(error) if error.is_not_found() => requests.create(&quota).await?,
-            found if found.as_ref().is_ok_and(|found| found.spec == quota.spec) => return Ok(()),
-            _ => requests.replace(&quota).await?,
+            Ok(found) if !is_controlled_by(&found, &namespace) => {
+                let message = "there is a quota \"size\" already, of somebody else: remove it";
+                self.recorder.event(&*namespace, EventType::Warning, "QuotaExists", message);
+                return Err(message.into());
+            }
+            Ok(found) if found.spec == quota.spec => return Ok(()),
+            found => requests.replace(&ResourceQuota { spec: quota.spec, ..(*found?).clone() }).await?,
         };
         self.recorder.event(&*namespace, EventType::Normal, "QuotaSet", &format!("{pods} Pods allowed"));
         Ok(())

@@ -22,20 +22,32 @@ mod quotas;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::system();
-    let (clients, stop) = (examples::clients(&env), CancellationToken::new());
+    let clients = examples::clients(&env);
+    play(&clients, tell).await
+}
+
+/// Runs the controller, and tells `story` meanwhile.
+async fn play<'a, S>(
+    clients: &'a Clients,
+    story: impl FnOnce(&'a Clients, Seen) -> S,
+) -> Result<(), Box<dyn Error>>
+where
+    S: Future<Output = Result<(), Box<dyn Error>>>,
+{
+    let stop = CancellationToken::new();
+    let seen = Seen::of(clients, &stop)?;
     let story = async {
         let _stop = stop.clone().drop_guard();
-        tell(&clients, &stop).await
+        story(clients, seen).await
     };
-    let (story, program) = tokio::join!(story, quotas::run(&clients, &stop));
+    let (story, program) = tokio::join!(story, quotas::run(clients, &stop));
     story.and(program)
 }
 
 /// The story: a namespace comes, grows, and is given a size that does not exist.
-async fn tell(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn Error>> {
+async fn tell(clients: &Clients, mut seen: Seen) -> Result<(), Box<dyn Error>> {
     let (namespaces, quotas) =
         (clients.requests().of::<Namespace>(), clients.requests().of::<ResourceQuota>());
-    let mut seen = Seen::of(clients, stop)?;
     let (key, quota) = (ObjectName::cluster("team-a"), ObjectName::namespaced("team-a", "size"));
 
     println!("a small namespace is created");
@@ -101,4 +113,70 @@ impl Seen {
 #[test]
 fn it_runs_to_its_end() {
     assert!(main().is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE_OF_TEAM_B: &str = "quota team-b/size allows 10 Pods";
+
+    /// A namespace `team-b` without a size.
+    async fn team_b(clients: &Clients) -> Result<(), Box<dyn Error>> {
+        let team = json!({"metadata": {"name": "team-b"}});
+        clients.requests().of::<Namespace>().create(&serde_json::from_value(team)?).await?;
+        Ok(())
+    }
+
+    async fn make_small(clients: &Clients) -> Result<(), Box<dyn Error>> {
+        let small = Patch::Merge(json!({"metadata": {"labels": {"size": "small"}}}));
+        clients.requests().of::<Namespace>().patch(&ObjectName::cluster("team-b"), &small).await?;
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quota_of_somebody_else_is_left_alone_and_told() {
+        for pods in ["77", "10"] {
+            let clients = examples::clients(&Env::simulated(1));
+            let story = play(&clients, async |clients, mut seen| {
+                let (quotas, key) =
+                    (clients.requests().of::<ResourceQuota>(), ObjectName::namespaced("team-b", "size"));
+                team_b(clients).await?;
+                let theirs = json!({
+                    "metadata": {"name": "size", "namespace": "team-b", "labels": {"team": "infra"}},
+                    "spec": {"hard": {"pods": pods, "configmaps": "5"}},
+                });
+                let theirs = quotas.create(&serde_json::from_value(theirs)?).await?;
+                make_small(clients).await?;
+                seen.until(
+                    "Warning QuotaExists: there is a quota \"size\" already, of somebody else: remove it",
+                )
+                .await?;
+                assert_eq!(quotas.get(&key).await?, theirs);
+                // Who follows the advice gets the quota.
+                quotas.delete(&key).await?;
+                seen.until("Normal QuotaSet: 10 Pods allowed").await
+            });
+            story.await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_others_put_on_the_quota_stays_when_it_is_set_back() {
+        let clients = examples::clients(&Env::simulated(1));
+        let story = play(&clients, async |clients, mut seen| {
+            team_b(clients).await?;
+            make_small(clients).await?;
+            seen.until(SIZE_OF_TEAM_B).await?;
+            let (quotas, key) =
+                (clients.requests().of::<ResourceQuota>(), ObjectName::namespaced("team-b", "size"));
+            let edit = json!({"metadata": {"labels": {"team": "infra"}}, "spec": {"hard": {"pods": "500"}}});
+            quotas.patch(&key, &Patch::Merge(edit)).await?;
+            seen.until(SIZE_OF_TEAM_B).await?;
+            let labels = quotas.get(&key).await?.metadata.labels.unwrap_or_default();
+            assert_eq!(labels.get("team").map(String::as_str), Some("infra"));
+            Ok(())
+        });
+        story.await.unwrap();
+    }
 }

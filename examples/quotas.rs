@@ -1,10 +1,11 @@
 //! What does a whole controller look like? A Namespace with the label `size` has a ResourceQuota, which stays as the label says.
 //!
-//! `cargo run -p examples --example quotas` works on the cluster of your kubeconfig until Ctrl-C; quotas_story.rs lets one see it work without any.
+//! `cargo run -p examples --bin quotas` works on the cluster of your kubeconfig until Ctrl-C; quotas_story.rs lets one see it work without any.
 //! docs/guide.md goes through it part by part.
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, ResourceQuotaSpec};
@@ -13,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, InformerStopped, Lister, on_change};
-use watchkeeper::process::{ClientArgs, run_workers, signals};
+use watchkeeper::process::{ClientArgs, LogArgs, run_workers, signals};
 use watchkeeper::record::{self, EventRecorder, EventType};
 use watchkeeper::workqueue::{Priority, RateLimitingQueue, enqueue, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
@@ -138,7 +139,17 @@ pub(crate) async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    if let Err(error) = start().await {
+        tracing::error!(error = &*error, "cannot go on");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Works on a cluster until a signal comes.
+async fn start() -> Result<(), Box<dyn Error>> {
+    LogArgs::default().install("info")?;
     let env = Env::system();
     // KUBECONFIG, or the service account of the pod, or ~/.kube/config.
     let clients = ClientArgs::default().connect(&env).await?;

@@ -88,7 +88,10 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let ignored = std::fs::read_to_string(root.join(".dockerignore")).unwrap();
         let rules: Vec<_> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(rules, ["*", "!Cargo.lock", "!Cargo.toml", "!bench", "!controllers", "!crates", "!examples"]);
+        assert_eq!(
+            rules,
+            ["*", "!Cargo.lock", "!Cargo.toml", "!bench", "!controllers", "!crates", "!examples"]
+        );
         let objects = deployed();
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];

@@ -58,6 +58,7 @@ struct Controller {
 }
 
 impl Controller {
+    /// A controller whose handlers hear of all changes, once the factory is started.
     fn new(
         clients: &Clients,
         factory: &SharedInformerFactory,
@@ -77,7 +78,9 @@ impl Controller {
         let (namespaces, quotas) = (namespaces.lister(), quotas.lister());
         Ok(Arc::new(Self { namespaces, quotas, queue, clients: clients.clone(), recorder }))
     }
+}
 
+impl Controller {
     /// Makes the quota of one namespace as the label says, whatever has happened to either.
     async fn sync(&self, key: &ObjectName) -> Result<(), Box<dyn Error + Send + Sync>> {
         let namespace = match self.namespaces.get(key) {
@@ -109,7 +112,9 @@ impl Controller {
         self.recorder.event(&*namespace, EventType::Normal, "QuotaSet", &format!("{pods} Pods allowed"));
         Ok(())
     }
+}
 
+impl Controller {
     /// What one worker does: one key after the other, until the queue is shut down.
     async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.get().await {
@@ -128,12 +133,17 @@ pub(crate) async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(
     let controller = Controller::new(clients, &factory, recorder)?;
     factory.start(stop);
     factory.wait_for_sync(stop).await?;
-    let workers = run_workers(2, stop, clients.env(), || controller.clone().work());
+    // The sink stops after the workers: what they record last is written too.
+    let worked = CancellationToken::new();
+    let workers = async {
+        run_workers(2, stop, clients.env(), || controller.clone().work()).await;
+        worked.cancel();
+    };
     let shut_down = async {
         stop.cancelled().await;
         controller.queue.shut_down();
     };
-    tokio::join!(workers, shut_down, sink.run(stop.clone()));
+    tokio::join!(workers, shut_down, sink.run(worked.clone()));
     factory.shut_down().await;
     Ok(())
 }
@@ -154,4 +164,37 @@ async fn start() -> Result<(), Box<dyn Error>> {
     // KUBECONFIG, or the service account of the pod, or ~/.kube/config.
     let clients = ClientArgs::default().connect(&env).await?;
     run(&clients, &signals::install(&env)?).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tokio::sync::mpsc;
+    use watchkeeper::informer::on_apply;
+    use watchkeeper_apiserver::ApiServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_small_namespace_may_have_ten_pods() -> Result<(), Box<dyn Error>> {
+        let (env, stop) = (Env::system(), CancellationToken::new());
+        let clients = Clients::from_client(ApiServer::new(&env).client(), &env);
+        // Every quota that is seen comes through a channel.
+        let (quotas, mut seen) = mpsc::unbounded_channel();
+        let factory = SharedInformerFactory::builder(&clients).build();
+        factory.informer().add_handler(on_apply(move |quota: &Object<ResourceQuota>| {
+            let _closed = quotas.send(quota.get());
+        }))?;
+        factory.start(&stop);
+        let small = json!({"metadata": {"name": "team-a", "labels": {"size": "small"}}});
+        let namespace = clients.requests().of::<Namespace>().create(&serde_json::from_value(small)?).await?;
+        tokio::select! {
+            quota = seen.recv() => assert_eq!(quota.ok_or("none")??.spec, new_quota(&namespace, "10").spec),
+            ended = run(&clients, &stop) => panic!("{ended:?}"),
+            () = env.clock.sleep(Duration::from_secs(20)) => panic!("no quota"),
+        }
+        Ok(())
+    }
 }

@@ -34,14 +34,42 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
+/// The pieces of code in a document, in their order.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    text.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn the_guide_shows_the_whole_program_in_its_order() {
+    let (guide, example) = (read("docs/guide.md"), read("examples/quotas.rs"));
+    let shown = blocks(&guide, "rust").concat();
+    let program: Vec<_> = lines(&example).into_iter().filter(|line| !line.starts_with("//!")).collect();
+    assert_eq!(lines(&shown), program);
+}
+
+#[test]
+fn the_guide_names_the_dependencies_at_the_versions_of_the_workspace() {
+    let (guide, workspace) = (read("docs/guide.md"), read("Cargo.toml"));
+    let shown = blocks(&guide, "toml").concat();
+    let version = |line: &str| line.split('"').nth(1).unwrap().to_owned();
+    let mut seen = 0;
+    for line in lines(&shown).into_iter().filter(|line| line.contains(" = ") && !line.contains("path = ")) {
+        let name = line.split(" = ").next().unwrap();
+        let ours = workspace.lines().find(|ours| ours.starts_with(&format!("{name} = "))).unwrap();
+        assert_eq!(version(line), version(ours), "{name}");
+        seen += 1;
+    }
+    assert!(seen > 4, "{seen} dependencies");
+}
+
 #[test]
 fn the_code_that_documents_show_is_that_of_an_example() {
     let example = read("examples/quotas.rs");
     let example = lines(&example);
     for document in ["README.md", "docs/guide.md"] {
         let text = read(document);
-        let blocks: Vec<_> =
-            text.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        let blocks = blocks(&text, "rust");
         assert!(!blocks.is_empty(), "{document} shows code");
         for block in blocks {
             let wanted = lines(block);

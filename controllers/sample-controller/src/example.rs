@@ -5,8 +5,8 @@ use crate::api::{Foo, FooSpec};
 /// The example as a manifest.
 pub const EXAMPLE: &str = include_str!("../artifacts/example-foo.yaml");
 
-/// The definition of Foos as a manifest.
-pub const CRD_STATUS_SUBRESOURCE: &str = include_str!("../artifacts/crd-status-subresource.yaml");
+/// The definition of Foos as a manifest; the one that the controller needs.
+pub const CRD_STATUS_SUBRESOURCE: &str = include_str!("../artifacts/deploy/crd-status-subresource.yaml");
 
 /// The definition without the status subresource, as a manifest: a Foo's status is then a field like any other, and the controller, which writes
 /// it through the subresource, is answered that there is none.
@@ -37,16 +37,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_manifests_for_a_cluster_name_each_other_and_ask_for_no_more_than_needed() {
+    /// The objects that `kubectl apply -k` makes.
+    fn deployed() -> Vec<serde_json::Value> {
         let read = |file: &str| -> Vec<serde_json::Value> {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts/deploy").join(file);
             let text = std::fs::read_to_string(path).unwrap();
             text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
         };
         let listed = &read("kustomization.yaml")[0]["resources"];
-        let objects: Vec<_> =
-            listed.as_array().unwrap().iter().flat_map(|file| read(file.as_str().unwrap())).collect();
+        listed.as_array().unwrap().iter().flat_map(|file| read(file.as_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn the_manifests_for_a_cluster_name_each_other_and_ask_for_no_more_than_needed() {
+        let objects = deployed();
         let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
         let pod = &of("Deployment")["spec"]["template"]["spec"];
         assert_eq!(pod["serviceAccountName"], of("ServiceAccount")["metadata"]["name"]);
@@ -56,6 +60,42 @@ mod tests {
         assert_eq!(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
         let rules = of("ClusterRole")["rules"].as_array().unwrap();
         assert!(!rules.iter().any(|rule| rule.to_string().contains("\"*\"")), "nothing is granted wholesale");
+    }
+
+    #[test]
+    fn a_cluster_gets_the_crd_the_controller_needs_and_grants_what_it_does_and_no_more() {
+        let objects = deployed();
+        let crd = objects.iter().find(|object| object["kind"] == "CustomResourceDefinition").unwrap();
+        let crd: CustomResourceDefinition = serde_json::from_value(crd.clone()).unwrap();
+        assert_eq!(crd, crate::api::crd());
+        let role = objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+        let rules = role["rules"].as_array().unwrap().iter();
+        let rules: Vec<_> = rules.map(|rule| format!("{} {}", rule["resources"], rule["verbs"])).collect();
+        assert_eq!(
+            rules,
+            [
+                r#"["foos"] ["list","watch"]"#,
+                r#"["foos/status"] ["update"]"#,
+                r#"["foos/finalizers"] ["update"]"#,
+                r#"["deployments"] ["list","watch","create","update"]"#,
+                r#"["events"] ["create","patch"]"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn an_image_is_made_of_the_workspace_alone_and_one_that_is_there_is_not_pulled() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let ignored = std::fs::read_to_string(root.join(".dockerignore")).unwrap();
+        let rules: Vec<_> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            rules,
+            ["*", "!Cargo.lock", "!Cargo.toml", "!bench", "!controllers", "!crates", "!examples"]
+        );
+        let objects = deployed();
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["imagePullPolicy"], "IfNotPresent");
     }
 
     #[test]

@@ -81,7 +81,8 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CrdArgs {
-    /// The variant without the status subresource
+    /// The variant without the status subresource, for controllers that write the status with an ordinary update; the sample controller needs the
+    /// subresource
     #[arg(long)]
     pub(crate) without_status: bool,
     /// Print an example Foo behind it

@@ -1,0 +1,48 @@
+//! Does the guide's program say why it cannot work? It does, in words.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// The program, with such a kubeconfig.
+fn quotas(kubeconfig: &str) -> (TempDir, Command) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, kubeconfig).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quotas"));
+    command.env("KUBECONFIG", file).env("NO_COLOR", "1").stderr(Stdio::piped());
+    (folder, command)
+}
+
+#[test]
+fn an_error_is_told_in_words() {
+    let (_folder, mut program) = quotas("clusters: 5");
+    let output = program.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("ERROR") && told.contains("kubeconfig: clusters is not as it should be"), "{told}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_while_it_is_waited_for() {
+    // Nobody listens at port 1.
+    let (_folder, mut program) = quotas(
+        r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}"#,
+    );
+    let mut program = program.spawn().unwrap();
+    let lines = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let (told, hear) = mpsc::channel();
+    thread::spawn(move || lines.for_each(|line| drop(told.send(line))));
+    let first = hear.recv_timeout(Duration::from_secs(20));
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let first = first.unwrap();
+    assert!(first.contains("cannot reach the API server"), "{first}");
+}

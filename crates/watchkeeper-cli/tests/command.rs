@@ -229,18 +229,29 @@ fn a_file_of_somebody_else_is_neither_overwritten_nor_removed() {
 }
 
 #[test]
-fn of_two_with_one_file_the_first_to_end_leaves_the_others() {
+fn a_kubeconfig_belongs_to_its_writer_as_long_as_it_runs() {
     let (_folder, kubeconfig) = folder();
-    let start = || {
-        let mut server = Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
-        server.until(&["ready"]);
-        server
-    };
-    let (first, second) = (start(), start());
-    first.signal("INT");
-    assert!(first.exit().0.success() && kubeconfig.exists());
+    let start = || Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+    let mut first = start();
+    first.until(&["ready"]);
+    let told = std::fs::read_to_string(&kubeconfig).unwrap();
+    let (status, errors) = start().exit();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        errors.contains("in use by another watchkeeper") && errors.contains("--kubeconfig-out"),
+        "{errors}"
+    );
+    assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), told, "the first still runs");
+    first.signal("KILL");
+    first.exit();
+    assert!(kubeconfig.exists());
+    let mut second = start();
+    second.until(&["ready"]);
+    assert_ne!(std::fs::read_to_string(&kubeconfig).unwrap(), told);
+    // What somebody puts in its place is theirs.
+    std::fs::write(&kubeconfig, "apiVersion: v1").unwrap();
     second.signal("INT");
-    assert!(second.exit().0.success() && !kubeconfig.exists());
+    assert!(second.exit().0.success() && kubeconfig.exists());
 }
 
 #[test]

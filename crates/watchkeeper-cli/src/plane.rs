@@ -57,7 +57,7 @@ pub(crate) enum PlaneError {
 impl Plane {
     /// Listens, writes the kubeconfig, and then says that it is ready.
     pub(crate) async fn start(args: &ServeArgs, env: &Env) -> Result<Self, PlaneError> {
-        let kubeconfig = args.kubeconfig_out.clone();
+        let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| "watchkeeper.kubeconfig".into());
         let file = kubeconfig.display().to_string();
         if std::fs::read(&kubeconfig).is_ok_and(|contents| !contents.starts_with(MARK.as_bytes())) {
             return Err(PlaneError::Foreign { file });
@@ -67,7 +67,7 @@ impl Plane {
             None => ApiServer::new(env),
         };
         let options = ListenOptions {
-            address: args.listen,
+            address: args.listen.unwrap_or(([127, 0, 0, 1], 0).into()),
             insecure_http: args.insecure_http,
             credentials: credentials(args)?,
         };

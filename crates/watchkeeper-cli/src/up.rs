@@ -34,7 +34,7 @@ pub(crate) enum UpError {
     #[error(transparent)]
     Controller(#[from] RunError),
     #[error(
-        "--data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
+        "--listen, --kubeconfig-out, --data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
     )]
     Unused,
 }
@@ -47,8 +47,7 @@ pub(crate) async fn run(
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     if is_meant(&args.client) {
-        let ServeArgs { data_dir, tls_cert, insecure_http, .. } = &args.serve;
-        if data_dir.is_some() || tls_cert.is_some() || *insecure_http {
+        if args.serve != ServeArgs::default() {
             return Err(UpError::Unused);
         }
         let clients = args.client.connect(env).await?;

@@ -263,7 +263,14 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
         (&["sample-controller", "--kubeconfig", "/nonexistent/file"][..], &["/nonexistent/file"][..]),
         (
             &["serve", "--kubeconfig-out", "/nonexistent/file"],
-            &["cannot write the kubeconfig /nonexistent/file", "help: make its folder", "--kubeconfig-out"],
+            &[
+                "cannot write the kubeconfig /nonexistent/file: No such file or directory",
+                "help: make its folder",
+            ],
+        ),
+        (
+            &["serve", "--kubeconfig-out", "/dev/null/file"],
+            &["cannot write the kubeconfig /dev/null/file: Not a directory", "help: choose another file"],
         ),
         (&["serve", "--listen", "127.0.0.1"], &["--listen", "127.0.0.1:8443"]),
         (&["serve", "--listen", used], &["cannot listen on", used, "help: another program listens there"]),
@@ -284,6 +291,15 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
             &["up", "--master", refusing, "--data-dir", "/b"],
             &["--data-dir", "leave out the one or the other"],
         ),
+        (
+            &["up", "--master", refusing, "--listen", "127.0.0.1:0"],
+            &["--listen", "leave out the one or the other"],
+        ),
+        (
+            &["up", "--master", refusing, "--kubeconfig-out", "/a"],
+            &["--kubeconfig-out", "leave out the one or the other"],
+        ),
+        (&["serve", "--log-level", "inof"], &["--log-level", "inof", "debug"]),
         (&["serve", "--insecure-http", "--tls-cert", "/a", "--tls-key", "/b"], &["--insecure-http"]),
     ] {
         let (status, errors) = Program::start(arguments).exit();

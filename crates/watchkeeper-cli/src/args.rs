@@ -14,7 +14,8 @@ const PURPOSE: &str = "The control plane is for development and tests, not for p
 /// A Kubernetes control plane in the box, with the sample controller on it
 ///
 /// Without a command it starts a control plane, teaches it the kind Foo, runs the controller that keeps a Deployment for each Foo, creates an example,
-/// and shows what happens and what to type next. Nothing needs to be installed, and nothing is left behind.
+/// and shows what happens and what to type next. Nothing needs to be installed, and nothing is left behind. On a cluster of yours (--kubeconfig) the kind
+/// and the example stay, and it says how to remove them.
 #[derive(Debug, Parser)]
 #[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {

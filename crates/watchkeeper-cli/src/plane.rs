@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use watchkeeper::process::ClientArgs;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::{
     ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
@@ -84,8 +85,10 @@ impl Plane {
         Ok(Self { server, listening, kubeconfig, contents, _held: held, collector, stop })
     }
 
-    pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    /// How kubectl finds it.
+    pub(crate) fn kubectl(&self) -> String {
+        let client = ClientArgs { kubeconfig: Some(self.kubeconfig.clone()), ..ClientArgs::default() };
+        front::kubectl(&client, "default")
     }
 
     /// Ends every connection; the kubeconfig leads nowhere then, and goes.
@@ -156,7 +159,7 @@ fn lock(file: &File) -> io::Result<()> {
 /// `watchkeeper serve`: the control plane alone.
 pub(crate) async fn serve(args: &ServeArgs, env: &Env, stop: &CancellationToken) -> Result<(), PlaneError> {
     let plane = Plane::start(args, env).await?;
-    front::hint([format!("{} get namespaces", front::kubectl(Some(plane.kubeconfig()), None))]);
+    front::hint([format!("{} get namespaces", plane.kubectl())]);
     stop.cancelled().await;
     plane.stop().await;
     Ok(())

@@ -156,6 +156,45 @@ async fn the_sample_controller_runs_on_a_server_of_another_process() {
 }
 
 #[test]
+fn on_a_cluster_it_says_what_it_creates_there_and_at_the_end_how_to_remove_it() {
+    let (folder, kubeconfig) = folder();
+    let mut server = Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+    let ready = server.until(&["ready"]);
+    let url = ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap();
+    let contents = std::fs::read_to_string(&kubeconfig).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, contents.replace("namespace: default", "namespace: mine")).unwrap();
+    let file = elsewhere.to_str().unwrap();
+
+    let mut up = Program::start(&["up", "--kubeconfig", file]);
+    up.until(&["deployment", "default/example-foo", "created"]);
+    assert_eq!(up.seen[0], format!("on {url} (context watchkeeper)"));
+    assert!(up.seen[1].contains("creates the CRD of Foos and default/example-foo"), "{:#?}", up.seen);
+    let kubectl = format!("kubectl --kubeconfig {file} -n default");
+    up.until(&[&kubectl, "patch foo example-foo"]);
+    up.signal("INT");
+    up.until(&["what it created stays"]);
+    up.until(&[&format!("{kubectl} delete crd foos.samplecontroller.k8s.io")]);
+    assert!(
+        up.seen.iter().filter(|line| line.ends_with("delete foo example-foo")).count() == 2,
+        "{:#?}",
+        up.seen
+    );
+    assert!(up.exit().0.success());
+
+    let flags = ["--context", "watchkeeper", "--master", url, "--no-example"];
+    let mut again = Program::start(&[&["up", "--kubeconfig", file][..], &flags].concat());
+    again.until(&[&format!(
+        "kubectl --kubeconfig {file} --context watchkeeper --server {url} -n default get foos"
+    )]);
+    again.until(&["queue", "foos", "0 waiting", "adds"]);
+    again.signal("INT");
+    again.lines.by_ref().map_while(Result::ok).for_each(|line| again.seen.push(line));
+    assert!(!again.seen.iter().any(|line| line.contains("stays")), "it created nothing: {:#?}", again.seen);
+    assert!(again.exit().0.success());
+}
+
+#[test]
 fn plain_http_has_no_token_and_stays_on_loopback() {
     let (_folder, kubeconfig) = folder();
     let file = kubeconfig.to_str().unwrap();

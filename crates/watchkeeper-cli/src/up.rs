@@ -132,6 +132,7 @@ async fn story(
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
+        stop.run_until_cancelled(view.has_begun()).await;
         program.run(stop).await
     };
     let (example, controller, ()) = tokio::join!(example, controller, view.run(stop));

@@ -194,6 +194,28 @@ fn on_a_cluster_it_says_what_it_creates_there_and_at_the_end_how_to_remove_it() 
     assert!(again.exit().0.success());
 }
 
+#[tokio::test]
+async fn what_was_there_before_was_not_created_and_what_no_foo_owns_is_left_out() {
+    let (folder, kubeconfig) = folder();
+    let (data, file) = (folder.path().join("data"), kubeconfig.to_str().unwrap());
+    let start = || Program::start(&["up", "--data-dir", data.to_str().unwrap(), "--kubeconfig-out", file]);
+    let mut first = start();
+    first.until(&["deployment", "default/example-foo", "created with 1 replica"]);
+    let mut foreign = sample_controller::new_deployment(&sample_controller::example());
+    (foreign.metadata.name, foreign.metadata.owner_references) = (Some("foreign".to_owned()), None);
+    connect(&kubeconfig).await.requests().of::<Deployment>().create(&foreign).await.unwrap();
+    first.signal("INT");
+    assert!(first.exit().0.success());
+    let mut second = start();
+    second.until(&["deployment", "default/example-foo", "is there with 1 replica"]);
+    second.until(&["queue", "foos", "0 waiting", "adds"]);
+    second.signal("INT");
+    second.lines.by_ref().map_while(Result::ok).for_each(|line| second.seen.push(line));
+    let is_wrong = |line: &String| line.contains("created with") || line.contains("foreign");
+    assert!(!second.seen.iter().any(is_wrong), "{:#?}", second.seen);
+    assert!(second.exit().0.success());
+}
+
 #[test]
 fn plain_http_has_no_token_and_stays_on_loopback() {
     let (_folder, kubeconfig) = folder();

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use watchkeeper::process::ConnectError;
 use watchkeeper::wire::{ApiError, Class};
@@ -40,9 +41,12 @@ fn of_plane(error: &PlaneError) -> Option<&'static str> {
         PlaneError::Credentials(_) | PlaneError::Serve(ServeError::Credentials(_)) => Some(
             "--tls-cert takes a certificate and its chain, --tls-key its private key, unencrypted, both in PEM form; without them one is made",
         ),
-        PlaneError::Kubeconfig { .. } => {
-            Some("make its folder, or choose another file with --kubeconfig-out")
-        }
+        PlaneError::Kubeconfig { file, .. } => match Path::new(file).parent() {
+            Some(folder) if !folder.exists() => {
+                Some("make its folder, or choose another file with --kubeconfig-out")
+            }
+            _ => Some("choose another file with --kubeconfig-out"),
+        },
         _ => None,
     }
 }

@@ -14,7 +14,8 @@ const PURPOSE: &str = "The control plane is for development and tests, not for p
 /// A Kubernetes control plane in the box, with the sample controller on it
 ///
 /// Without a command it starts a control plane, teaches it the kind Foo, runs the controller that keeps a Deployment for each Foo, creates an example,
-/// and shows what happens and what to type next. Nothing needs to be installed, and nothing is left behind.
+/// and shows what happens and what to type next. Nothing needs to be installed, and nothing is left behind. On a cluster of yours (--kubeconfig) the kind
+/// and the example stay, and it says how to remove them.
 #[derive(Debug, Parser)]
 #[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -103,14 +104,14 @@ pub(crate) struct UpArgs {
     pub(crate) client: ClientArgs,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, PartialEq, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Where the control plane listens; port 0 takes a free one. Beyond loopback only with TLS and the token
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
-    pub(crate) listen: SocketAddr,
-    /// Where the kubeconfig for kubectl and other clients is written; removed at the end
-    #[arg(long, value_name = "FILE", default_value = "watchkeeper.kubeconfig")]
-    pub(crate) kubeconfig_out: PathBuf,
+    /// Where the control plane listens; port 0 takes a free one. Beyond loopback only with TLS and the token [default: 127.0.0.1:0]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where the kubeconfig for kubectl and other clients is written; removed at the end [default: watchkeeper.kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig_out: Option<PathBuf>,
     /// Serve plain HTTP without a token, on a loopback address only
     #[arg(long)]
     pub(crate) insecure_http: bool,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
+use watchkeeper::process::ClientArgs;
 
 use crate::advice::advice;
 
@@ -25,6 +26,24 @@ pub(crate) fn ready(url: &str, kubeconfig: &Path, data_dir: Option<&Path>) {
     println!("{DIM}for development and tests: everything is {kept}{DIM:#}");
 }
 
+/// Work begins on somebody's cluster: on which, and what stays there.
+pub(crate) fn on_cluster(server: &str, context: Option<&str>, has_example: bool) {
+    let context = context.map(|context| format!(" (context {context})")).unwrap_or_default();
+    let (example, them) = if has_example { (" and default/example-foo", "them") } else { ("", "it") };
+    println!("{GREEN}on{GREEN:#} {BOLD}{server}{BOLD:#}{context}");
+    println!("creates the CRD of Foos{example} where missing, and leaves {them} there");
+}
+
+/// Work on somebody's cluster is over: how to remove what was created.
+pub(crate) fn left(commands: &[String]) {
+    if !commands.is_empty() {
+        println!("\nwhat it created stays; to remove it:");
+    }
+    for command in commands {
+        println!("  {CYAN}{command}{CYAN:#}");
+    }
+}
+
 /// What to type next, in another terminal.
 pub(crate) fn hint(commands: impl IntoIterator<Item = String>) {
     println!("\nin another terminal:");
@@ -34,11 +53,16 @@ pub(crate) fn hint(commands: impl IntoIterator<Item = String>) {
     println!("{DIM}Ctrl-C stops{DIM:#}\n");
 }
 
-/// How kubectl is told which cluster is meant.
-pub(crate) fn kubectl(kubeconfig: Option<&Path>, context: Option<&str>) -> String {
-    let file = kubeconfig.map(|file| format!(" --kubeconfig {}", quoted(&file.display().to_string())));
-    let context = context.map(|context| format!(" --context {}", quoted(context)));
-    format!("kubectl{}{}", file.unwrap_or_default(), context.unwrap_or_default())
+/// How kubectl is told which cluster is meant, and that the namespace is `default` where the context's is another.
+pub(crate) fn kubectl(client: &ClientArgs, namespace: &str) -> String {
+    let flags = [
+        ("--kubeconfig", client.kubeconfig.as_ref().map(|file| file.display().to_string())),
+        ("--context", client.context.clone()),
+        ("--server", client.master.clone()),
+        ("-n", (namespace != "default").then(|| "default".to_owned())),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", quoted(&value?))));
+    std::iter::once("kubectl".to_owned()).chain(given).collect()
 }
 
 /// The command has failed: why, and what to do next.
@@ -66,7 +90,7 @@ fn reason(error: &dyn Error) -> String {
 
 /// A word as a shell takes it.
 fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
         path.to_owned()
     } else {
@@ -83,7 +107,16 @@ mod tests {
         assert_eq!(quoted("a/b-1.kubeconfig"), "a/b-1.kubeconfig");
         assert_eq!(quoted("my file"), "'my file'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(kubectl(Some(Path::new("a b")), Some("dev")), "kubectl --kubeconfig 'a b' --context dev");
-        assert_eq!(kubectl(None, None), "kubectl");
+    }
+
+    #[test]
+    fn kubectl_is_told_what_this_command_was_told() {
+        let (file, context) = (Some("a b".into()), Some("arn:dev".to_owned()));
+        let client = ClientArgs { kubeconfig: file, context, master: Some("https://a:1".to_owned()) };
+        assert_eq!(
+            kubectl(&client, "mine"),
+            "kubectl --kubeconfig 'a b' --context arn:dev --server https://a:1 -n default"
+        );
+        assert_eq!(kubectl(&ClientArgs::default(), "default"), "kubectl");
     }
 }

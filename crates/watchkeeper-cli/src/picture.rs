@@ -10,8 +10,8 @@ use watchkeeper::workqueue::{KeyRecord, QueueFigures};
 use crate::front::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
 use crate::view::printable;
 
-/// So many Foos are shown, and so many keys in trouble.
-const FOOS: usize = 6;
+/// So many Foos are shown at least, and so many keys in trouble at most.
+const FOOS: usize = 3;
 const TROUBLES: usize = 3;
 /// A sync that takes longer is shown.
 const LONG: Duration = Duration::from_secs(1);
@@ -30,31 +30,45 @@ pub(crate) struct FooRow {
 
 type Cell = (Style, String);
 
-/// The picture, line by line. `foos` are all there are; no command is wider than `width`.
+/// The picture, line by line, for a terminal of that width and height; a quarter of the height is left for what stands above it. `foos` are all
+/// there are: where they do not fit, those that are not well come first. No command is wider than the terminal.
 pub(crate) fn picture(
-    width: usize,
+    (width, height): (usize, usize),
     foos: &[FooRow],
     queue: (&str, &QueueFigures),
     troubles: &[String],
     next: &(&str, String),
 ) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let headings = ["FOO", "WANTS", "DEPLOYMENT", "HAS", "AVAILABLE", "LAST EVENT"];
-    let rows = foos.iter().take(FOOS).map(FooRow::cells);
-    lines.extend(table(std::iter::once(heading(&headings)).chain(rows).collect()));
-    if foos.len() > FOOS {
-        lines.push(format!("{DIM}and {} more{DIM:#}", foos.len() - FOOS));
-    }
     let headings =
         ["QUEUE", "WAITING", "DELAYED", "RUNNING", "LONGEST", "ADDS", "RETRIES", "SYNCS", "MEAN SYNC"];
-    lines.push(String::new());
-    lines.extend(table(vec![heading(&headings), queue_cells(queue.0, queue.1)]));
-    lines.extend(troubles.iter().take(TROUBLES).map(|trouble| format!("{RED}!{RED:#} {trouble}")));
+    let mut below = vec![String::new()];
+    below.extend(table(vec![heading(&headings), queue_cells(queue.0, queue.1)]));
+    below.extend(troubles.iter().take(TROUBLES).map(|trouble| format!("{RED}!{RED:#} {trouble}")));
     let (what, command) = next;
-    lines.push(String::new());
-    lines.push(format!("{BOLD}next{BOLD:#}, in another terminal: {what}"));
-    lines.extend(folded(command, width).iter().map(|line| format!("  {CYAN}{line}{CYAN:#}")));
+    below.push(String::new());
+    below.push(format!("{BOLD}next{BOLD:#}, in another terminal: {what}"));
+    below.extend(folded(command, width).iter().map(|line| format!("  {CYAN}{line}{CYAN:#}")));
+
+    // An empty line, the headings, how many more there are, and the row of the cursor.
+    let room = height.saturating_sub(below.len() + 4 + height / 4).max(FOOS);
+    let (ill, well): (Vec<_>, Vec<_>) = foos.iter().partition(|foo| foos.len() > room && !foo.is_well());
+    let rows = ill.into_iter().chain(well).take(room).map(|foo| foo.cells(width));
+    let headings = ["FOO", "WANTS", "DEPLOYMENT", "HAS", "AVAILABLE", "LAST EVENT"];
+    let mut lines = vec![String::new()];
+    lines.extend(table(std::iter::once(heading(&headings)).chain(rows).collect()));
+    if foos.len() > room {
+        lines.push(format!("{DIM}and {} more{DIM:#}", foos.len() - room));
+    }
+    lines.extend(below);
     lines
+}
+
+/// A name that takes no more than `width`.
+fn cut(name: &str, width: usize) -> String {
+    match name.char_indices().nth(width) {
+        None => name.to_owned(),
+        Some(_) => name.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+    }
 }
 
 /// A command in lines that a shell takes for one, broken before a word where it would be too wide with its margin.
@@ -75,18 +89,30 @@ fn folded(command: &str, width: usize) -> Vec<String> {
 }
 
 impl FooRow {
-    fn cells(&self) -> Vec<Cell> {
+    /// Whether the Deployment is as wished; where the wish leaves the number open, any is.
+    fn is_so(&self) -> bool {
+        self.has.is_some() && self.wanted.is_none_or(|wanted| self.has == Some(wanted))
+    }
+
+    fn has_warning(&self) -> bool {
+        self.last_event.starts_with("Warning")
+    }
+
+    fn is_well(&self) -> bool {
+        self.is_so() && !self.has_warning()
+    }
+
+    /// Long names leave room for the rest of the row.
+    fn cells(&self, width: usize) -> Vec<Cell> {
         let plain = Style::new();
         let number = |number: Option<i32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-        let is_so = self.has.is_some() && self.wanted.is_none_or(|wanted| self.has == Some(wanted));
-        let event = if self.last_event.starts_with("Warning") { YELLOW } else { plain };
         vec![
-            (plain, self.key.to_string()),
+            (plain, cut(&self.key.to_string(), width / 3)),
             (plain, number(self.wanted)),
-            (plain, self.deployment.clone()),
-            (if is_so { GREEN } else { YELLOW }, number(self.has)),
+            (plain, cut(&self.deployment, width / 5)),
+            (if self.is_so() { GREEN } else { YELLOW }, number(self.has)),
             (plain, number(self.available)),
-            (event, self.last_event.clone()),
+            (if self.has_warning() { YELLOW } else { plain }, self.last_event.clone()),
         ]
     }
 }
@@ -124,9 +150,9 @@ pub(crate) fn queue_line(figures: &QueueFigures) -> String {
     )
 }
 
-/// What is to be said of a key that fails, or whose sync takes long.
-pub(crate) fn trouble(record: &KeyRecord<ObjectName>, now: Instant) -> Option<String> {
-    let key = &record.key;
+/// What is to be said of a key that fails, or whose sync takes long, on a terminal of that width.
+pub(crate) fn trouble(record: &KeyRecord<ObjectName>, now: Instant, width: usize) -> Option<String> {
+    let key = cut(&record.key.to_string(), width / 3);
     if let Some(since) = record.worked_on_since
         && now.saturating_duration_since(since) > LONG
     {
@@ -186,7 +212,7 @@ mod tests {
         let foos = [row("a", Some(3)), row("a-long-name", None)];
         let figures = QueueFigures { adds: 12_345, retries: 1, ..QueueFigures::default() };
         let next = ("scale it", "kubectl patch foo".to_owned());
-        let lines = picture(80, &foos, ("foos", &figures), &["x".to_owned()], &next);
+        let lines = picture((80, 24), &foos, ("foos", &figures), &["x".to_owned()], &next);
         let lines: Vec<_> = lines.iter().map(|line| strip_str(line).to_string()).collect();
         assert_eq!(
             lines,
@@ -216,19 +242,53 @@ mod tests {
         assert_eq!(folded("kubectl get foos", 3), ["kubectl \\", "  get \\", "  foos"]);
     }
 
-    #[test]
-    fn of_many_foos_some_are_shown_and_the_others_counted() {
-        let row = |number: usize| FooRow {
-            key: ObjectName::cluster(&number.to_string()),
-            wanted: None,
-            deployment: String::new(),
-            has: None,
+    fn shown(size: (usize, usize), foos: &[FooRow]) -> Vec<String> {
+        let lines = picture(size, foos, ("foos", &QueueFigures::default()), &[], &("", String::new()));
+        lines.iter().map(|line| strip_str(line).to_string()).collect()
+    }
+
+    fn well(name: &str) -> FooRow {
+        FooRow {
+            key: ObjectName::namespaced("default", name),
+            wanted: Some(1),
+            deployment: name.to_owned(),
+            has: Some(1),
             available: None,
             last_event: String::new(),
-        };
-        let foos: Vec<_> = (0..10).map(row).collect();
-        let lines = picture(80, &foos, ("foos", &QueueFigures::default()), &[], &("", String::new()));
-        assert!(lines.iter().any(|line| line.contains("and 4 more")));
+        }
+    }
+
+    #[test]
+    fn of_many_foos_some_are_shown_and_the_others_counted() {
+        let foos: Vec<_> = (0..32).map(|number| well(&format!("foo{number}"))).collect();
+        let rows =
+            |height| shown((80, height), &foos).iter().filter(|line| line.contains("default/")).count();
+        assert_eq!([1, 24, 50, 100].map(rows), [3, 8, 28, 32]);
+        assert!(shown((80, 24), &foos).contains(&"and 24 more".to_owned()));
+        assert_eq!(shown((80, 50), &foos).len(), 50 - 50 / 4 - 1);
+    }
+
+    #[test]
+    fn of_too_many_foos_those_that_are_not_well_come_first() {
+        let mut foos: Vec<_> = (0..32).map(|number| well(&format!("foo{number}"))).collect();
+        foos[20].has = Some(7);
+        foos[30].last_event = "Warning ErrResourceExists: it exists".to_owned();
+        let lines = shown((80, 24), &foos);
+        let names: Vec<_> = lines[2..5].iter().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(names, ["default/foo20", "default/foo30", "default/foo0"]);
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_rest() {
+        let lines = shown((60, 24), &[well(&"x".repeat(54)), well("example-foo")]);
+        assert_eq!(
+            lines[1..4],
+            [
+                "FOO                   WANTS  DEPLOYMENT    HAS  AVAILABLE  LAST EVENT",
+                "default/xxxxxxxxxxx…  1      xxxxxxxxxxx…  1    -          ",
+                "default/example-foo   1      example-foo   1    -          ",
+            ]
+        );
     }
 
     #[test]
@@ -245,11 +305,21 @@ mod tests {
             last_error: Some(watchkeeper::workqueue::LastError { at: now, message: "no".into() }),
             last_success: None,
         };
-        assert_eq!(trouble(&record, now).as_deref(), Some("default/a failed 4 times, again in 40 ms: no"));
+        assert_eq!(
+            trouble(&record, now, 80).as_deref(),
+            Some("default/a failed 4 times, again in 40 ms: no")
+        );
+        assert!(
+            trouble(&record, now, 18).unwrap().starts_with("defau… failed"),
+            "a long key leaves room for the rest"
+        );
         record.worked_on_since = Some(now);
         let later = now + Duration::from_secs(5);
-        assert_eq!(trouble(&record, later).as_deref(), Some("default/a has been with a worker for 5.0 s"));
+        assert_eq!(
+            trouble(&record, later, 80).as_deref(),
+            Some("default/a has been with a worker for 5.0 s")
+        );
         (record.retries, record.worked_on_since) = (0, None);
-        assert_eq!(trouble(&record, now), None, "what has succeeded since is no trouble");
+        assert_eq!(trouble(&record, now, 80), None, "what has succeeded since is no trouble");
     }
 }

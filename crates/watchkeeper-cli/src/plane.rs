@@ -1,11 +1,13 @@
 //! How is the control plane started, and how do clients find it?
 
-use std::io::{self, Write};
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use watchkeeper::process::ClientArgs;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::{
     ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
@@ -22,6 +24,8 @@ pub(crate) struct Plane {
     kubeconfig: PathBuf,
     /// What the kubeconfig says, as long as it is ours.
     contents: String,
+    /// Keeps others from taking the name meanwhile.
+    _held: Held,
     /// The garbage collector, and what stops it.
     collector: JoinHandle<()>,
     stop: CancellationToken,
@@ -41,6 +45,8 @@ pub(crate) enum PlaneError {
     Serve(#[from] ServeError),
     #[error("{file} was not written by watchkeeper, and is left as it is: choose another --kubeconfig-out")]
     Foreign { file: String },
+    #[error("{file} is in use by another watchkeeper: choose another --kubeconfig-out")]
+    InUse { file: String },
     #[error("cannot write the kubeconfig {file}")]
     Kubeconfig {
         file: String,
@@ -52,9 +58,9 @@ pub(crate) enum PlaneError {
 impl Plane {
     /// Listens, writes the kubeconfig, and then says that it is ready.
     pub(crate) async fn start(args: &ServeArgs, env: &Env) -> Result<Self, PlaneError> {
-        let kubeconfig = args.kubeconfig_out.clone();
+        let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| "watchkeeper.kubeconfig".into());
         let file = kubeconfig.display().to_string();
-        if std::fs::read_to_string(&kubeconfig).is_ok_and(|contents| !contents.starts_with(MARK)) {
+        if std::fs::read(&kubeconfig).is_ok_and(|contents| !contents.starts_with(MARK.as_bytes())) {
             return Err(PlaneError::Foreign { file });
         }
         let server = match &args.data_dir {
@@ -62,22 +68,27 @@ impl Plane {
             None => ApiServer::new(env),
         };
         let options = ListenOptions {
-            address: args.listen,
+            address: args.listen.unwrap_or(([127, 0, 0, 1], 0).into()),
             insecure_http: args.insecure_http,
             credentials: credentials(args)?,
         };
         let listening = server.listen(options).await?;
         let contents = format!("{MARK}\n{}", listening.kubeconfig());
-        write_private(&kubeconfig, &contents).map_err(|source| PlaneError::Kubeconfig { file, source })?;
+        let held = write_private(&kubeconfig, &contents).map_err(|source| match source.kind() {
+            ErrorKind::WouldBlock => PlaneError::InUse { file },
+            _ => PlaneError::Kubeconfig { file, source },
+        })?;
         let (clients, stop) = (Clients::from_client(server.client(), env), CancellationToken::new());
         let token = stop.clone();
         let collector = tokio::spawn(async move { collect_garbage(&clients, &token).await });
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
-        Ok(Self { server, listening, kubeconfig, contents, collector, stop })
+        Ok(Self { server, listening, kubeconfig, contents, _held: held, collector, stop })
     }
 
-    pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    /// How kubectl finds it.
+    pub(crate) fn kubectl(&self) -> String {
+        let client = ClientArgs { kubeconfig: Some(self.kubeconfig.clone()), ..ClientArgs::default() };
+        front::kubectl(&client, "default")
     }
 
     /// Ends every connection; the kubeconfig leads nowhere then, and goes.
@@ -87,7 +98,7 @@ impl Plane {
             tracing::error!(%error, "the garbage collector failed");
         }
         self.listening.stop().await;
-        // Another control plane may have taken the name meanwhile.
+        // Somebody may have put another file in its place.
         if std::fs::read_to_string(&self.kubeconfig).is_ok_and(|contents| contents == self.contents) {
             let _gone_already = std::fs::remove_file(&self.kubeconfig);
         }
@@ -109,21 +120,46 @@ fn credentials(args: &ServeArgs) -> Result<Option<Credentials>, CredentialsError
     }))
 }
 
-/// Writes a file that only its owner can read, whole or not at all.
-fn write_private(file: &Path, contents: &str) -> io::Result<()> {
+/// The locks on a file that was written and, if there was one, on the file before it: whoever has opened that one finds it taken, too.
+struct Held {
+    _old: Option<File>,
+    _new: File,
+}
+
+/// Writes a file that only its owner can read, whole or not at all; it would block as long as what another process got from this lives.
+fn write_private(file: &Path, contents: &str) -> io::Result<Held> {
+    let old = match File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        opened => Some(opened?),
+    };
+    old.as_ref().map_or(Ok(()), lock)?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A temporary file is made with mode 0600.
-    // Its name, which an error would tell, is of no use to anybody.
-    let mut temporary = NamedTempFile::new_in(folder).map_err(|error| io::Error::from(error.kind()))?;
+    // A temporary file is made with mode 0600. Its name, which an error would tell, is of no use to anybody.
+    let mut temporary = NamedTempFile::new_in(folder).map_err(|error| {
+        let text = error.to_string();
+        io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
+    })?;
+    lock(temporary.as_file())?;
     temporary.write_all(contents.as_bytes())?;
-    temporary.persist(file)?;
+    let new = match old {
+        Some(_) => temporary.persist(file),
+        None => temporary.persist_noclobber(file),
+    };
+    Ok(Held { _old: old, _new: new? })
+}
+
+/// Locks a file; not on Windows, where nobody could read it then.
+fn lock(file: &File) -> io::Result<()> {
+    if cfg!(unix) && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(ErrorKind::WouldBlock.into());
+    }
     Ok(())
 }
 
 /// `watchkeeper serve`: the control plane alone.
 pub(crate) async fn serve(args: &ServeArgs, env: &Env, stop: &CancellationToken) -> Result<(), PlaneError> {
     let plane = Plane::start(args, env).await?;
-    front::hint([format!("{} get namespaces", front::kubectl(Some(plane.kubeconfig()), None))]);
+    front::hint([format!("{} get namespaces", plane.kubectl())]);
     stop.cancelled().await;
     plane.stop().await;
     Ok(())

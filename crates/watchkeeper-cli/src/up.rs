@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Config;
+use kube_client::config::Kubeconfig;
 use sample_controller::api::{self, Foo};
 use sample_controller::{Program, RunError};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +35,7 @@ pub(crate) enum UpError {
     #[error(transparent)]
     Controller(#[from] RunError),
     #[error(
-        "--data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
+        "--listen, --kubeconfig-out, --data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
     )]
     Unused,
 }
@@ -47,25 +48,46 @@ pub(crate) async fn run(
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     if is_meant(&args.client) {
-        let ServeArgs { data_dir, tls_cert, insecure_http, .. } = &args.serve;
-        if data_dir.is_some() || tls_cert.is_some() || *insecure_http {
-            return Err(UpError::Unused);
-        }
-        let clients = args.client.connect(env).await?;
-        let kubectl = front::kubectl(args.client.kubeconfig.as_deref(), args.client.context.as_deref());
-        return story(args, &clients, screen, Next::new(kubectl, !args.no_example), stop).await;
+        return on_cluster(args, screen, env, stop).await;
     }
     let plane = Plane::start(&args.serve, env).await?;
     let clients = Clients::from_client(plane.server.client(), env);
-    let next = Next::new(front::kubectl(Some(plane.kubeconfig()), None), !args.no_example);
-    match screen.is_live() {
-        // The picture shows one command after the other.
-        true => screen.line(&format!("{DIM}Ctrl-C stops{DIM:#}\n")),
-        false => front::hint(next.all()),
-    }
-    let result = story(args, &clients, screen, next, stop).await;
+    let result = story(args, &clients, screen, &plane.kubectl(), &mut Vec::new(), stop).await;
     plane.stop().await;
     result
+}
+
+/// The same on a cluster of somebody's, who is told what stays there.
+async fn on_cluster(
+    args: &UpArgs,
+    screen: &Screen,
+    env: &Env,
+    stop: &CancellationToken,
+) -> Result<(), UpError> {
+    if args.serve != ServeArgs::default() {
+        return Err(UpError::Unused);
+    }
+    let config = args.client.config().await?;
+    // What stands before an @ is nobody's business.
+    let (url, host) = (&config.cluster_url, config.cluster_url.authority().map_or("", |all| all.as_str()));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let server =
+        format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'));
+    let client =
+        ClientArgs { master: args.client.master.as_ref().map(|_| server.clone()), ..args.client.clone() };
+    let kubectl = front::kubectl(&client, &config.default_namespace);
+    front::on_cluster(&server, context(&client).as_deref(), !args.no_example);
+    let clients = Clients::from_config(config, env).map_err(ConnectError::from)?;
+    let mut created = Vec::new();
+    let result = story(args, &clients, screen, &kubectl, &mut created, stop).await;
+    front::left(&created.iter().rev().map(|what| format!("{kubectl} delete {what}")).collect::<Vec<_>>());
+    result
+}
+
+/// The name by which people know the cluster.
+fn context(client: &ClientArgs) -> Option<String> {
+    let of_file = || Kubeconfig::read_from(client.kubeconfig.as_ref()?).ok()?.current_context;
+    client.context.clone().or_else(of_file)
 }
 
 /// Whether a cluster was named, or is around this process.
@@ -74,28 +96,43 @@ fn is_meant(client: &ClientArgs) -> bool {
     named || Config::incluster().is_ok()
 }
 
+/// The kind, the controller, the example and the view; what is new then is noted in `created`, as kubectl calls it.
 async fn story(
     args: &UpArgs,
     clients: &Clients,
     screen: &Screen,
-    next: Next,
+    kubectl: &str,
+    created: &mut Vec<&'static str>,
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     let requests = clients.requests().clone().manager("watchkeeper");
-    create(requests.of::<CustomResourceDefinition>().create(&api::crd()).await, "the CRD of Foos")?;
+    let crd = requests.of::<CustomResourceDefinition>().create(&api::crd()).await;
+    if create(crd, "the CRD of Foos")? {
+        created.push("crd foos.samplecontroller.k8s.io");
+    }
+    let next = Next::new(kubectl.to_owned(), !args.no_example);
+    match screen.is_live() {
+        // The picture shows one command after the other.
+        true => screen.line(&format!("{DIM}Ctrl-C stops{DIM:#}\n")),
+        false => front::hint(next.all()),
+    }
     // Whichever fails first ends the others too.
     let stop = &stop.child_token();
     let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
     let view = View::start(clients, screen, program.queue(), next, stop);
     let example = async {
-        let created = match args.no_example {
-            true => Ok(()),
+        let is_new = match args.no_example {
+            true => Ok(false),
             false => create(create_example(clients, stop).await, "the example Foo"),
         };
-        created.inspect_err(|_| stop.cancel())
+        if is_new.inspect_err(|_| stop.cancel())? {
+            created.push("foo example-foo");
+        }
+        Ok(())
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
+        stop.run_until_cancelled(view.has_begun()).await;
         program.run(stop).await
     };
     let (example, controller, ()) = tokio::join!(example, controller, view.run(stop));
@@ -116,10 +153,11 @@ async fn create_example(clients: &Clients, stop: &CancellationToken) -> Result<F
     }
 }
 
-/// What is there already needs no creation.
-fn create<T>(answer: Result<T, ApiError>, what: &'static str) -> Result<(), UpError> {
+/// Whether it is new: what is there already needs no creation.
+fn create<T>(answer: Result<T, ApiError>, what: &'static str) -> Result<bool, UpError> {
     match answer {
-        Err(source) if source.class() != Class::AlreadyExists => Err(UpError::Create { what, source }),
-        _ => Ok(()),
+        Ok(_) => Ok(true),
+        Err(source) if source.class() == Class::AlreadyExists => Ok(false),
+        Err(source) => Err(UpError::Create { what, source }),
     }
 }

@@ -1,4 +1,4 @@
-//! What is happening? One line for each change of a Foo, a Deployment or an event, as an informer sees it, and how things stand below them.
+//! What is happening? One line for each change of a Foo, its Deployment or an event on it, as an informer sees it, and how things stand below them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,8 +94,13 @@ impl View {
         Self { factory, foos, deployments, queue: queue.clone(), notes, pen }
     }
 
+    /// Waits until all Deployments that were there are known to have been: what is made later is seen to be new.
+    pub(crate) async fn has_begun(&self) {
+        self.deployments.wait_until_synced().await;
+    }
+
     /// Shows how things stand until `stop`, and returns when nothing more is printed.
-    pub(crate) async fn run(self, stop: &CancellationToken) {
+    pub(crate) async fn run(&self, stop: &CancellationToken) {
         let (mut rows, mut told) = (Vec::new(), QueueFigures::default());
         let period = if self.pen.screen.is_live() { DRAWN } else { TOLD };
         loop {
@@ -128,9 +133,10 @@ impl View {
         // What fails waits for its next try, and what takes long is running.
         let has_trouble = figures.delayed > 0 || figures.running.count > 0;
         let records = has_trouble.then(|| self.queue.records()).into_iter().flatten();
-        let troubles: Vec<_> = records.filter_map(|record| trouble(&record, now)).collect();
+        let size = Screen::size();
+        let troubles: Vec<_> = records.filter_map(|record| trouble(&record, now, size.0)).collect();
         let (screen, queue) = (&self.pen.screen, (self.queue.name(), figures));
-        screen.draw(&picture(Screen::size().0, rows, queue, &troubles, &notes.next.command()));
+        screen.draw(&picture(size, rows, queue, &troubles, &notes.next.command()));
     }
 
     fn rows(&self, notes: &Notes) -> Vec<FooRow> {
@@ -221,13 +227,17 @@ fn foo(change: &Change<'_, Foo>, notes: &mut Notes) -> Option<(ObjectName, Style
     Some((change.last_known()?.key(), style, text))
 }
 
+/// Of Deployments those of Foos are of interest.
 fn deployment(change: &Change<'_, Deployment>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
+    let owner = change.last_known()?.controller_of::<Foo>()?;
     let replicas = |object: &Object<Deployment>| Some(object.get().ok()?.spec.as_ref()?.replicas);
     let (style, text) = match change {
+        Change::Added { object, in_initial_list: true } => {
+            (Style::new(), format!("is there with {}", count(replicas(object)?)))
+        }
         Change::Added { object, .. } => (GREEN, format!("created with {}", count(replicas(object)?))),
         Change::Updated { old, new } if replicas(old) != replicas(new) => {
-            let owner = new.controller_of::<Foo>().and_then(|owner| notes.foos.get(&owner).ok());
-            if owner.is_some_and(|foo| Some(foo.spec.replicas) != replicas(new)) {
+            if notes.foos.get(&owner).is_ok_and(|foo| Some(foo.spec.replicas) != replicas(new)) {
                 notes.next.saw(Deed::DeploymentEdited);
             }
             (GREEN, format!("scaled from {} to {}", count(replicas(old)?), count(replicas(new)?)))
@@ -246,10 +256,13 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Of an event the object it is about is of interest, not its own name.
+/// Of events those on Foos are of interest, and of an event the object it is about, not its own name.
 fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return None };
     let event = object.get().ok()?;
+    if event.involved_object.kind.as_deref() != Some("Foo") {
+        return None;
+    }
     let (kind, reason) = (event.type_.as_deref().unwrap_or(""), event.reason.as_deref().unwrap_or(""));
     let style = if kind == "Warning" { YELLOW } else { Style::new() };
     let about = object.key().sibling(event.involved_object.name.as_deref()?);
@@ -258,9 +271,7 @@ fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, S
         _ => String::new(),
     };
     let text = printable(&format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or("")));
-    if event.involved_object.kind.as_deref() == Some("Foo") {
-        notes.events.insert(about.clone(), text.clone());
-    }
+    notes.events.insert(about.clone(), text.clone());
     let is_repeat = matches!(change, Change::Updated { .. });
     (!is_repeat || !notes.has_picture).then_some((about, style, text))
 }

@@ -156,6 +156,67 @@ async fn the_sample_controller_runs_on_a_server_of_another_process() {
 }
 
 #[test]
+fn on_a_cluster_it_says_what_it_creates_there_and_at_the_end_how_to_remove_it() {
+    let (folder, kubeconfig) = folder();
+    let mut server = Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+    let ready = server.until(&["ready"]);
+    let url = ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap();
+    let contents = std::fs::read_to_string(&kubeconfig).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, contents.replace("namespace: default", "namespace: mine")).unwrap();
+    let file = elsewhere.to_str().unwrap();
+
+    let mut up = Program::start(&["up", "--kubeconfig", file]);
+    up.until(&["deployment", "default/example-foo", "created"]);
+    assert_eq!(up.seen[0], format!("on {url} (context watchkeeper)"));
+    assert!(up.seen[1].contains("creates the CRD of Foos and default/example-foo"), "{:#?}", up.seen);
+    let kubectl = format!("kubectl --kubeconfig {file} -n default");
+    up.until(&[&kubectl, "patch foo example-foo"]);
+    up.signal("INT");
+    up.until(&["what it created stays"]);
+    up.until(&[&format!("{kubectl} delete crd foos.samplecontroller.k8s.io")]);
+    assert!(
+        up.seen.iter().filter(|line| line.ends_with("delete foo example-foo")).count() == 2,
+        "{:#?}",
+        up.seen
+    );
+    assert!(up.exit().0.success());
+
+    let flags = ["--context", "watchkeeper", "--master", url, "--no-example"];
+    let mut again = Program::start(&[&["up", "--kubeconfig", file][..], &flags].concat());
+    again.until(&[&format!(
+        "kubectl --kubeconfig {file} --context watchkeeper --server {url} -n default get foos"
+    )]);
+    again.until(&["queue", "foos", "0 waiting", "adds"]);
+    again.signal("INT");
+    again.lines.by_ref().map_while(Result::ok).for_each(|line| again.seen.push(line));
+    assert!(!again.seen.iter().any(|line| line.contains("stays")), "it created nothing: {:#?}", again.seen);
+    assert!(again.exit().0.success());
+}
+
+#[tokio::test]
+async fn what_was_there_before_was_not_created_and_what_no_foo_owns_is_left_out() {
+    let (folder, kubeconfig) = folder();
+    let (data, file) = (folder.path().join("data"), kubeconfig.to_str().unwrap());
+    let start = || Program::start(&["up", "--data-dir", data.to_str().unwrap(), "--kubeconfig-out", file]);
+    let mut first = start();
+    first.until(&["deployment", "default/example-foo", "created with 1 replica"]);
+    let mut foreign = sample_controller::new_deployment(&sample_controller::example());
+    (foreign.metadata.name, foreign.metadata.owner_references) = (Some("foreign".to_owned()), None);
+    connect(&kubeconfig).await.requests().of::<Deployment>().create(&foreign).await.unwrap();
+    first.signal("INT");
+    assert!(first.exit().0.success());
+    let mut second = start();
+    second.until(&["deployment", "default/example-foo", "is there with 1 replica"]);
+    second.until(&["queue", "foos", "0 waiting", "adds"]);
+    second.signal("INT");
+    second.lines.by_ref().map_while(Result::ok).for_each(|line| second.seen.push(line));
+    let is_wrong = |line: &String| line.contains("created with") || line.contains("foreign");
+    assert!(!second.seen.iter().any(is_wrong), "{:#?}", second.seen);
+    assert!(second.exit().0.success());
+}
+
+#[test]
 fn plain_http_has_no_token_and_stays_on_loopback() {
     let (_folder, kubeconfig) = folder();
     let file = kubeconfig.to_str().unwrap();
@@ -229,18 +290,29 @@ fn a_file_of_somebody_else_is_neither_overwritten_nor_removed() {
 }
 
 #[test]
-fn of_two_with_one_file_the_first_to_end_leaves_the_others() {
+fn a_kubeconfig_belongs_to_its_writer_as_long_as_it_runs() {
     let (_folder, kubeconfig) = folder();
-    let start = || {
-        let mut server = Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
-        server.until(&["ready"]);
-        server
-    };
-    let (first, second) = (start(), start());
-    first.signal("INT");
-    assert!(first.exit().0.success() && kubeconfig.exists());
+    let start = || Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+    let mut first = start();
+    first.until(&["ready"]);
+    let told = std::fs::read_to_string(&kubeconfig).unwrap();
+    let (status, errors) = start().exit();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        errors.contains("in use by another watchkeeper") && errors.contains("--kubeconfig-out"),
+        "{errors}"
+    );
+    assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), told, "the first still runs");
+    first.signal("KILL");
+    first.exit();
+    assert!(kubeconfig.exists());
+    let mut second = start();
+    second.until(&["ready"]);
+    assert_ne!(std::fs::read_to_string(&kubeconfig).unwrap(), told);
+    // What somebody puts in its place is theirs.
+    std::fs::write(&kubeconfig, "apiVersion: v1").unwrap();
     second.signal("INT");
-    assert!(second.exit().0.success() && !kubeconfig.exists());
+    assert!(second.exit().0.success() && kubeconfig.exists());
 }
 
 #[test]
@@ -252,7 +324,14 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
         (&["sample-controller", "--kubeconfig", "/nonexistent/file"][..], &["/nonexistent/file"][..]),
         (
             &["serve", "--kubeconfig-out", "/nonexistent/file"],
-            &["cannot write the kubeconfig /nonexistent/file", "help: make its folder", "--kubeconfig-out"],
+            &[
+                "cannot write the kubeconfig /nonexistent/file: No such file or directory",
+                "help: make its folder",
+            ],
+        ),
+        (
+            &["serve", "--kubeconfig-out", "/dev/null/file"],
+            &["cannot write the kubeconfig /dev/null/file: Not a directory", "help: choose another file"],
         ),
         (&["serve", "--listen", "127.0.0.1"], &["--listen", "127.0.0.1:8443"]),
         (&["serve", "--listen", used], &["cannot listen on", used, "help: another program listens there"]),
@@ -273,6 +352,15 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
             &["up", "--master", refusing, "--data-dir", "/b"],
             &["--data-dir", "leave out the one or the other"],
         ),
+        (
+            &["up", "--master", refusing, "--listen", "127.0.0.1:0"],
+            &["--listen", "leave out the one or the other"],
+        ),
+        (
+            &["up", "--master", refusing, "--kubeconfig-out", "/a"],
+            &["--kubeconfig-out", "leave out the one or the other"],
+        ),
+        (&["serve", "--log-level", "inof"], &["--log-level", "inof", "debug"]),
         (&["serve", "--insecure-http", "--tls-cert", "/a", "--tls-key", "/b"], &["--insecure-http"]),
     ] {
         let (status, errors) = Program::start(arguments).exit();

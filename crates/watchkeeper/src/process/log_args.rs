@@ -7,7 +7,7 @@ use std::{env, io, panic};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::{LevelFilter, ParseError};
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 
 /// Where panics are logged: under a name of their own, which no level turns off.
@@ -16,8 +16,8 @@ const PANIC: &str = "watchkeeper::panic";
 /// Flags that say what to log, for `#[command(flatten)]`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct LogArgs {
-    /// What to log: off, error, warn, info, debug or trace, or levels by module such as info,watchkeeper=debug
-    #[arg(long, value_name = "LEVEL", env = "RUST_LOG")]
+    /// What to log: off, error, warn, info, debug or trace, or levels by module such as info,watchkeeper=debug; without it RUST_LOG says so
+    #[arg(long, value_name = "LEVEL", value_parser = levels)]
     pub log_level: Option<String>,
     /// The form of a log line
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
@@ -84,7 +84,8 @@ impl LogArgs {
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
-        let level = self.log_level.as_deref().filter(|level| !level.is_empty()).unwrap_or(default);
+        let level = self.log_level.clone().or_else(|| env::var("RUST_LOG").ok());
+        let level = level.as_deref().filter(|level| !level.is_empty()).unwrap_or(default);
         let bad = |source| LogError::Level { level: level.to_owned(), source };
         let panics = format!("{PANIC}=error").parse().map_err(bad)?;
         let filter = EnvFilter::builder().parse(level).map_err(bad)?.add_directive(panics);
@@ -94,6 +95,16 @@ impl LogArgs {
             LogFormat::Text => Box::new(builder.finish()),
             LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
         })
+    }
+}
+
+/// Takes no word alone that is not a level: it would be a module, and what is logged of all others nothing.
+fn levels(text: &str) -> Result<String, &'static str> {
+    let is_level = |word: &str| word.contains(['=', '[']) || word.parse::<LevelFilter>().is_ok();
+    if text.split(',').all(|word| word.is_empty() || is_level(word)) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a level such as info or debug, or a list such as info,watchkeeper=debug")
     }
 }
 
@@ -182,5 +193,12 @@ mod tests {
         let Err(error) = args.subscriber("info", io::sink, false) else { panic!("it was taken") };
         assert!(error.to_string().contains("--log-level \"loud=very\" is not"), "{error}");
         assert!(Args::try_parse_from(["program", "--log-format", "xml"]).is_err());
+    }
+
+    #[test]
+    fn a_word_alone_is_a_level_and_no_module() {
+        let is_taken = |level: &str| Args::try_parse_from(["program", "--log-level", level]).is_ok();
+        assert!(["WARN", "3", "off,a=debug", "info,[span]"].into_iter().all(is_taken));
+        assert!(!["inof", "info,watchkeeper"].into_iter().any(is_taken));
     }
 }

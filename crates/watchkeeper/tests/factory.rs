@@ -91,6 +91,28 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_task_that_waits_for_the_shutdown_goes_on() {
+    let (env, builder, _) = world(empty_list);
+    let factory = builder.build();
+    factory.informer::<ConfigMap>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    let wait = || {
+        let factory = factory.clone();
+        tokio::spawn(async move { factory.shut_down().await })
+    };
+    let (given_up, first, second) = (wait(), wait(), wait());
+    env.clock.sleep(Duration::from_secs(1)).await;
+    given_up.abort();
+    assert!(!first.is_finished() && !second.is_finished());
+    stop.cancel();
+    let both = async { tokio::join!(first, second) };
+    let (first, second) = env.clock.timeout(Duration::from_secs(60), both).await.unwrap();
+    first.and(second).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
     let (env, builder, _) = world(|_| panic!("below"));
     let factory = builder.build();

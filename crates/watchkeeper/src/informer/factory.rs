@@ -49,6 +49,8 @@ struct Shared {
     settings: Settings,
     informers: Mutex<BTreeMap<Key, Entry>>,
     tasks: Mutex<Tasks>,
+    /// Held by the one that waits for the tasks: a set of tasks wakes but one.
+    joining: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -140,7 +142,13 @@ impl SharedInformerFactory {
 
     pub(super) fn new(clients: Clients, settings: Settings) -> Self {
         let (scope, selection) = (settings.scope.clone(), settings.selection.clone());
-        let shared = Shared { clients, settings, informers: Mutex::default(), tasks: Mutex::default() };
+        let shared = Shared {
+            clients,
+            settings,
+            informers: Mutex::default(),
+            tasks: Mutex::default(),
+            joining: tokio::sync::Mutex::default(),
+        };
         Self { shared: Arc::new(shared), scope, selection }
     }
 
@@ -258,9 +266,10 @@ impl SharedInformerFactory {
     }
 
     /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
-    /// Cancel-safe, and may be called more than once.
+    /// Cancel-safe, and may be called more than once, by several tasks at once too.
     pub async fn shut_down(&self) {
         self.shared.tasks.lock().shut_down = true;
+        let _turn = self.shared.joining.lock().await;
         while poll_fn(|context| self.shared.tasks.lock().running.poll_join_next(context)).await.is_some() {}
     }
 }

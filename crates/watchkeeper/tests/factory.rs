@@ -206,6 +206,30 @@ async fn a_hook_edits_the_options_of_all_informers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_on_options_that_panics_costs_one_request() {
+    let (env, builder, _) = world(empty_list);
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    let edit = move |_: &mut watchkeeper::source::Query| {
+        let mut asked = count.lock();
+        *asked += 1;
+        assert!(*asked != 2, "the second request");
+    };
+    let factory = builder.edit_options(edit).build();
+    let pods = factory.informer::<Pod>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    env.clock.sleep(Duration::from_millis(1)).await;
+    let (_, why) = pods.health().degraded.unwrap();
+    assert_eq!(why, "cannot watch pods: the hook on options panicked: the second request");
+    env.clock.sleep(Duration::from_secs(2)).await;
+    assert_eq!((*asked.lock(), pods.is_stopped()), (3, false));
+    stop.cancel();
+    factory.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_can_have_a_resync_period_of_its_own() {
     let one = |_: &str| -> String {
         r#"{"items":[{"metadata":{"name":"a","namespace":"ns","resourceVersion":"1"}}],"metadata":{"resourceVersion":"1"}}"#.into()

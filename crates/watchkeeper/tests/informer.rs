@@ -13,7 +13,9 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
 use watchkeeper::reflector::{InformerMetrics, ListReason, Phase};
-use watchkeeper::source::{Asked, Reply, ScriptedSource};
+use watchkeeper::source::{
+    Asked, ByteStream, ListOptions, ListerWatcher, Reply, ScriptedSource, WatchOptions,
+};
 use watchkeeper::store::Index;
 use watchkeeper::wire::{ApiError, Class, EventType};
 use watchkeeper::{Env, Object, ObjectName, SharedInformer};
@@ -414,4 +416,87 @@ async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_c
         assert_eq!((names("parity", "odd"), names("parity", "even")), (vec!["c".into()], vec!["a".into()]));
         assert_eq!(names("namespace", "ns"), ["a", "c"]);
     }
+}
+
+/// Metrics without any luck.
+struct Broken;
+
+impl InformerMetrics for Broken {
+    fn made(&self, _: std::sync::Weak<dyn watchkeeper::reflector::Observed>) {
+        panic!("made");
+    }
+
+    fn listed(&self, _: ListReason, _: usize) {
+        panic!("listed");
+    }
+
+    fn event(&self, _: &EventType) {
+        panic!("event");
+    }
+
+    fn queued(&self, _: usize) {
+        panic!("queued");
+    }
+
+    fn processed(&self, _: usize, _: Duration) {
+        panic!("processed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_that_panic_are_reported_and_the_informer_goes_on() {
+    for queue in QUEUES {
+        let (env, source, told) = (Env::simulated(1), ScriptedSource::new(), Log::default());
+        let reports = told.clone();
+        env.reporter.add_hook(move |report| {
+            reports.add(format!("{} {} {}", report.part, report.subject, report.what));
+        });
+        let builder = SharedInformer::<ConfigMap>::builder(&env).queue(queue).metrics(Arc::new(Broken));
+        let informer = builder.build(source.clone());
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let (running, stop) = (informer.clone(), CancellationToken::new());
+        let token = stop.clone();
+        let task = tokio::spawn(async move { running.run(token).await });
+        feed.send(event("MODIFIED", "a@12"));
+        let (store, second) = (informer.indexer(), Duration::from_secs(1));
+        store.wait_until_fresh_within(&12.into(), second).await.unwrap();
+        common::settle(&env).await;
+        let mut told = told.take_sorted();
+        told.dedup();
+        let hooks = ["event", "listed", "made", "processed", "queued"];
+        assert_eq!(told, hooks.map(|hook| format!("metrics configmaps panicked: {hook}")));
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+/// A source that has one list to give, and panics when it is watched.
+struct Fragile(ScriptedSource);
+
+impl ListerWatcher for Fragile {
+    async fn list(&self, options: &ListOptions) -> Result<ByteStream, ApiError> {
+        self.0.list(options).await
+    }
+
+    async fn watch(&self, _: &WatchOptions) -> Result<ByteStream, ApiError> {
+        panic!("no watches here")
+    }
+
+    fn streams_lists(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_a_panic_has_ended_is_not_well() {
+    let (env, source) = (Env::simulated(1), ScriptedSource::new());
+    source.on_list(list(10, &["a@1"]));
+    let informer = SharedInformer::<ConfigMap>::builder(&env).build(Fragile(source));
+    let running = informer.clone();
+    let run = tokio::spawn(async move { running.run(CancellationToken::new()).await });
+    assert!(run.await.unwrap_err().is_panic() && informer.is_stopped());
+    let health = informer.health();
+    let why = health.degraded.map(|(_, why)| why);
+    assert_eq!((health.phase, why.as_deref()), (Phase::Stopped, Some("configmaps stopped by a panic")));
 }

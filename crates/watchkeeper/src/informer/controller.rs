@@ -141,11 +141,11 @@ impl<K: Kind> ControllerBuilder<K> {
         let (maker, _decoded) = self.ingest.maker::<K>(&self.kind);
         let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.ingest.bound);
         let pump = Pump {
+            metrics: self.ingest.guarded_metrics(&name, &self.env.reporter),
             env: self.env.fork(&format!("controller {name}")),
             name,
             queue: Arc::new(queue),
             health: Arc::default(),
-            metrics: self.ingest.reflector.metrics.clone(),
         };
         Controller(Arc::new(Inner {
             pump: Arc::new(pump),

@@ -171,8 +171,13 @@ struct Ending<'a, K: Kind>(&'a Pump<K>);
 
 impl<K: Kind> Drop for Ending<'_, K> {
     fn drop(&mut self) {
-        self.0.queue.close();
-        self.0.health.lock().phase = Phase::Stopped;
+        let Pump { name, env, queue, health, .. } = self.0;
+        queue.close();
+        let mut health = health.lock();
+        health.phase = Phase::Stopped;
+        if std::thread::panicking() {
+            health.degraded = Some((env.clock.now(), format!("{name} stopped by a panic")));
+        }
     }
 }
 

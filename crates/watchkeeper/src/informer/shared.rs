@@ -150,11 +150,11 @@ impl<K: Kind> InformerBuilder<K> {
         let hasher = env.generator.fork("handlers").hasher();
         let queue = DeltaQueue::new(self.queue.make(&env));
         let pump = Pump {
+            metrics: self.ingest.guarded_metrics(&name, &env.reporter),
             name,
             env,
             queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.ingest.bound)),
             health: Arc::default(),
-            metrics: self.ingest.reflector.metrics.clone(),
         };
         let inner = Arc::new(Inner {
             store,

@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -15,6 +16,7 @@ use kube_core::ClusterResourceScope;
 
 use super::{ByteStream, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
 use crate::object::Kind;
+use crate::report::panic_message;
 use crate::wire::{ApiError, Class};
 
 /// Which part of a cluster to look at.
@@ -103,7 +105,7 @@ impl ApiSource {
             (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
             (true, false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         };
-        let request = Request::get(self.url(query))
+        let request = Request::get(self.url(query)?)
             .header(ACCEPT, accept)
             // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
             .header(ACCEPT_ENCODING, "identity")
@@ -117,16 +119,19 @@ impl ApiSource {
         Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
     }
 
-    /// The path with `query` and the selection; empty values are left out.
-    fn url(&self, mut query: Query) -> String {
+    /// The path with `query` and the selection; empty values are left out. An edit that panics is an error like any other.
+    fn url(&self, mut query: Query) -> Result<String, ApiError> {
         query.set("labelSelector", self.selection.labels.as_str());
         query.set("fieldSelector", self.selection.fields.as_str());
         if let Some(edit) = &self.edit {
-            edit(&mut query);
+            catch_unwind(AssertUnwindSafe(|| edit(&mut query))).map_err(|payload| {
+                let why = panic_message(payload.as_ref());
+                ApiError::new(Class::Other, format!("the hook on options panicked: {why}"))
+            })?;
         }
         let mut pairs = form_urlencoded::Serializer::new(String::new());
         pairs.extend_pairs(query.0.iter().filter(|(_, value)| !value.is_empty()));
-        format!("{}?{}", self.path, pairs.finish())
+        Ok(format!("{}?{}", self.path, pairs.finish()))
     }
 }
 

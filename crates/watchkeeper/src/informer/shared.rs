@@ -155,6 +155,7 @@ impl<K: Kind> InformerBuilder<K> {
             env,
             queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.ingest.bound)),
             health: Arc::default(),
+            stopped: Latch::default(),
         };
         let inner = Arc::new(Inner {
             store,
@@ -268,7 +269,7 @@ impl<K: Kind> SharedInformer<K> {
         self.0.synced.is_set()
     }
 
-    /// Waits until [`SharedInformer::has_synced`]. Cancel-safe.
+    /// Waits until [`SharedInformer::has_synced`]; for ever where that never comes, see [`SharedInformer::synced_or_stopped`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.synced.wait().await;
     }

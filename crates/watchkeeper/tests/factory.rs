@@ -150,6 +150,30 @@ async fn informers_of_one_kind_differ_by_scope_and_selection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_empty_namespace_is_the_whole_cluster() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.namespace("").build();
+    factory.informer::<Pod>();
+    factory.cluster_wide().informer::<Pod>();
+    factory.in_namespace("a").in_namespace("").informer::<Pod>();
+    assert_eq!(format!("{factory:?}"), r#"SharedInformerFactory { informers: ["pods"] }"#);
+    run(&factory).await;
+    assert_eq!(*seen.lock(), ["/api/v1/pods?limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_without_namespaces_has_one_informer_whatever_the_namespace() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.build();
+    factory.informer::<Node>();
+    factory.in_namespace("a").informer::<Node>();
+    factory.in_namespace("b").informer::<Node>();
+    assert_eq!(format!("{factory:?}"), r#"SharedInformerFactory { informers: ["nodes"] }"#);
+    run(&factory).await;
+    assert_eq!(*seen.lock(), ["/api/v1/nodes?limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn kinds_without_namespaces_are_looked_at_cluster_wide_in_any_factory() {
     let (_env, builder, seen) = world(empty_list);
     let factory = builder.namespace("a").build();

@@ -152,7 +152,7 @@ impl SharedInformerFactory {
         Self { shared: Arc::new(shared), scope, selection }
     }
 
-    /// The same factory, for informers of one namespace.
+    /// The same factory, for informers of one namespace; of all, where it is empty.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self { scope: Scope::Namespace(namespace.to_owned()), ..self.clone() }
@@ -195,7 +195,8 @@ impl SharedInformerFactory {
         kind: K::DynamicType,
         make: impl FnOnce(InformerBuilder<K>, ApiSource) -> SharedInformer<K>,
     ) -> SharedInformer<K> {
-        let Self { shared, scope, selection } = self;
+        let Self { shared, selection, .. } = self;
+        let scope = self.scope.of_kind::<K>();
         let key = Key {
             type_id: TypeId::of::<K>(),
             kind: format!("{kind:?}"),
@@ -204,7 +205,7 @@ impl SharedInformerFactory {
         };
         let mut informers = shared.informers.lock();
         let entry = informers.entry(key).or_insert_with(|| {
-            let (builder, source) = shared.prepare::<K>(kind, scope, selection);
+            let (builder, source) = shared.prepare::<K>(kind, &scope, selection);
             Entry { informer: Arc::new(make(builder, source)), started: false }
         });
         let informer: &dyn Any = &*entry.informer;

@@ -25,7 +25,7 @@ pub enum Scope {
     /// The whole cluster.
     #[default]
     Cluster,
-    /// One namespace.
+    /// One namespace; the empty one is the whole cluster, as in Kubernetes' own API.
     Namespace(String),
 }
 
@@ -34,8 +34,15 @@ impl Scope {
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Cluster => None,
-            Self::Namespace(namespace) => Some(namespace),
+            Self::Namespace(namespace) => Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()),
         }
+    }
+
+    /// Where objects of kind `K` are looked for: a kind whose type says that it has no namespaces is in no scope but the cluster.
+    pub(crate) fn of_kind<K: Kind>(&self) -> Self {
+        let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
+        let namespace = self.namespace().filter(|_| !has_none);
+        namespace.map_or(Self::Cluster, |namespace| Self::Namespace(namespace.to_owned()))
     }
 }
 
@@ -76,8 +83,7 @@ impl Query {
 impl ApiSource {
     /// All objects of kind `K` in `scope`. A kind whose type says that it has no namespaces is in no scope but the cluster.
     pub fn new<K: Kind>(client: Client, kind: &K::DynamicType, scope: &Scope) -> Self {
-        let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
-        let path = K::url_path(kind, scope.namespace().filter(|_| !has_none));
+        let path = K::url_path(kind, scope.of_kind::<K>().namespace());
         Self { client, path, selection: Selection::default(), edit: None, metadata_only: K::metadata_api() }
     }
 

@@ -174,6 +174,30 @@ async fn a_kind_without_namespaces_has_one_informer_whatever_the_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_can_be_asked_for_while_another_is_made() {
+    let (_env, builder, _) = world(empty_list);
+    let factory = builder.build();
+    let (finished, told) = std::sync::mpsc::channel();
+    let asking = factory.clone();
+    // On a thread of its own, which a failure leaves behind.
+    std::thread::spawn(move || {
+        asking.informer_with::<Pod>((), |builder, source| {
+            asking.lister::<ConfigMap>();
+            builder.build(source)
+        });
+        finished.send(()).unwrap();
+    });
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    // Of one kind, the first that is there is kept.
+    let outer = factory.informer_with::<Secret>((), |builder, source| {
+        factory.informer::<Secret>();
+        builder.build(source)
+    });
+    run(&factory).await;
+    assert!(outer.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
 async fn kinds_without_namespaces_are_looked_at_cluster_wide_in_any_factory() {
     let (_env, builder, seen) = world(empty_list);
     let factory = builder.namespace("a").build();

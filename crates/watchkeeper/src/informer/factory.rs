@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +48,8 @@ struct Shared {
     clients: Clients,
     settings: Settings,
     informers: Mutex<BTreeMap<Key, Entry>>,
+    /// Held while the caller's code makes an informer: nobody else makes the same one, and the code may ask for others.
+    making: ReentrantMutex<()>,
     tasks: Mutex<Tasks>,
     /// Held by the one that waits for the tasks: a set of tasks wakes but one.
     joining: tokio::sync::Mutex<()>,
@@ -146,6 +148,7 @@ impl SharedInformerFactory {
             clients,
             settings,
             informers: Mutex::default(),
+            making: ReentrantMutex::default(),
             tasks: Mutex::default(),
             joining: tokio::sync::Mutex::default(),
         };
@@ -181,6 +184,7 @@ impl SharedInformerFactory {
     }
 
     /// The informer of a kind, made by `make` where there is none yet. The builder has the factory's settings; the source can be replaced.
+    /// `make` may ask the factory for others.
     ///
     /// ```no_run
     /// # use watchkeeper::SharedInformerFactory;
@@ -203,12 +207,14 @@ impl SharedInformerFactory {
             scope: scope.clone(),
             selection: selection.clone(),
         };
-        let mut informers = shared.informers.lock();
-        let entry = informers.entry(key).or_insert_with(|| {
+        let _making = shared.making.lock();
+        let there = shared.informers.lock().get(&key).map(|entry| entry.informer.clone());
+        let informer = there.unwrap_or_else(|| {
             let (builder, source) = shared.prepare::<K>(kind, &scope, selection);
-            Entry { informer: Arc::new(make(builder, source)), started: false }
+            let made = Entry { informer: Arc::new(make(builder, source)), started: false };
+            shared.informers.lock().entry(key).or_insert(made).informer.clone()
         });
-        let informer: &dyn Any = &*entry.informer;
+        let informer: &dyn Any = &*informer;
         match informer.downcast_ref::<SharedInformer<K>>() {
             Some(informer) => informer.clone(),
             None => unreachable!("informers are kept by their type"),

@@ -418,6 +418,36 @@ async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_c
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_on_reports_may_use_the_informer_whose_index_panicked() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let bad = Index::new("bad", |_: &Object<ConfigMap>| -> Vec<String> { panic!("index") });
+        let informer =
+            SharedInformer::<ConfigMap>::builder(&env).queue(queue).indexes([bad]).build(source.clone());
+        let (used, (told, hook_told)) = (informer.clone(), std::sync::mpsc::channel());
+        let told = Mutex::new(told);
+        env.reporter.add_hook(move |report| {
+            let stats = used.stats();
+            used.add_handler(on_change(|_: Change<'_, ConfigMap>| {})).unwrap();
+            used.indexer().write(|batch| batch.set_version(11.into()));
+            told.lock().send((report.subject.to_owned(), stats.objects)).unwrap();
+        });
+        source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        // A deadlock would hold a thread for ever: it is not one of the runtime's.
+        let (running, stop, runtime) =
+            (informer.clone(), CancellationToken::new(), tokio::runtime::Handle::current());
+        let token = stop.clone();
+        let thread = std::thread::spawn(move || runtime.block_on(running.run(token)));
+        let report = hook_told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(report, (r#"index "bad" of ns/a"#.to_owned(), 1));
+        informer.wait_until_synced().await;
+        assert_eq!(env.reporter.panics(), 1);
+        stop.cancel();
+        thread.join().unwrap();
+    }
+}
+
 /// Metrics without any luck.
 struct Broken;
 

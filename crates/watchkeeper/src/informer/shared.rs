@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::apply;
+use super::apply::apply_unreported;
 use super::handler::{Handler, Notification};
 use super::ingest::{Ingest, ingest_settings};
 use super::intake::{DeltaQueue, InStore};
@@ -356,8 +356,13 @@ impl<K: Kind> Inner<K> {
 
 impl<K: Kind> Consumer<K> for Inner<K> {
     fn process(&self, popped: &Popped<K>) -> Outcome {
-        let processor = self.processor.lock();
-        processor.distribute(apply(&self.store, popped));
+        let panics = {
+            let processor = self.processor.lock();
+            let (told, panics) = apply_unreported(&self.store, popped);
+            processor.distribute(told);
+            panics
+        };
+        panics.report();
         Outcome::Done
     }
 

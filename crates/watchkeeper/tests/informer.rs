@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
-use watchkeeper::reflector::{InformerMetrics, ListReason, Phase};
+use watchkeeper::reflector::{Backoff, InformerMetrics, ListReason, Phase};
 use watchkeeper::source::{
     Asked, ByteStream, ListOptions, ListerWatcher, Reply, ScriptedSource, WatchOptions,
 };
@@ -446,6 +446,43 @@ async fn a_hook_on_reports_may_use_the_informer_whose_index_panicked() {
         stop.cancel();
         thread.join().unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_of_durations_is_as_good_as_never() {
+    for queue in QUEUES {
+        for resync in [Duration::from_secs(30), Duration::MAX] {
+            let world = World::on(queue, ScriptedSource::new(), |builder| {
+                let builder = builder.resync(resync).min_watch_timeout(Duration::MAX);
+                builder.backoff(Backoff::new(Duration::from_secs(1), Duration::MAX))
+            });
+            let never = Log::default();
+            let options = HandlerOptions { resync: Some(Duration::MAX), ..HandlerOptions::default() };
+            world.informer.add_handler_with(on_change(never.handler()), options).unwrap();
+            world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
+            world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+            let task = world.start();
+            world.informer.wait_until_synced().await;
+            world.env.clock.sleep(Duration::from_secs(100)).await;
+            assert_eq!(never.take(), ["+ a@1 initial"]);
+            let told = if resync == Duration::MAX { 1 } else { 4 };
+            assert_eq!(world.log.take().len(), told);
+            world.stop.cancel();
+            task.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_may_begin_with_the_longest_of_durations() {
+    let never = Backoff::new(Duration::MAX, Duration::MAX);
+    let world = World::on(QueueKind::Ordered, ScriptedSource::new(), |builder| builder.backoff(never));
+    world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
+    let task = world.start();
+    world.env.clock.sleep(Duration::from_secs(86_400)).await;
+    assert_eq!((world.source.asked().len(), world.informer.health().phase), (1, Phase::Waiting));
+    world.stop.cancel();
+    task.await.unwrap();
 }
 
 /// Metrics without any luck.

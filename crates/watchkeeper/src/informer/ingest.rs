@@ -108,7 +108,7 @@ macro_rules! ingest_settings {
         #[must_use]
         pub fn min_watch_timeout(mut self, timeout: std::time::Duration) -> Self {
             let shortest = &mut self.ingest.reflector.watch_timeout;
-            *shortest = timeout.max(*shortest);
+            *shortest = timeout.clamp(*shortest, $crate::clock::FAR);
             self
         }
 

@@ -76,7 +76,7 @@ impl<K: Kind> Lister<K> {
         self.synced.is_set()
     }
 
-    /// Waits until [`Lister::has_synced`]. Cancel-safe.
+    /// Waits until [`Lister::has_synced`]; for ever where the informer stops before. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.synced.wait().await;
     }

@@ -245,6 +245,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_empty_namespace_is_all_of_them() {
+        let (client, seen) = client(200, "");
+        let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace(String::new()));
+        source.list(&ListOptions { limit: 7, ..ListOptions::default() }).await.map(drop).unwrap();
+        assert_eq!(seen.lock()[..], ["/api/v1/pods?limit=7"]);
+    }
+
+    #[tokio::test]
     async fn a_watch_of_a_kind_known_at_run_time_asks_for_what_follows_a_version() {
         let (client, seen) = client(200, "");
         let foo = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));

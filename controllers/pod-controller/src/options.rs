@@ -15,7 +15,7 @@ use crate::output::Output;
 /// Settings of the controller, for `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The namespace whose Pods are watched
+    /// The namespace whose Pods are watched; "" for all
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub namespace: String,
     /// Only Pods with these labels, such as app=web,tier!=cache

@@ -36,6 +36,9 @@ enum Face {
     Virtual { start: Instant, anchor: Timestamp, rate: f64 },
 }
 
+/// Some thirty years, as good as for ever. Timers and `Instant`s overflow on longer times: settings are cut to it where they come in.
+pub(crate) const FAR: Duration = Duration::from_secs(1_000_000_000);
+
 /// Returned by [`Clock::timeout`] when the time was up first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time was up")]
@@ -93,9 +96,7 @@ impl Clock {
 
     /// Sleeps for `duration`. Cancel-safe.
     pub async fn sleep(&self, duration: Duration) {
-        // Some thirty years: tokio's timers overflow beyond.
-        let far = Duration::from_secs(1_000_000_000);
-        self.sleep_until(self.now() + duration.min(far)).await;
+        self.sleep_until(self.now() + duration.min(FAR)).await;
     }
 
     /// The output of `future`, or [`Elapsed`] when `duration` passes first. Cancel-safe if `future` is.

@@ -114,12 +114,7 @@ impl Reporter {
     /// Reports a panic that was caught, by its payload.
     pub fn panic(&self, part: &'static str, subject: &str, payload: &(dyn Any + Send)) {
         self.0.panics.fetch_add(1, Ordering::Relaxed);
-        let message = payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("(no message)");
-        self.tell(&Report { part, subject, what: What::Panic(message) });
+        self.tell(&Report { part, subject, what: What::Panic(panic_message(payload)) });
     }
 
     /// How many errors were reported.
@@ -164,6 +159,12 @@ impl Reporter {
         brake.logged += 1;
         Some(std::mem::take(&mut brake.left_out))
     }
+}
+
+/// What a panic said, by its payload.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
 impl fmt::Debug for Reporter {

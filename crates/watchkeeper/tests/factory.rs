@@ -91,6 +91,28 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_task_that_waits_for_the_shutdown_goes_on() {
+    let (env, builder, _) = world(empty_list);
+    let factory = builder.build();
+    factory.informer::<ConfigMap>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    let wait = || {
+        let factory = factory.clone();
+        tokio::spawn(async move { factory.shut_down().await })
+    };
+    let (given_up, first, second) = (wait(), wait(), wait());
+    env.clock.sleep(Duration::from_secs(1)).await;
+    given_up.abort();
+    assert!(!first.is_finished() && !second.is_finished());
+    stop.cancel();
+    let both = async { tokio::join!(first, second) };
+    let (first, second) = env.clock.timeout(Duration::from_secs(60), both).await.unwrap();
+    first.and(second).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
     let (env, builder, _) = world(|_| panic!("below"));
     let factory = builder.build();
@@ -125,6 +147,54 @@ async fn informers_of_one_kind_differ_by_scope_and_selection() {
             "/api/v1/pods?limit=500",
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_empty_namespace_is_the_whole_cluster() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.namespace("").build();
+    factory.informer::<Pod>();
+    factory.cluster_wide().informer::<Pod>();
+    factory.in_namespace("a").in_namespace("").informer::<Pod>();
+    assert_eq!(format!("{factory:?}"), r#"SharedInformerFactory { informers: ["pods"] }"#);
+    run(&factory).await;
+    assert_eq!(*seen.lock(), ["/api/v1/pods?limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_without_namespaces_has_one_informer_whatever_the_namespace() {
+    let (_env, builder, seen) = world(empty_list);
+    let factory = builder.build();
+    factory.informer::<Node>();
+    factory.in_namespace("a").informer::<Node>();
+    factory.in_namespace("b").informer::<Node>();
+    assert_eq!(format!("{factory:?}"), r#"SharedInformerFactory { informers: ["nodes"] }"#);
+    run(&factory).await;
+    assert_eq!(*seen.lock(), ["/api/v1/nodes?limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_can_be_asked_for_while_another_is_made() {
+    let (_env, builder, _) = world(empty_list);
+    let factory = builder.build();
+    let (finished, told) = std::sync::mpsc::channel();
+    let asking = factory.clone();
+    // On a thread of its own, which a failure leaves behind.
+    std::thread::spawn(move || {
+        asking.informer_with::<Pod>((), |builder, source| {
+            asking.lister::<ConfigMap>();
+            builder.build(source)
+        });
+        finished.send(()).unwrap();
+    });
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    // Of one kind, the first that is there is kept.
+    let outer = factory.informer_with::<Secret>((), |builder, source| {
+        factory.informer::<Secret>();
+        builder.build(source)
+    });
+    run(&factory).await;
+    assert!(outer.has_synced());
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,6 +251,30 @@ async fn a_hook_edits_the_options_of_all_informers() {
     factory.informer::<Pod>();
     run(&factory).await;
     assert_eq!(*seen.lock(), ["/api/v1/pods?fieldSelector=spec.nodeName%3Dn&limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_on_options_that_panics_costs_one_request() {
+    let (env, builder, _) = world(empty_list);
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    let edit = move |_: &mut watchkeeper::source::Query| {
+        let mut asked = count.lock();
+        *asked += 1;
+        assert!(*asked != 2, "the second request");
+    };
+    let factory = builder.edit_options(edit).build();
+    let pods = factory.informer::<Pod>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    env.clock.sleep(Duration::from_millis(1)).await;
+    let (_, why) = pods.health().degraded.unwrap();
+    assert_eq!(why, "cannot watch pods: the hook on options panicked: the second request");
+    env.clock.sleep(Duration::from_secs(2)).await;
+    assert_eq!((*asked.lock(), pods.is_stopped()), (3, false));
+    stop.cancel();
+    factory.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]

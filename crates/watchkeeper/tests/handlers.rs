@@ -164,6 +164,27 @@ async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_is_removed_amid_the_first_objects_has_not_synced() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let (mut stuck, handler) = Stuck::new();
+        let registration = informer.add_handler(on_change(handler)).unwrap();
+        source.on_list(list(10, &["a@1", "b@2"])).on_watch(Reply::body("").then_hang());
+        let stop = CancellationToken::new();
+        let (running, token) = (informer.clone(), stop.clone());
+        let task = tokio::spawn(async move { running.run(token).await });
+        stuck.entered.recv().await.unwrap();
+        informer.wait_until_synced().await;
+        informer.remove_handler(&registration);
+        stuck.release.send(()).unwrap();
+        assert!(!registration.synced_or_ended().await && !registration.has_synced());
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_is_removed_before_the_start_has_ended_at_once() {
     for queue in QUEUES {

@@ -12,8 +12,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
-use watchkeeper::reflector::{InformerMetrics, ListReason, Phase};
-use watchkeeper::source::{Asked, Reply, ScriptedSource};
+use watchkeeper::reflector::{Backoff, InformerMetrics, ListReason, Phase};
+use watchkeeper::source::{
+    Asked, ByteStream, ListOptions, ListerWatcher, Reply, ScriptedSource, WatchOptions,
+};
 use watchkeeper::store::Index;
 use watchkeeper::wire::{ApiError, Class, EventType};
 use watchkeeper::{Env, Object, ObjectName, SharedInformer};
@@ -414,4 +416,154 @@ async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_c
         assert_eq!((names("parity", "odd"), names("parity", "even")), (vec!["c".into()], vec!["a".into()]));
         assert_eq!(names("namespace", "ns"), ["a", "c"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_on_reports_may_use_the_informer_whose_index_panicked() {
+    for queue in QUEUES {
+        let (env, source) = (Env::simulated(1), ScriptedSource::new());
+        let bad = Index::new("bad", |_: &Object<ConfigMap>| -> Vec<String> { panic!("index") });
+        let informer =
+            SharedInformer::<ConfigMap>::builder(&env).queue(queue).indexes([bad]).build(source.clone());
+        let (used, (told, hook_told)) = (informer.clone(), std::sync::mpsc::channel());
+        let told = Mutex::new(told);
+        env.reporter.add_hook(move |report| {
+            let stats = used.stats();
+            used.add_handler(on_change(|_: Change<'_, ConfigMap>| {})).unwrap();
+            used.indexer().write(|batch| batch.set_version(11.into()));
+            told.lock().send((report.subject.to_owned(), stats.objects)).unwrap();
+        });
+        source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        // A deadlock would hold a thread for ever: it is not one of the runtime's.
+        let (running, stop, runtime) =
+            (informer.clone(), CancellationToken::new(), tokio::runtime::Handle::current());
+        let token = stop.clone();
+        let thread = std::thread::spawn(move || runtime.block_on(running.run(token)));
+        let report = hook_told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(report, (r#"index "bad" of ns/a"#.to_owned(), 1));
+        informer.wait_until_synced().await;
+        assert_eq!(env.reporter.panics(), 1);
+        stop.cancel();
+        thread.join().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_of_durations_is_as_good_as_never() {
+    for queue in QUEUES {
+        for resync in [Duration::from_secs(30), Duration::MAX] {
+            let world = World::on(queue, ScriptedSource::new(), |builder| {
+                let builder = builder.resync(resync).min_watch_timeout(Duration::MAX);
+                builder.backoff(Backoff::new(Duration::from_secs(1), Duration::MAX))
+            });
+            let never = Log::default();
+            let options = HandlerOptions { resync: Some(Duration::MAX), ..HandlerOptions::default() };
+            world.informer.add_handler_with(on_change(never.handler()), options).unwrap();
+            world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
+            world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+            let task = world.start();
+            world.informer.wait_until_synced().await;
+            world.env.clock.sleep(Duration::from_secs(100)).await;
+            assert_eq!(never.take(), ["+ a@1 initial"]);
+            let told = if resync == Duration::MAX { 1 } else { 4 };
+            assert_eq!(world.log.take().len(), told);
+            world.stop.cancel();
+            task.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_may_begin_with_the_longest_of_durations() {
+    let never = Backoff::new(Duration::MAX, Duration::MAX);
+    let world = World::on(QueueKind::Ordered, ScriptedSource::new(), |builder| builder.backoff(never));
+    world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
+    let task = world.start();
+    world.env.clock.sleep(Duration::from_secs(86_400)).await;
+    assert_eq!((world.source.asked().len(), world.informer.health().phase), (1, Phase::Waiting));
+    world.stop.cancel();
+    task.await.unwrap();
+}
+
+/// Metrics without any luck.
+struct Broken;
+
+impl InformerMetrics for Broken {
+    fn made(&self, _: std::sync::Weak<dyn watchkeeper::reflector::Observed>) {
+        panic!("made");
+    }
+
+    fn listed(&self, _: ListReason, _: usize) {
+        panic!("listed");
+    }
+
+    fn event(&self, _: &EventType) {
+        panic!("event");
+    }
+
+    fn queued(&self, _: usize) {
+        panic!("queued");
+    }
+
+    fn processed(&self, _: usize, _: Duration) {
+        panic!("processed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_that_panic_are_reported_and_the_informer_goes_on() {
+    for queue in QUEUES {
+        let (env, source, told) = (Env::simulated(1), ScriptedSource::new(), Log::default());
+        let reports = told.clone();
+        env.reporter.add_hook(move |report| {
+            reports.add(format!("{} {} {}", report.part, report.subject, report.what));
+        });
+        let builder = SharedInformer::<ConfigMap>::builder(&env).queue(queue).metrics(Arc::new(Broken));
+        let informer = builder.build(source.clone());
+        let (reply, feed) = Reply::live();
+        source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let (running, stop) = (informer.clone(), CancellationToken::new());
+        let token = stop.clone();
+        let task = tokio::spawn(async move { running.run(token).await });
+        feed.send(event("MODIFIED", "a@12"));
+        let (store, second) = (informer.indexer(), Duration::from_secs(1));
+        store.wait_until_fresh_within(&12.into(), second).await.unwrap();
+        common::settle(&env).await;
+        let mut told = told.take_sorted();
+        told.dedup();
+        let hooks = ["event", "listed", "made", "processed", "queued"];
+        assert_eq!(told, hooks.map(|hook| format!("metrics configmaps panicked: {hook}")));
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+/// A source that has one list to give, and panics when it is watched.
+struct Fragile(ScriptedSource);
+
+impl ListerWatcher for Fragile {
+    async fn list(&self, options: &ListOptions) -> Result<ByteStream, ApiError> {
+        self.0.list(options).await
+    }
+
+    async fn watch(&self, _: &WatchOptions) -> Result<ByteStream, ApiError> {
+        panic!("no watches here")
+    }
+
+    fn streams_lists(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_a_panic_has_ended_is_not_well() {
+    let (env, source) = (Env::simulated(1), ScriptedSource::new());
+    source.on_list(list(10, &["a@1"]));
+    let informer = SharedInformer::<ConfigMap>::builder(&env).build(Fragile(source));
+    let running = informer.clone();
+    let run = tokio::spawn(async move { running.run(CancellationToken::new()).await });
+    assert!(run.await.unwrap_err().is_panic() && informer.is_stopped());
+    let health = informer.health();
+    let why = health.degraded.map(|(_, why)| why);
+    assert_eq!((health.phase, why.as_deref()), (Phase::Stopped, Some("configmaps stopped by a panic")));
 }

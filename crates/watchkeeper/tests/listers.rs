@@ -48,6 +48,14 @@ fn a_namespace_is_found_with_its_index_and_without() {
 }
 
 #[test]
+fn the_empty_namespace_is_all_of_them() {
+    for maps in [maps([namespace_index()]), maps([])] {
+        assert_eq!(maps.namespace("").list(&Selector::default()).unwrap().len(), 1000);
+        assert_eq!(maps.namespace("").objects(&web()).len(), 100);
+    }
+}
+
+#[test]
 fn what_is_missing_is_named_with_its_resource() {
     let maps = maps([]);
     let error = maps.namespace("ns3").get("m14").unwrap_err();

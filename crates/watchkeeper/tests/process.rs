@@ -75,6 +75,38 @@ async fn caches_that_did_not_sync_before_the_stop_are_named() {
     assert_eq!(error.unsynced.iter().map(|cache| cache.name.as_str()).collect::<Vec<_>>(), ["quxs"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_will_never_sync_is_not_waited_for() {
+    let env = Env::simulated(1);
+    let shared = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let add = || shared.add_handler(on_apply(|_: &Object<ConfigMap>| {})).unwrap();
+    let (removed, removed_later, kept) = (add(), add(), add());
+    let (_, unshared) = Informer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
+    shared.remove_handler(&removed);
+    let (never, stop) = (CancellationToken::new(), CancellationToken::new());
+    let unsynced = async |caches: &[(&str, &dyn Synced)]| {
+        let waited = env.clock.timeout(Duration::from_secs(60), wait_for_sync(caches, &never)).await;
+        waited.expect("waits for ever").unwrap_err().unsynced.len()
+    };
+    let test = async {
+        assert_eq!(unsynced(&[("removed", &removed)]).await, 1);
+        let remove = async {
+            env.clock.sleep(Duration::from_secs(1)).await;
+            shared.remove_handler(&removed_later);
+        };
+        let later: [(&str, &dyn Synced); 1] = [("later", &removed_later)];
+        assert_eq!(tokio::join!(unsynced(&later), remove).0, 1);
+        let end = async {
+            env.clock.sleep(Duration::from_secs(1)).await;
+            stop.cancel();
+        };
+        let caches: [(&str, &dyn Synced); 2] = [("handler", &kept), ("unshared", &unshared)];
+        assert_eq!(tokio::join!(unsynced(&caches), end).0, 2);
+        assert_eq!(unsynced(&caches).await, 2);
+    };
+    tokio::join!(shared.run(stop.clone()), unshared.run(stop.clone()), test);
+}
+
 /// The admin pages of a program that is not ready until its gate is opened.
 struct World {
     address: SocketAddr,

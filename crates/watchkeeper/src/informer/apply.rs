@@ -3,16 +3,26 @@
 use super::handler::Notification;
 use crate::object::{Object, ResourceVersion};
 use crate::queue::{Deleted, Delta, Popped};
-use crate::store::{Batch, Indexer};
+use crate::store::{Batch, IndexPanics, Indexer};
 
 /// Applies deltas to the store in one step and returns what to tell, in order.
 ///
 /// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the stored one is a
 /// new object: the old one's delete is told first.
 pub(super) fn apply<K>(store: &Indexer<K>, popped: &Popped<K>) -> Vec<Notification<K>> {
+    let (told, panics) = apply_unreported(store, popped);
+    panics.report();
+    told
+}
+
+/// As [`apply`], for one who holds locks, and reports the panics of index functions without them.
+pub(super) fn apply_unreported<K>(
+    store: &Indexer<K>,
+    popped: &Popped<K>,
+) -> (Vec<Notification<K>>, IndexPanics) {
     let Popped { deltas, in_initial_list, version } = popped;
     let in_initial_list = *in_initial_list;
-    store.write(|batch| {
+    store.write_unreported(|batch| {
         let mut told = Vec::with_capacity(deltas.len());
         for delta in deltas {
             match delta {

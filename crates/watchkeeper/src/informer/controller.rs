@@ -11,6 +11,7 @@ use super::apply::apply;
 use super::handler::Handler;
 use super::ingest::{Ingest, ingest_settings};
 use super::intake::{DeltaQueue, ProcessError};
+use super::latch::Latch;
 use super::pump::{Consumer, Outcome, Pump, Start, start};
 use crate::clock::Instant;
 use crate::env::Env;
@@ -141,11 +142,12 @@ impl<K: Kind> ControllerBuilder<K> {
         let (maker, _decoded) = self.ingest.maker::<K>(&self.kind);
         let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.ingest.bound);
         let pump = Pump {
+            metrics: self.ingest.guarded_metrics(&name, &self.env.reporter),
             env: self.env.fork(&format!("controller {name}")),
             name,
             queue: Arc::new(queue),
             health: Arc::default(),
-            metrics: self.ingest.reflector.metrics.clone(),
+            stopped: Latch::default(),
         };
         Controller(Arc::new(Inner {
             pump: Arc::new(pump),
@@ -200,9 +202,18 @@ impl<K: Kind> Controller<K> {
         self.0.pump.queue.has_synced()
     }
 
-    /// Waits until [`Controller::has_synced`]. Cancel-safe.
+    /// Waits until [`Controller::has_synced`]; for ever where that never comes, see [`Controller::synced_or_stopped`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.pump.queue.wait_until_synced().await;
+    }
+
+    /// Waits until it has synced, or has stopped without: whether it has synced. Cancel-safe.
+    pub async fn synced_or_stopped(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.wait_until_synced() => true,
+            () = self.0.pump.stopped.wait() => false,
+        }
     }
 
     /// The version of the last thing that the reflector put into the queue; unset before the first.

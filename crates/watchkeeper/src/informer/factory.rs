@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +48,11 @@ struct Shared {
     clients: Clients,
     settings: Settings,
     informers: Mutex<BTreeMap<Key, Entry>>,
+    /// Held while the caller's code makes an informer: nobody else makes the same one, and the code may ask for others.
+    making: ReentrantMutex<()>,
     tasks: Mutex<Tasks>,
+    /// Held by the one that waits for the tasks: a set of tasks wakes but one.
+    joining: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -140,11 +144,18 @@ impl SharedInformerFactory {
 
     pub(super) fn new(clients: Clients, settings: Settings) -> Self {
         let (scope, selection) = (settings.scope.clone(), settings.selection.clone());
-        let shared = Shared { clients, settings, informers: Mutex::default(), tasks: Mutex::default() };
+        let shared = Shared {
+            clients,
+            settings,
+            informers: Mutex::default(),
+            making: ReentrantMutex::default(),
+            tasks: Mutex::default(),
+            joining: tokio::sync::Mutex::default(),
+        };
         Self { shared: Arc::new(shared), scope, selection }
     }
 
-    /// The same factory, for informers of one namespace.
+    /// The same factory, for informers of one namespace; of all, where it is empty.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self { scope: Scope::Namespace(namespace.to_owned()), ..self.clone() }
@@ -173,6 +184,7 @@ impl SharedInformerFactory {
     }
 
     /// The informer of a kind, made by `make` where there is none yet. The builder has the factory's settings; the source can be replaced.
+    /// `make` may ask the factory for others.
     ///
     /// ```no_run
     /// # use watchkeeper::SharedInformerFactory;
@@ -187,19 +199,22 @@ impl SharedInformerFactory {
         kind: K::DynamicType,
         make: impl FnOnce(InformerBuilder<K>, ApiSource) -> SharedInformer<K>,
     ) -> SharedInformer<K> {
-        let Self { shared, scope, selection } = self;
+        let Self { shared, selection, .. } = self;
+        let scope = self.scope.of_kind::<K>();
         let key = Key {
             type_id: TypeId::of::<K>(),
             kind: format!("{kind:?}"),
             scope: scope.clone(),
             selection: selection.clone(),
         };
-        let mut informers = shared.informers.lock();
-        let entry = informers.entry(key).or_insert_with(|| {
-            let (builder, source) = shared.prepare::<K>(kind, scope, selection);
-            Entry { informer: Arc::new(make(builder, source)), started: false }
+        let _making = shared.making.lock();
+        let there = shared.informers.lock().get(&key).map(|entry| entry.informer.clone());
+        let informer = there.unwrap_or_else(|| {
+            let (builder, source) = shared.prepare::<K>(kind, &scope, selection);
+            let made = Entry { informer: Arc::new(make(builder, source)), started: false };
+            shared.informers.lock().entry(key).or_insert(made).informer.clone()
         });
-        let informer: &dyn Any = &*entry.informer;
+        let informer: &dyn Any = &*informer;
         match informer.downcast_ref::<SharedInformer<K>>() {
             Some(informer) => informer.clone(),
             None => unreachable!("informers are kept by their type"),
@@ -258,9 +273,10 @@ impl SharedInformerFactory {
     }
 
     /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
-    /// Cancel-safe, and may be called more than once.
+    /// Cancel-safe, and may be called more than once, by several tasks at once too.
     pub async fn shut_down(&self) {
         self.shared.tasks.lock().shut_down = true;
+        let _turn = self.shared.joining.lock().await;
         while poll_fn(|context| self.shared.tasks.lock().running.poll_join_next(context)).await.is_some() {}
     }
 }

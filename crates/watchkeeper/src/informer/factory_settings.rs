@@ -59,7 +59,7 @@ impl FactoryBuilder {
         self
     }
 
-    /// Looks at one namespace only. Kinds without namespaces are not touched by it.
+    /// Looks at one namespace only; at all, where it is empty. Kinds without namespaces are not touched by it.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.settings.scope = Scope::Namespace(namespace.to_owned());

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::guarded::Guarded;
 use super::intake::DEFAULT_BOUND;
 use crate::object::{Decoded, Keep, Kind, Maker, Transform};
-use crate::reflector::Options;
+use crate::reflector::{InformerMetrics, Options};
+use crate::report::Reporter;
 
 /// Settings of how objects are read, made, and kept waiting.
 #[derive(Debug)]
@@ -39,6 +41,14 @@ impl Ingest {
             .keep_managed_fields(self.keep_managed_fields)
             .transform(self.transform.take());
         (maker, decoded)
+    }
+
+    /// The hooks, for others to tell too; none of them brings the informer called `name` down.
+    pub(super) fn guarded_metrics(&mut self, name: &str, reporter: &Reporter) -> Arc<dyn InformerMetrics> {
+        let hooks = &mut self.reflector.metrics;
+        let (metrics, name, reporter) = (hooks.clone(), name.to_owned(), reporter.clone());
+        *hooks = Arc::new(Guarded { metrics, name, reporter });
+        hooks.clone()
     }
 }
 
@@ -98,7 +108,7 @@ macro_rules! ingest_settings {
         #[must_use]
         pub fn min_watch_timeout(mut self, timeout: std::time::Duration) -> Self {
             let shortest = &mut self.ingest.reflector.watch_timeout;
-            *shortest = timeout.max(*shortest);
+            *shortest = timeout.clamp(*shortest, $crate::clock::FAR);
             self
         }
 

@@ -74,6 +74,8 @@ impl<K> Mailbox<K> {
     pub(super) fn close(&self) {
         let dropped = self.state.change(|state| {
             state.closed = true;
+            // What is dropped of the initial list was not told.
+            state.upstream_synced &= state.ring.initial() == 0;
             state.ring.clear()
         });
         // Outside the lock, as this may be much.
@@ -163,9 +165,18 @@ impl<K> Registration<K> {
         self.mailbox.synced.is_set()
     }
 
-    /// Waits until [`Registration::has_synced`]. Cancel-safe.
+    /// Waits until [`Registration::has_synced`]; for ever where that never comes, see [`Registration::synced_or_ended`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.mailbox.synced.wait().await;
+    }
+
+    /// Waits until it has synced, or has [ended](Registration::ended) without: whether it has synced. Cancel-safe.
+    pub async fn synced_or_ended(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.wait_until_synced() => true,
+            () = self.ended() => false,
+        }
     }
 
     /// Waits until the handler was removed, or its informer has stopped, and its last callback has come to its end. Cancel-safe.

@@ -76,7 +76,7 @@ impl<K: Kind> Lister<K> {
         self.synced.is_set()
     }
 
-    /// Waits until [`Lister::has_synced`]. Cancel-safe.
+    /// Waits until [`Lister::has_synced`]; for ever where the informer stops before. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.synced.wait().await;
     }
@@ -113,7 +113,7 @@ impl<K: Kind> Lister<K> {
         &self.store
     }
 
-    /// The objects of one namespace.
+    /// The objects of one namespace; lists of the empty one have the objects of all.
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister { lister: self.clone(), namespace: namespace.into() }
     }
@@ -144,6 +144,9 @@ impl<K: Kind> NamespaceLister<K> {
 
     /// All objects that `selector` matches, in no particular order, not decoded.
     pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
+        if self.namespace.is_empty() {
+            return self.lister.objects(selector);
+        }
         let snapshot = self.lister.store.snapshot();
         let selected = |object: &&Object<K>| matches(selector, object);
         if let Ok(here) = snapshot.by_index(NAMESPACE_INDEX, &self.namespace) {

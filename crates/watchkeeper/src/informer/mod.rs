@@ -10,6 +10,7 @@ mod apply;
 mod controller;
 mod factory;
 mod factory_settings;
+mod guarded;
 mod handler;
 mod handover;
 mod ingest;

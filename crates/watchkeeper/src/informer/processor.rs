@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 
 use super::handler::{Handler, Notification};
 use super::listener::Mailbox;
-use crate::clock::Instant;
+use crate::clock::{FAR, Instant};
 use crate::reflector::HandlerStats;
 
 /// How a handler wants to be called.
@@ -49,7 +49,7 @@ const BOUND: usize = 4096;
 impl<K> Processor<K> {
     /// With the informer's own resync period, and a hasher for keys from outside.
     pub(super) fn new(resync: Duration, hasher: FixedState) -> Self {
-        let check_period = (!resync.is_zero()).then_some(resync);
+        let check_period = (!resync.is_zero()).then_some(resync.min(FAR));
         Self { listeners: Vec::new(), hasher, check_period, started: false }
     }
 
@@ -91,7 +91,7 @@ impl<K> Processor<K> {
         if requested < SHORTEST {
             tracing::warn!(handler, ?requested, shortest = ?SHORTEST, "resync period raised to the shortest");
         }
-        let requested = requested.max(SHORTEST);
+        let requested = requested.clamp(SHORTEST, FAR);
         match self.check_period {
             None => {
                 tracing::warn!(handler, ?requested, "no resyncs for this handler: its informer has none");

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::intake::DeltaQueue;
+use super::latch::Latch;
 use crate::clock::Instant;
 use crate::env::Env;
 use crate::object::{Kind, Maker, Object, ObjectName, ResourceVersion};
@@ -23,6 +24,8 @@ pub(super) struct Pump<K: Kind> {
     pub(super) queue: Arc<DeltaQueue<K>>,
     pub(super) health: Arc<Mutex<Health>>,
     pub(super) metrics: Arc<dyn InformerMetrics>,
+    /// It has run, and does not any more.
+    pub(super) stopped: Latch,
 }
 
 /// What is done with the deltas.
@@ -171,8 +174,16 @@ struct Ending<'a, K: Kind>(&'a Pump<K>);
 
 impl<K: Kind> Drop for Ending<'_, K> {
     fn drop(&mut self) {
-        self.0.queue.close();
-        self.0.health.lock().phase = Phase::Stopped;
+        let Pump { name, env, queue, health, stopped, .. } = self.0;
+        queue.close();
+        {
+            let mut health = health.lock();
+            health.phase = Phase::Stopped;
+            if std::thread::panicking() {
+                health.degraded = Some((env.clock.now(), format!("{name} stopped by a panic")));
+            }
+        }
+        stopped.set();
     }
 }
 

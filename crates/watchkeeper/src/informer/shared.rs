@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::apply;
+use super::apply::apply_unreported;
 use super::handler::{Handler, Notification};
 use super::ingest::{Ingest, ingest_settings};
 use super::intake::{DeltaQueue, InStore};
@@ -150,11 +150,12 @@ impl<K: Kind> InformerBuilder<K> {
         let hasher = env.generator.fork("handlers").hasher();
         let queue = DeltaQueue::new(self.queue.make(&env));
         let pump = Pump {
+            metrics: self.ingest.guarded_metrics(&name, &env.reporter),
             name,
             env,
             queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.ingest.bound)),
             health: Arc::default(),
-            metrics: self.ingest.reflector.metrics.clone(),
+            stopped: Latch::default(),
         };
         let inner = Arc::new(Inner {
             store,
@@ -268,7 +269,7 @@ impl<K: Kind> SharedInformer<K> {
         self.0.synced.is_set()
     }
 
-    /// Waits until [`SharedInformer::has_synced`]. Cancel-safe.
+    /// Waits until [`SharedInformer::has_synced`]; for ever where that never comes, see [`SharedInformer::synced_or_stopped`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.synced.wait().await;
     }
@@ -355,8 +356,13 @@ impl<K: Kind> Inner<K> {
 
 impl<K: Kind> Consumer<K> for Inner<K> {
     fn process(&self, popped: &Popped<K>) -> Outcome {
-        let processor = self.processor.lock();
-        processor.distribute(apply(&self.store, popped));
+        let panics = {
+            let processor = self.processor.lock();
+            let (told, panics) = apply_unreported(&self.store, popped);
+            processor.distribute(told);
+            panics
+        };
+        panics.report();
         Outcome::Done
     }
 

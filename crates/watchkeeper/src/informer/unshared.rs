@@ -157,9 +157,14 @@ impl<K: Kind> Informer<K> {
         self.controller.has_synced()
     }
 
-    /// Waits until [`Informer::has_synced`]. Cancel-safe.
+    /// Waits until [`Informer::has_synced`]; for ever where that never comes, see [`Informer::synced_or_stopped`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.controller.wait_until_synced().await;
+    }
+
+    /// Waits until it has synced, or has stopped without: whether it has synced. Cancel-safe.
+    pub async fn synced_or_stopped(&self) -> bool {
+        self.controller.synced_or_stopped().await
     }
 
     /// The version of the last thing that the reflector put into the queue; unset before the first.

@@ -31,7 +31,7 @@ impl<K: Kind> Synced for SharedInformer<K> {
 
 impl<K: Kind> Synced for Informer<K> {
     fn synced(&self) -> BoxFuture<'_, bool> {
-        self.wait_until_synced().map(|()| true).boxed()
+        self.synced_or_stopped().boxed()
     }
 
     fn trouble(&self) -> Option<String> {
@@ -41,7 +41,7 @@ impl<K: Kind> Synced for Informer<K> {
 
 impl<K: Kind> Synced for Registration<K> {
     fn synced(&self) -> BoxFuture<'_, bool> {
-        self.wait_until_synced().map(|()| true).boxed()
+        self.synced_or_ended().boxed()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::{Generator, Instant};
+use crate::clock::{FAR, Generator, Instant};
 
 /// Exponential delays with jitter: 0.8 s, doubling to 30 s, plus up to as much again; short again two minutes after the last one.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ impl Default for Backoff {
 impl Backoff {
     /// Delays from `initial`, doubling up to `cap`.
     pub fn new(initial: Duration, cap: Duration) -> Self {
+        let (initial, cap) = (initial.min(FAR), cap.min(FAR));
         Self { initial, cap, quiet: Duration::from_secs(120), next: initial, last: None }
     }
 

@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -15,6 +16,7 @@ use kube_core::ClusterResourceScope;
 
 use super::{ByteStream, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
 use crate::object::Kind;
+use crate::report::panic_message;
 use crate::wire::{ApiError, Class};
 
 /// Which part of a cluster to look at.
@@ -23,7 +25,7 @@ pub enum Scope {
     /// The whole cluster.
     #[default]
     Cluster,
-    /// One namespace.
+    /// One namespace; the empty one is the whole cluster, as in Kubernetes' own API.
     Namespace(String),
 }
 
@@ -32,8 +34,15 @@ impl Scope {
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Cluster => None,
-            Self::Namespace(namespace) => Some(namespace),
+            Self::Namespace(namespace) => Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()),
         }
+    }
+
+    /// Where objects of kind `K` are looked for: a kind whose type says that it has no namespaces is in no scope but the cluster.
+    pub(crate) fn of_kind<K: Kind>(&self) -> Self {
+        let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
+        let namespace = self.namespace().filter(|_| !has_none);
+        namespace.map_or(Self::Cluster, |namespace| Self::Namespace(namespace.to_owned()))
     }
 }
 
@@ -74,8 +83,7 @@ impl Query {
 impl ApiSource {
     /// All objects of kind `K` in `scope`. A kind whose type says that it has no namespaces is in no scope but the cluster.
     pub fn new<K: Kind>(client: Client, kind: &K::DynamicType, scope: &Scope) -> Self {
-        let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
-        let path = K::url_path(kind, scope.namespace().filter(|_| !has_none));
+        let path = K::url_path(kind, scope.of_kind::<K>().namespace());
         Self { client, path, selection: Selection::default(), edit: None, metadata_only: K::metadata_api() }
     }
 
@@ -103,7 +111,7 @@ impl ApiSource {
             (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
             (true, false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         };
-        let request = Request::get(self.url(query))
+        let request = Request::get(self.url(query)?)
             .header(ACCEPT, accept)
             // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
             .header(ACCEPT_ENCODING, "identity")
@@ -117,16 +125,19 @@ impl ApiSource {
         Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
     }
 
-    /// The path with `query` and the selection; empty values are left out.
-    fn url(&self, mut query: Query) -> String {
+    /// The path with `query` and the selection; empty values are left out. An edit that panics is an error like any other.
+    fn url(&self, mut query: Query) -> Result<String, ApiError> {
         query.set("labelSelector", self.selection.labels.as_str());
         query.set("fieldSelector", self.selection.fields.as_str());
         if let Some(edit) = &self.edit {
-            edit(&mut query);
+            catch_unwind(AssertUnwindSafe(|| edit(&mut query))).map_err(|payload| {
+                let why = panic_message(payload.as_ref());
+                ApiError::new(Class::Other, format!("the hook on options panicked: {why}"))
+            })?;
         }
         let mut pairs = form_urlencoded::Serializer::new(String::new());
         pairs.extend_pairs(query.0.iter().filter(|(_, value)| !value.is_empty()));
-        format!("{}?{}", self.path, pairs.finish())
+        Ok(format!("{}?{}", self.path, pairs.finish()))
     }
 }
 
@@ -231,6 +242,14 @@ mod tests {
         assert_eq!(read(source.list(&options).await.unwrap()).await, b"body");
         let expected = "/api/v1/namespaces/ns/pods?continue=t%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28a%2Cb%29&limit=500";
         assert_eq!(seen.lock()[..], [expected]);
+    }
+
+    #[tokio::test]
+    async fn the_empty_namespace_is_all_of_them() {
+        let (client, seen) = client(200, "");
+        let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace(String::new()));
+        source.list(&ListOptions { limit: 7, ..ListOptions::default() }).await.map(drop).unwrap();
+        assert_eq!(seen.lock()[..], ["/api/v1/pods?limit=7"]);
     }
 
     #[tokio::test]

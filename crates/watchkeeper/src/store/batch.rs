@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::index::Index;
 use super::snapshot::Snapshot;
-use super::state::{Filled, State, Values, bytes_of};
+use super::state::{Filled, IndexPanics, State, Values, bytes_of};
 use super::trie::Trie;
 use crate::object::{Object, ObjectName, ResourceVersion};
 
@@ -16,11 +16,13 @@ pub struct Batch<'a, K> {
     state: &'a mut State<K>,
     before: Values,
     after: Values,
+    pub(super) panics: IndexPanics,
 }
 
 impl<'a, K> Batch<'a, K> {
     pub(super) fn new(state: &'a mut State<K>) -> Self {
-        Self { state, before: Values::default(), after: Values::default() }
+        let panics = IndexPanics::none(&state.tools);
+        Self { state, before: Values::default(), after: Values::default(), panics }
     }
 
     /// The object of that key, changes of this batch included.
@@ -106,11 +108,11 @@ impl<'a, K> Batch<'a, K> {
 
     /// Adds an index of a name that is not taken, filled with what is there.
     pub(super) fn add_index(&mut self, index: Index<K>) {
-        let Self { state, before, after } = self;
+        let Self { state, before, after, panics } = self;
         before.clear();
         let mut filled = Filled { index, buckets: Trie::default() };
         for (hash, object) in state.items.entries() {
-            after.fill_or_report(&filled.index, object, &state.tools.reporter);
+            after.fill_or_note(&filled.index, object, panics);
             filled.refile(&state.tools, &state.items, *hash, object.key_bytes(), before, after);
         }
         state.indexes.push(filled);
@@ -122,7 +124,7 @@ impl<'a, K> Batch<'a, K> {
 
     /// Moves an object between the buckets of all indexes, once `items` have its new state.
     fn refile(&mut self, hash: u64, old: Option<&Object<K>>, new: Option<&Object<K>>) {
-        let Self { state, before, after } = self;
+        let Self { state, before, after, panics } = self;
         let State { items, indexes, tools, .. } = &mut **state;
         let Some(key) = new.or(old).map(Object::key_bytes) else { return };
         for filled in indexes {
@@ -133,7 +135,7 @@ impl<'a, K> Batch<'a, K> {
                 let _reported = before.fill(&filled.index, old);
             }
             if let Some(new) = new {
-                after.fill_or_report(&filled.index, new, &tools.reporter);
+                after.fill_or_note(&filled.index, new, panics);
             }
             if before != after {
                 filled.refile(tools, items, hash, key, before, after);

@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::index::Index;
 use super::publish::Published;
 use super::snapshot::Snapshot;
-use super::state::{State, Tools, bytes_of};
+use super::state::{IndexPanics, State, Tools, bytes_of};
 use crate::clock::Clock;
 use crate::env::Env;
 use crate::object::{Object, ObjectName, ResourceVersion};
@@ -154,7 +154,17 @@ impl<K> Indexer<K> {
     /// # Ok::<(), watchkeeper::object::IdentityError>(())
     /// ```
     pub fn write<R>(&self, write: impl FnOnce(&mut Batch<'_, K>) -> R) -> R {
-        self.0.state.write(|state| write(&mut Batch::new(state)))
+        let (result, panics) = self.write_unreported(write);
+        panics.report();
+        result
+    }
+
+    /// As [`Indexer::write`], for one who holds locks, and reports the panics of index functions without them.
+    pub(crate) fn write_unreported<R>(&self, write: impl FnOnce(&mut Batch<'_, K>) -> R) -> (R, IndexPanics) {
+        self.0.state.write(|state| {
+            let mut batch = Batch::new(state);
+            (write(&mut batch), batch.panics)
+        })
     }
 
     /// The same for clones of one store only.

@@ -35,3 +35,4 @@ pub use batch::Batch;
 pub use index::{Index, NAMESPACE_INDEX, namespace_index};
 pub use indexer::{IndexConflict, Indexer, NotFresh};
 pub use snapshot::{NoIndex, Snapshot};
+pub(crate) use state::IndexPanics;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::index::Index;
-use super::state::{Filled, State, Values, bytes_of};
+use super::state::{Filled, IndexPanics, State, Values, bytes_of};
 use crate::object::{Object, ObjectName, ResourceVersion};
 
 /// Items, indexes and version of one moment, agreeing with each other. A clone copies a pointer.
@@ -105,7 +105,9 @@ impl<K> Snapshot<K> {
     pub fn index(&self, index: &str, object: &Object<K>) -> Result<Vec<&Object<K>>, NoIndex> {
         let filled = self.find_index(index)?;
         let mut values = Values::default();
-        values.fill_or_report(&filled.index, object, &self.0.tools.reporter);
+        let mut panics = IndexPanics::none(&self.0.tools);
+        values.fill_or_note(&filled.index, object, &mut panics);
+        panics.report();
         let buckets = values.iter().filter_map(|value| filled.bucket(&self.0.tools, value));
         let objects = buckets.flat_map(|bucket| self.0.in_bucket(filled, bucket));
         Ok(objects.map(|object| (object.key(), object)).collect::<BTreeMap<_, _>>().into_values().collect())

@@ -145,11 +145,10 @@ impl Values {
         catch_unwind(AssertUnwindSafe(|| index.each(object, push))).inspect_err(|_| self.clear())
     }
 
-    /// As [`Values::fill`], with a panic reported.
-    pub(super) fn fill_or_report<K>(&mut self, index: &Index<K>, object: &Object<K>, reporter: &Reporter) {
+    /// As [`Values::fill`], with a panic among `panics`.
+    pub(super) fn fill_or_note<K>(&mut self, index: &Index<K>, object: &Object<K>, panics: &mut IndexPanics) {
         if let Err(panic) = self.fill(index, object) {
-            let subject = format!("index {:?} of {}", index.name(), object.key());
-            reporter.panic("indexer", &subject, panic.as_ref());
+            panics.caught.push((format!("index {:?} of {}", index.name(), object.key()), panic));
         }
     }
 
@@ -160,6 +159,25 @@ impl Values {
 
     fn contains(&self, value: &str) -> bool {
         self.iter().any(|other| other == value)
+    }
+}
+
+/// IndexPanics of index functions. Whoever made them happen reports them when it holds no lock: a hook on reports may use the store.
+#[must_use]
+pub(crate) struct IndexPanics {
+    tools: Arc<Tools>,
+    caught: Vec<(String, Box<dyn Any + Send>)>,
+}
+
+impl IndexPanics {
+    pub(super) fn none(tools: &Arc<Tools>) -> Self {
+        Self { tools: tools.clone(), caught: Vec::new() }
+    }
+
+    pub(crate) fn report(self) {
+        for (subject, panic) in self.caught {
+            self.tools.reporter.panic("indexer", &subject, panic.as_ref());
+        }
     }
 }
 

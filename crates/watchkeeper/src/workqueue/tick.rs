@@ -3,14 +3,11 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{FAR, Instant};
 
 /// A time of one queue. An `Option` of it takes no more space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tick(NonZeroU64);
-
-/// Some thirty years: what is delayed beyond is due then. Timers and `Instant`s overflow on longer times.
-const FAR: Duration = Duration::from_secs(1_000_000_000);
 
 impl Tick {
     /// `time`, for a queue made at `epoch`.
@@ -22,6 +19,7 @@ impl Tick {
         epoch + Duration::from_nanos(self.0.get() - 1)
     }
 
+    /// What is delayed beyond [`FAR`] is due then.
     pub(super) fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(nanos(delay.min(FAR))))
     }

@@ -1,0 +1,44 @@
+//! What if a metrics hook panics? It is reported, and the informer goes on.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::reflector::{InformerMetrics, ListReason, Observed};
+use crate::report::Reporter;
+use crate::wire::EventType;
+
+/// The hooks of somebody else, behind a guard.
+pub(super) struct Guarded {
+    pub(super) metrics: Arc<dyn InformerMetrics>,
+    /// What reports call the informer.
+    pub(super) name: String,
+    pub(super) reporter: Reporter,
+}
+
+impl Guarded {
+    fn tell(&self, tell: impl FnOnce(&dyn InformerMetrics)) {
+        self.reporter.guard("metrics", &self.name, || tell(&*self.metrics));
+    }
+}
+
+impl InformerMetrics for Guarded {
+    fn made(&self, informer: Weak<dyn Observed>) {
+        self.tell(|metrics| metrics.made(informer));
+    }
+
+    fn listed(&self, reason: ListReason, items: usize) {
+        self.tell(|metrics| metrics.listed(reason, items));
+    }
+
+    fn event(&self, event: &EventType) {
+        self.tell(|metrics| metrics.event(event));
+    }
+
+    fn queued(&self, entries: usize) {
+        self.tell(|metrics| metrics.queued(entries));
+    }
+
+    fn processed(&self, deltas: usize, took: Duration) {
+        self.tell(|metrics| metrics.processed(deltas, took));
+    }
+}

@@ -162,7 +162,7 @@ impl Values {
     }
 }
 
-/// IndexPanics of index functions. Whoever made them happen reports them when it holds no lock: a hook on reports may use the store.
+/// Panics of index functions. Whoever made them happen reports them when it holds no lock: a hook on reports may use the store.
 #[must_use]
 pub(crate) struct IndexPanics {
     tools: Arc<Tools>,

@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     mode: ListMode,
     page_size: u32,
     watch_timeout: Duration,
-    /// How often in a row a watch from the same version, or a streamed list, has failed.
+    /// How often in a row a watch from the same version, a page, or a streamed list has failed.
     failures: u32,
     /// Why the list under way, or the next one, is made.
     reason: ListReason,
@@ -81,6 +81,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 const SUSPECT: u32 = 3;
 /// A server that cannot stream lists is not asked to for this time.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+/// So often in a row a page is asked for again before the whole list is, as by client-go's client.
+const PAGE_TRIES: u32 = 10;
 
 impl Plan {
     pub(crate) fn new(options: &Options, streams: bool, generator: Generator) -> Self {
@@ -139,6 +141,7 @@ impl Plan {
             first.clone_from(version);
             if !meta.continue_token.is_empty() {
                 page.continue_token.clone_from(&meta.continue_token);
+                self.failures = 0;
                 return None;
             }
         }
@@ -162,8 +165,18 @@ impl Plan {
                 State::List { page: ListOptions::default(), version: ResourceVersion::UNSET, unpaged: true };
             return Duration::ZERO;
         }
+        if self.keeps_pages() && self.failures < PAGE_TRIES && may_pass(error) {
+            self.failures += 1;
+            return self.delay(Some(error), now);
+        }
+        self.failures = 0;
         self.state = self.fresh_list(now);
         self.delay(Some(error), now)
+    }
+
+    /// Whether the pages so far are part of what is asked for next.
+    pub(crate) fn keeps_pages(&self) -> bool {
+        matches!(&self.state, State::List { page, .. } if !page.continue_token.is_empty())
     }
 
     /// Why the last list was made, or the next one is.
@@ -265,6 +278,15 @@ impl Plan {
 /// Whether the server is not there, or too busy, for now: then it is asked the same again.
 fn is_away(error: Option<&ApiError>) -> bool {
     error.is_some_and(|error| matches!(error.class(), Class::ConnectionRefused | Class::TooManyRequests))
+}
+
+/// Whether the server may answer the same a little later.
+fn may_pass(error: &ApiError) -> bool {
+    match error.class() {
+        Class::Timeout | Class::ConnectionLost => true,
+        Class::Other => error.code().is_some_and(|code| code >= 500),
+        _ => is_away(Some(error)),
+    }
 }
 
 #[cfg(test)]

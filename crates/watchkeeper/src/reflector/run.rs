@@ -125,21 +125,26 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                     Ask::List(options) => self.list(options).await,
                     Ask::Watch(options) => self.watch(options).await,
                 };
-                if !wait.is_zero() {
-                    self.health.lock().phase = Phase::Waiting;
-                    self.env.clock.sleep(wait).await;
-                }
+                self.wait(wait).await;
             }
         })
         .await;
         self.health.lock().phase = Phase::Stopped;
     }
 
+    async fn wait(&self, wait: Duration) {
+        if !wait.is_zero() {
+            self.health.lock().phase = Phase::Waiting;
+            self.env.clock.sleep(wait).await;
+        }
+    }
+
     /// All pages of a list, then one replacement; how long to wait before asking again.
     async fn list(&mut self, mut options: ListOptions) -> Duration {
-        self.health.lock().phase = Phase::Listing;
         let mut items = Vec::new();
         loop {
+            self.health.lock().phase = Phase::Listing;
+            let whole = items.len();
             match self.page(&options, &mut items).await {
                 Ok(meta) => {
                     if let Some(version) = self.plan.listed(&meta) {
@@ -150,7 +155,13 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 }
                 Err(error) => {
                     self.failed("cannot list", &error);
-                    return self.plan.list_failed(&error, self.env.clock.now());
+                    let wait = self.plan.list_failed(&error, self.env.clock.now());
+                    if !self.plan.keeps_pages() {
+                        return wait;
+                    }
+                    // The same page again, behind the whole ones before it.
+                    items.truncate(whole);
+                    self.wait(wait).await;
                 }
             }
         }

@@ -20,6 +20,10 @@ fn error(class: Class) -> ApiError {
     ApiError::new(class, "test")
 }
 
+fn answer(code: u16) -> ApiError {
+    ApiError::from_response(http::StatusCode::from_u16(code).unwrap(), None, b"")
+}
+
 impl World {
     fn new(streams: bool) -> Self {
         let plan = Plan::new(&Options::default(), streams, Generator::seeded(1));
@@ -88,6 +92,44 @@ fn a_failed_list_starts_again_at_the_first_page_after_a_delay() {
     world.plan.listed(&page("7", "t1"));
     assert!(world.plan.list_failed(&error(Class::Other), world.now) >= Duration::from_millis(800));
     assert_eq!(world.asks_for_list().unwrap(), ListOptions { limit: 500, ..ListOptions::default() });
+}
+
+#[test]
+fn a_page_that_fails_for_now_is_asked_for_again_and_only_in_the_end_the_whole_list() {
+    for failure in [
+        || error(Class::TooManyRequests),
+        || error(Class::ConnectionRefused),
+        || error(Class::ConnectionLost),
+        || error(Class::Timeout),
+        || answer(500),
+        || answer(503),
+    ] {
+        let mut world = world();
+        world.plan.listed(&page("7", "t1"));
+        for token in ["t2", "t3"] {
+            for _ in 0..PAGE_TRIES {
+                assert!(!world.plan.list_failed(&failure(), world.now).is_zero() && world.plan.keeps_pages());
+            }
+            assert_eq!(world.plan.listed(&page("8", token)), None);
+            assert_eq!(world.asks_for_list().unwrap().continue_token, token);
+        }
+        for tries in (0..=PAGE_TRIES).rev() {
+            world.plan.list_failed(&failure(), world.now);
+            assert_eq!(world.plan.keeps_pages(), tries > 0);
+        }
+        assert_eq!(world.asks_for_list(), Some(ListOptions { limit: 500, ..ListOptions::default() }));
+        // A first page has nothing before it that could be kept, and what the next list begins with counts anew.
+        world.plan.list_failed(&failure(), world.now);
+        assert!(!world.plan.keeps_pages());
+        world.plan.listed(&page("9", "t4"));
+        world.plan.list_failed(&failure(), world.now);
+        assert_eq!(world.asks_for_list().unwrap().continue_token, "t4");
+    }
+    let mut world = world();
+    world.plan.listed(&page("7", "t1"));
+    let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
+    assert_eq!(world.plan.list_failed(&busy, world.now), Duration::from_secs(50));
+    assert_eq!(world.plan.listed(&page("9", "")), Some("7".into()));
 }
 
 #[test]

@@ -177,6 +177,41 @@ async fn a_silent_watch_without_bookmarks_ends_soon_after_its_own_time() {
     assert_eq!((world.env.clock.now() - began).as_secs(), options.timeout.as_secs() + 15);
 }
 
+// An etcd that was restored: the version to watch from is of a future that will not come, and the server waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brings_nothing_though_bookmarks_were_due_leads_to_a_list() {
+    let source = ScriptedSource::new();
+    source.on_list(list(1000, &["old"])).on_watch(Reply::body(bookmark(1001, None)));
+    source.on_watch(Reply::body("").then_hang()).on_list(list(500, &["new"]));
+    for _ in 0..100 {
+        source.on_watch(Reply::body("").then_hang());
+    }
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(5).await;
+    world.settle().await;
+    // Three bookmarks, and the first step of the backoff.
+    let elapsed = world.env.clock.now() - began;
+    assert!((150..152).contains(&elapsed.as_secs()), "{elapsed:?}");
+    assert_eq!((world.watched_from(2).0, world.watched_from(4).0), ("1001".into(), "500".into()));
+    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["new@1".to_owned()], 1));
+    assert_eq!(world.informer.health().lists_by_reason[&ListReason::KeptFailing], 1);
+    // If the list does not bring bookmarks back, there are none: no list every few minutes.
+    world.env.clock.sleep(Duration::from_secs(7200)).await;
+    assert_eq!((world.informer.health().lists, world.env.reporter.errors()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bookmark_at_the_end_of_a_streamed_list_promises_no_others() {
+    let source = ScriptedSource::new().streaming();
+    source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(2).await;
+    assert!((world.env.clock.now() - began).as_secs() >= 300);
+    assert_eq!(world.watched_from(1), ("8".into(), false));
+}
+
 // client-go: TestSharedInformerErrorHandling
 #[tokio::test(start_paused = true)]
 async fn the_error_hook_hears_of_every_error_and_may_panic() {

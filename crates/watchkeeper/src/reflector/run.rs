@@ -52,7 +52,7 @@ pub(crate) struct Reflector<K: Kind, S, T> {
     name: String,
     health: Arc<Mutex<Health>>,
     options: Options,
-    /// Whether the server sends bookmarks: then a watch is never silent for long.
+    /// Whether the server sends bookmarks, others than the one at the end of a list: then a watch is never silent for long.
     bookmarked: bool,
 }
 
@@ -243,31 +243,33 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             Ok(Err(error)) => Ended::NotOpened(error),
             Ok(Ok(stream)) => {
                 self.opened();
-                match self.read_watch(stream, &options).await {
-                    Ok(()) => Ended::Closed,
-                    Err(error) => Ended::Failed(error),
-                }
+                self.read_watch(stream, &options).await.unwrap_or_else(Ended::Failed)
             }
         };
         let now = self.env.clock.now();
         let wait = self.plan.watch_ended(&ended, now - started, now);
         match &ended {
             // A connection that broke is made anew at once; a list takes the place of one that cannot be streamed.
-            Ended::NotOpened(error) | Ended::Failed(error) if wait.is_zero() => {
+            Ended::NotOpened(error) | Ended::Failed(error) | Ended::Unheard(error) if wait.is_zero() => {
                 self.tell(error);
                 tracing::debug!(reflector = self.name, "{error}");
             }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
-            Ended::Failed(error) => self.failed("the watch failed", error),
+            Ended::Failed(error) | Ended::Unheard(error) => self.failed("the watch failed", error),
             Ended::Closed => {}
         }
         wait
     }
 
-    async fn read_watch(&mut self, mut stream: ByteStream, options: &WatchOptions) -> Result<(), ApiError> {
+    async fn read_watch(
+        &mut self,
+        mut stream: ByteStream,
+        options: &WatchOptions,
+    ) -> Result<Ended, ApiError> {
         let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::default();
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
+        let mut heard = false;
         loop {
             let patience = match (&initial, self.bookmarked) {
                 (Some(_), _) => STREAM_PATIENCE,
@@ -275,7 +277,17 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 (None, false) => options.timeout + GRACE,
             };
             let deadline = end.min(self.env.clock.now() + patience);
-            let Some(chunk) = self.next(&mut stream, deadline).await? else { break };
+            let next = self.next(&mut stream, deadline).await;
+            if patience == SILENCE && !heard && next.is_err() && self.env.clock.now() >= deadline {
+                // If a list does not bring the bookmarks back, the server has stopped sending them.
+                self.bookmarked = false;
+                return Ok(Ended::Unheard(ApiError::new(
+                    Class::Timeout,
+                    "the watch brings not even bookmarks",
+                )));
+            }
+            let Some(chunk) = next? else { break };
+            heard |= !chunk.is_empty();
             let mut told = None;
             let mut newest = None;
             let split = splitter.feed(&chunk, |line| match line {
@@ -305,7 +317,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             self.sink.room().await;
             crate::fair::give_way().await;
         }
-        Ok(splitter.finish()?)
+        splitter.finish()?;
+        Ok(Ended::Closed)
     }
 
     /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.
@@ -364,7 +377,6 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             self.env.reporter.error("reflector", &self.name, &BadBookmark);
             return None;
         };
-        self.bookmarked = true;
         let version = ResourceVersion::from(meta.resource_version.as_str());
         let ends_list = meta.annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
         match initial.take_if(|_| ends_list) {
@@ -375,7 +387,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
             // Before the list is whole its version means nothing.
             None if initial.is_some() => return None,
-            None => self.sink.push(Delta::Bookmark(version.clone())),
+            None => {
+                self.bookmarked = true;
+                self.sink.push(Delta::Bookmark(version.clone()));
+            }
         }
         Some(version)
     }

@@ -226,7 +226,7 @@ impl Plan {
         {
             return self.relist(error, now);
         }
-        if !is_away(error) {
+        if !tells_nothing(error) {
             self.failures += 1;
             if self.failures >= SUSPECT {
                 return self.relist(error, now);
@@ -238,20 +238,19 @@ impl Plan {
     /// A streamed list has ended before it was whole.
     fn stream_ended(&mut self, ended: &Ended, now: Instant) -> Duration {
         let error = ended.error();
-        if is_away(error) {
+        if tells_nothing(error) {
             return self.delay(error, now);
         }
         // A server that does not know the way refuses it, or answers with something else, or never comes to the end.
         self.failures += 1;
-        let cannot = match error.map(ApiError::class) {
-            Some(Class::Invalid | Class::NotFound | Class::Other | Class::Undecodable | Class::Timeout) => {
-                true
-            }
-            Some(Class::ConnectionLost) => self.failures >= SUSPECT,
-            Some(_) => false,
-            None => self.failures >= SUSPECT,
-        };
-        if cannot {
+        let refused = error.is_some_and(|error| {
+            let class = error.class();
+            matches!(
+                class,
+                Class::Invalid | Class::NotFound | Class::Other | Class::Undecodable | Class::Timeout
+            ) && !is_unwell(error)
+        });
+        if refused || self.failures >= SUSPECT {
             self.failures = 0;
             self.paged_until = Some(now + REMEMBERED);
             self.state = self.first_page();
@@ -278,18 +277,30 @@ impl Plan {
     }
 }
 
-/// Whether the server is not there, or too busy, for now: then it is asked the same again.
-fn is_away(error: Option<&ApiError>) -> bool {
-    error.is_some_and(|error| matches!(error.class(), Class::ConnectionRefused | Class::TooManyRequests))
+/// Whether the server is away or too busy, or does not let the caller in: that tells nothing about what was asked for, and the same is asked again.
+fn tells_nothing(error: Option<&ApiError>) -> bool {
+    error.is_some_and(|error| {
+        matches!(
+            error.class(),
+            Class::ConnectionRefused
+                | Class::Unreachable
+                | Class::TooManyRequests
+                | Class::Unauthorized
+                | Class::Forbidden
+        )
+    })
+}
+
+/// Whether the server, or a proxy before it, failed over what it was asked.
+fn is_unwell(error: &ApiError) -> bool {
+    error.code().is_some_and(|code| code >= 500 && code != 501)
 }
 
 /// Whether the server may answer the same a little later.
 fn may_pass(error: &ApiError) -> bool {
-    match error.class() {
-        Class::Timeout | Class::ConnectionLost => true,
-        Class::Other => error.code().is_some_and(|code| code >= 500),
-        _ => is_away(Some(error)),
-    }
+    matches!(error.class(), Class::Timeout | Class::ConnectionLost)
+        || is_unwell(error)
+        || tells_nothing(Some(error))
 }
 
 #[cfg(test)]

@@ -100,7 +100,10 @@ async fn a_page_that_fails_for_now_is_asked_for_again_and_the_pages_before_it_ar
         world.settle().await;
         let page = "page 500 t1";
         assert_eq!(world.asked(), ["list 500", page, page, page, "page 500 t2", "watch 10"]);
-        assert_eq!((world.cached(), world.reports()), (["a@1", "b@2", "c@3", "d@4"].map(Into::into).into(), 2));
+        assert_eq!(
+            (world.cached(), world.reports()),
+            (["a@1", "b@2", "c@3", "d@4"].map(Into::into).into(), 2)
+        );
         assert_eq!(world.log.take_sorted().len(), 4, "each is told once");
         assert!((7.0 + 1.6..7.0 + 3.3).contains(&world.elapsed()), "{}", world.elapsed());
         assert!(world.informer.health().degraded.is_none());

@@ -99,6 +99,8 @@ fn a_page_that_fails_for_now_is_asked_for_again_and_only_in_the_end_the_whole_li
     for failure in [
         || error(Class::TooManyRequests),
         || error(Class::ConnectionRefused),
+        || error(Class::Unreachable),
+        || error(Class::Unauthorized),
         || error(Class::ConnectionLost),
         || error(Class::Timeout),
         || answer(500),
@@ -277,6 +279,42 @@ fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
             world.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && world.streams(),
             "{class:?}"
         );
+    }
+}
+
+#[test]
+fn a_server_that_is_unwell_may_stream_all_the_same_and_is_listed_only_in_the_end() {
+    for code in [500, 502, 503, 504] {
+        for failed in [Ended::NotOpened, Ended::Failed] {
+            let mut world = World::new(true);
+            for _ in 1..SUSPECT {
+                assert!(!world.ended(failed(answer(code)), 0).is_zero() && world.streams(), "{code}");
+            }
+            assert_eq!(world.ended(failed(answer(code)), 0), Duration::ZERO);
+            assert!(world.asks_for_list().is_some());
+        }
+    }
+    for code in [400, 404, 405, 406, 501] {
+        let mut world = World::new(true);
+        assert_eq!(world.ended(Ended::NotOpened(answer(code)), 0), Duration::ZERO);
+        assert!(world.asks_for_list().is_some(), "{code}");
+    }
+    let mut world = World::new(true);
+    let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(20), b"");
+    assert_eq!(world.ended(Ended::NotOpened(asleep), 0), Duration::from_secs(20));
+}
+
+#[test]
+fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
+    for class in [Class::Unreachable, Class::Unauthorized, Class::Forbidden] {
+        let (mut watching, mut streaming) = (World::watching("7"), World::new(true));
+        for _ in 0..20 {
+            assert!(!watching.ended(Ended::NotOpened(error(class)), 0).is_zero());
+            assert!(!streaming.ended(Ended::NotOpened(error(class)), 0).is_zero());
+        }
+        assert_eq!((watching.watches_from(), streaming.streams()), (Some("7".into()), true), "{class:?}");
+        watching.ended(Ended::Closed, 0);
+        assert!(watching.watches_from().is_some(), "that was the first");
     }
 }
 

@@ -142,6 +142,46 @@ async fn a_stream_that_never_tells_its_end_is_given_up_for_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_of_changes_that_never_tells_the_end_of_its_list_is_given_up_for_a_list() {
+    let source = ScriptedSource::new().streaming();
+    let (reply, feed) = Reply::live();
+    source.on_watch(reply).on_list(list(5, &["a", "b"])).on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    let (informer, clock) = (world.informer.clone(), world.env.clock.clone());
+    let synced = tokio::spawn(async move {
+        informer.wait_until_synced().await;
+        clock.now()
+    });
+    // What is there comes slowly, and for longer than any one piece may take.
+    for version in 1..9 {
+        world.env.clock.sleep(Duration::from_secs(10)).await;
+        assert!(feed.send(event("ADDED", &object(&format!("o{version}"), version))));
+    }
+    let mut version = 9;
+    while feed.send(event("MODIFIED", &object("a", version))) {
+        world.env.clock.sleep(Duration::from_secs(10)).await;
+        version += 1;
+    }
+    assert_eq!((synced.await.unwrap() - began).as_secs(), 80 + 30);
+    assert_eq!(world.cached(), ["a@1", "b@1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_that_is_closed_before_its_end_is_reported() {
+    let source = ScriptedSource::new().streaming();
+    source.on_watch(Reply::body(event("ADDED", &object("a", 1))));
+    source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
+    let world = World::start(source, |builder| builder);
+    world.settle().await;
+    let (_, why) = world.informer.health().degraded.unwrap();
+    assert_eq!(why, "the watch failed configmaps: the list was closed before its end");
+    assert_eq!(world.env.reporter.errors(), 1);
+    world.informer.wait_until_synced().await;
+    assert!(world.informer.health().degraded.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_way_to_list_can_be_chosen() {
     let source = ScriptedSource::new().streaming();
     source.on_list(list(5, &["a"])).on_watch(Reply::body("").then_hang());

@@ -203,7 +203,7 @@ impl Plan {
         let moved = std::mem::take(&mut self.moved);
         let error = ended.error();
         if matches!(self.state, State::Stream) {
-            return self.stream_ended(ended, now);
+            return self.stream_ended(error, lived, now);
         }
         // A server whose history was set back, to a backup for example, takes a version of the future, and is silent until it comes.
         if error.is_some_and(ApiError::is_version_unusable) || matches!(ended, Ended::Unheard(_)) {
@@ -236,8 +236,7 @@ impl Plan {
     }
 
     /// A streamed list has ended before it was whole.
-    fn stream_ended(&mut self, ended: &Ended, now: Instant) -> Duration {
-        let error = ended.error();
+    fn stream_ended(&mut self, error: Option<&ApiError>, lived: Duration, now: Instant) -> Duration {
         if tells_nothing(error) {
             return self.delay(error, now);
         }
@@ -250,7 +249,7 @@ impl Plan {
                 Class::Invalid | Class::NotFound | Class::Other | Class::Undecodable | Class::Timeout
             ) && !is_unwell(error)
         });
-        if refused || self.failures >= SUSPECT {
+        if refused || lived >= self.watch_timeout || self.failures >= SUSPECT {
             self.failures = 0;
             self.paged_until = Some(now + REMEMBERED);
             self.state = self.first_page();

@@ -96,7 +96,7 @@ pub struct Health {
 const GRACE: Duration = Duration::from_secs(15);
 /// The first byte of an answer, and each further piece of a list, must come within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A streamed list must go on within this time.
+/// A streamed list must go on within this time, and end within it behind the first change.
 const STREAM_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that sends bookmarks sends one a minute: after two and a half of them were missed, the connection is dead.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -270,13 +270,16 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let mut splitter = WatchSplitter::default();
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
         let mut heard = false;
+        // By when a streamed list must be whole, once changes have come: they are behind it.
+        let mut whole_by = None;
         loop {
             let patience = match (&initial, self.bookmarked) {
                 (Some(_), _) => STREAM_PATIENCE,
                 (None, true) => SILENCE,
                 (None, false) => options.timeout + GRACE,
             };
-            let deadline = end.min(self.env.clock.now() + patience);
+            let limit = initial.as_ref().and(whole_by).unwrap_or(end);
+            let deadline = limit.min(self.env.clock.now() + patience);
             let next = self.next(&mut stream, deadline).await;
             if patience == SILENCE && !heard && next.is_err() && self.env.clock.now() >= deadline {
                 // If a list does not bring the bookmarks back, the server has stopped sending them.
@@ -295,7 +298,12 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 Ok(WatchLine { event: EventType::Error, object }) => {
                     told = Some(ApiError::from_event(object))
                 }
-                Ok(line) => newest = self.event(line, &mut initial).or(newest.take()),
+                Ok(line) => {
+                    if line.event != EventType::Added {
+                        whole_by.get_or_insert_with(|| self.env.clock.now() + STREAM_PATIENCE);
+                    }
+                    newest = self.event(line, &mut initial).or(newest.take());
+                }
                 Err(BadEvent::TooLarge(large)) => self.skipped(format_args!("an event"), large.into()),
                 Err(BadEvent::Malformed(malformed)) => {
                     self.skipped(
@@ -318,7 +326,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             crate::fair::give_way().await;
         }
         splitter.finish()?;
-        Ok(Ended::Closed)
+        match initial {
+            Some(_) => Err(ApiError::new(Class::ConnectionLost, "the list was closed before its end")),
+            None => Ok(Ended::Closed),
+        }
     }
 
     /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.

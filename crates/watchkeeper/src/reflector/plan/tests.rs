@@ -319,6 +319,15 @@ fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
 }
 
 #[test]
+fn a_stream_that_lasts_as_long_as_a_watch_and_brings_no_list_is_given_up() {
+    for ended in [Ended::Closed, Ended::Failed(error(Class::ConnectionLost))] {
+        let mut world = World::new(true);
+        assert!(world.ended(Ended::Closed, 299) > Duration::ZERO && world.streams());
+        assert_eq!((world.ended(ended, 300), world.streams()), (Duration::ZERO, false));
+    }
+}
+
+#[test]
 fn page_size_and_watch_time_can_be_set() {
     let options = Options { page_size: 7, watch_timeout: Duration::from_secs(3600), ..Options::default() };
     let mut plan = Plan::new(&options, false, Generator::seeded(1));

@@ -333,6 +333,83 @@ async fn poison_among_good_objects_is_reported_by_place_and_name_and_nothing_loo
     world.stop.cancel();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_may_have_null_for_its_annotations() {
+    let source = ScriptedSource::new();
+    let bookmark = json!({"metadata": {"resourceVersion": "9", "annotations": null}});
+    source.on_list(list(5, &[])).on_watch(Reply::body(event("BOOKMARK", &bookmark)).then_hang());
+    let world = World::start(source, |builder| builder);
+    world.source.until_asked(2).await;
+    world.settle().await;
+    assert_eq!((world.informer.indexer().version(), world.env.reporter.errors()), (9.into(), 0));
+}
+
+/// An object over the cap, or one with half a character in its uid.
+fn unreadable(name: &str, large: bool) -> String {
+    let (uid, size) = if large { ("u", 17 << 20) } else { (r"\ud800", 1) };
+    let data = "x".repeat(size);
+    format!(r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{uid}"}},"data":"{data}"}}"#)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_but_cannot_be_taken_in_keeps_its_old_state_over_a_list() {
+    for streams in [false, true] {
+        let source = ScriptedSource::new();
+        let source = if streams { source.streaming() } else { source };
+        let gone = event("ERROR", &json!({"kind": "Status", "code": 410}));
+        let items = ["large", "broken", "gone"];
+        let bad = [unreadable("large", true), unreadable("never-seen", true), unreadable("broken", false)];
+        if streams {
+            let added = |object: &String| format!(r#"{{"type":"ADDED","object":{object}}}"#);
+            let first: String = items.iter().map(|name| event("ADDED", &object(name, 1))).collect();
+            source.on_watch(Reply::body(first + &bookmark(5, Some("true")) + &gone));
+            let second: String = bad.iter().map(added).collect();
+            source.on_watch(Reply::body(second + &bookmark(9, Some("true"))).then_hang());
+        } else {
+            source.on_list(list(5, &items)).on_watch(Reply::body(gone));
+            let second = bad.join(",");
+            source.on_list(Reply::body(format!(
+                r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{second}]}}"#
+            )));
+        }
+        let world = World::start(source, |builder| builder);
+        world.source.until_asked(if streams { 2 } else { 4 }).await;
+        world.settle().await;
+        assert_eq!(world.informer.health().lists, 2);
+        assert_eq!(
+            (world.cached(), world.env.reporter.errors()),
+            (vec!["broken@1".into(), "large@1".into()], 3)
+        );
+        world.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_gone_though_its_last_state_cannot_be_taken_in() {
+    let source = ScriptedSource::new();
+    let deleted = |object: &str| format!(r#"{{"type":"DELETED","object":{object}}}"#);
+    let mut other = object("stays", 9);
+    other["kind"] = "Secret".into();
+    let events = deleted(&unreadable("large", true)) + &deleted(&unreadable("broken", false));
+    source.on_list(list(5, &["large", "broken", "stays"]));
+    source.on_watch(Reply::body(events + &event("DELETED", &other)).then_hang());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let world = World::start(source, |builder| builder);
+    let log = told.clone();
+    let handler =
+        watchkeeper::informer::on_change(move |change: watchkeeper::informer::Change<'_, ConfigMap>| {
+            if let watchkeeper::informer::Change::Deleted(deleted) = change {
+                log.lock().push((deleted.key().name().to_owned(), deleted.is_tombstone()));
+            }
+        });
+    world.informer.add_handler(handler).unwrap();
+    world.source.until_asked(2).await;
+    world.settle().await;
+    // One of another kind tells nothing about ours.
+    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["stays@1".to_owned()], 3));
+    assert_eq!(told.lock()[..], [("large".to_owned(), true), ("broken".to_owned(), true)]);
+}
+
 /// A server of one object, down until told otherwise.
 #[derive(Clone)]
 struct Flaky(Arc<Connects>);

@@ -183,7 +183,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                     Ok(object) => items.push(object),
                     Err(bad) => {
                         // It is there, though not in a form that can be kept: its old state stays.
-                        items.extend(bad.untransformed.as_ref().and_then(|name| self.sink.kept(name)));
+                        items.extend(bad.name.as_ref().and_then(|name| self.sink.kept(name)));
                         self.skipped(place, bad);
                     }
                 }
@@ -201,12 +201,11 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
 
     fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
         self.maker.make(bytes).map_err(|error| {
-            // The error of a transform names the object itself.
-            let (name, untransformed) = match &error {
-                IdentityError::Transform { name, .. } => (None, Some(name.clone())),
-                _ => (name_hint(bytes), None),
+            let name = match &error {
+                IdentityError::Transform { name, .. } => Some(name.clone()),
+                _ => name_hint(bytes),
             };
-            Bad { name, untransformed, source: error.into() }
+            Bad { name, source: error.into() }
         })
     }
 
@@ -304,12 +303,12 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                     }
                     newest = self.event(line, &mut initial).or(newest.take());
                 }
-                Err(BadEvent::TooLarge(large)) => self.skipped(format_args!("an event"), large.into()),
-                Err(BadEvent::Malformed(malformed)) => {
-                    self.skipped(
-                        format_args!("an event"),
-                        Bad { name: None, untransformed: None, source: Box::new(malformed) },
-                    );
+                Err(bad) => {
+                    let event = match bad {
+                        BadEvent::DeletedTooLarge(_) => EventType::Deleted,
+                        BadEvent::TooLarge(_) | BadEvent::Malformed(_) => EventType::Modified,
+                    };
+                    self.bad_event(format_args!("an event"), &event, bad.into(), &mut initial);
                 }
             });
             // What was handed on counts, whatever came behind it: the next watch goes on from there.
@@ -346,10 +345,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let object = match made {
             Ok(object) => object,
             Err(bad) => {
-                if let Some(key) = &bad.untransformed {
-                    self.untransformed(&line.event, key, initial);
-                }
-                self.skipped(format_args!("a {:?} event", line.event), bad);
+                self.bad_event(format_args!("a {:?} event", line.event), &line.event, bad, initial);
                 return None;
             }
         };
@@ -366,18 +362,30 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         Some(version)
     }
 
-    /// An object is good but for its transform: its old state stays, and gone is gone, in whatever form.
-    fn untransformed(&self, event: &EventType, key: &ObjectName, initial: &mut Option<Initial<K>>) {
-        let kept = self.sink.kept(key);
-        match (event, initial) {
-            (EventType::Deleted, Some(initial)) => initial.remove(key),
-            (EventType::Deleted, None) => {
-                let (key, last_known) = (key.clone(), kept);
-                self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+    /// An event that cannot be taken in: the old state of its object stays, and gone is gone, in whatever form.
+    fn bad_event(
+        &self,
+        place: fmt::Arguments<'_>,
+        event: &EventType,
+        bad: Bad,
+        initial: &mut Option<Initial<K>>,
+    ) {
+        if let Some(key) = &bad.name {
+            let kept = self.sink.kept(key);
+            match (event, initial) {
+                // What happened to an object of another kind tells nothing about ours.
+                (EventType::Deleted, _)
+                    if matches!(bad.identity(), Some(IdentityError::OtherKind { .. })) => {}
+                (EventType::Deleted, Some(initial)) => initial.remove(key),
+                (EventType::Deleted, None) => {
+                    let (key, last_known) = (key.clone(), kept);
+                    self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+                }
+                (_, Some(initial)) => kept.into_iter().for_each(|kept| initial.keep(kept)),
+                (_, None) => {}
             }
-            (_, Some(initial)) => kept.into_iter().for_each(|kept| initial.keep(kept)),
-            (_, None) => {}
         }
+        self.skipped(place, bad);
     }
 
     fn bookmark(&mut self, object: &[u8], initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
@@ -389,7 +397,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             return None;
         };
         let version = ResourceVersion::from(meta.resource_version.as_str());
-        let ends_list = meta.annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
+        let annotations = meta.annotations.unwrap_or_default();
+        let ends_list = annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
         match initial.take_if(|_| ends_list) {
             Some(initial) => {
                 self.plan.synced(&version);
@@ -421,7 +430,9 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     }
 
     fn skipped(&self, place: fmt::Arguments<'_>, bad: Bad) {
-        let place = match bad.name {
+        let place = match &bad.name {
+            // The error of a transform names the object itself.
+            Some(_) if matches!(bad.identity(), Some(IdentityError::Transform { .. })) => place.to_string(),
             Some(name) => format!("{place}, {name}"),
             None => place.to_string(),
         };
@@ -467,16 +478,29 @@ struct Failure {
 /// Something that cannot be taken in.
 struct Bad {
     name: Option<ObjectName>,
-    /// The name of an object that is good but for its transform.
-    untransformed: Option<ObjectName>,
     source: BoxError,
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+impl Bad {
+    fn identity(&self) -> Option<&IdentityError> {
+        self.source.downcast_ref()
+    }
+}
+
 impl From<TooLarge> for Bad {
     fn from(large: TooLarge) -> Self {
-        Self { name: large.name.clone(), untransformed: None, source: Box::new(large) }
+        Self { name: large.name.clone(), source: Box::new(large) }
+    }
+}
+
+impl From<BadEvent> for Bad {
+    fn from(bad: BadEvent) -> Self {
+        match bad {
+            BadEvent::TooLarge(large) | BadEvent::DeletedTooLarge(large) => large.into(),
+            BadEvent::Malformed(malformed) => Self { name: None, source: Box::new(malformed) },
+        }
     }
 }
 
@@ -506,8 +530,7 @@ struct Bookmark {
 struct BookmarkMeta {
     #[serde(default)]
     resource_version: String,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 impl<K: Kind, S, T> fmt::Debug for Reflector<K, S, T> {

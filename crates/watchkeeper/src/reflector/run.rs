@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::bad::{Bad, BadBookmark, Skipped, UnknownEvent};
 use super::initial::Initial;
 use super::metrics::ListReason;
 use super::options::Options;
@@ -20,9 +21,7 @@ use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVers
 use crate::queue::{Deleted, Delta};
 use crate::report::What;
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
-use crate::wire::{
-    ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, TooLarge, WatchLine, WatchSplitter,
-};
+use crate::wire::{ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, WatchLine, WatchSplitter};
 
 /// Where a reflector puts what it finds.
 pub(crate) trait Sink<K>: Send + Sync + 'static {
@@ -474,51 +473,6 @@ struct Failure {
     phase: &'static str,
     why: String,
 }
-
-/// Something that cannot be taken in.
-struct Bad {
-    name: Option<ObjectName>,
-    source: BoxError,
-}
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-impl Bad {
-    fn identity(&self) -> Option<&IdentityError> {
-        self.source.downcast_ref()
-    }
-}
-
-impl From<TooLarge> for Bad {
-    fn from(large: TooLarge) -> Self {
-        Self { name: large.name.clone(), source: Box::new(large) }
-    }
-}
-
-impl From<BadEvent> for Bad {
-    fn from(bad: BadEvent) -> Self {
-        match bad {
-            BadEvent::TooLarge(large) | BadEvent::DeletedTooLarge(large) => large.into(),
-            BadEvent::Malformed(malformed) => Self { name: None, source: Box::new(malformed) },
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("skipped {place}")]
-struct Skipped {
-    place: String,
-    #[source]
-    source: BoxError,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("skipped a bookmark without a resourceVersion")]
-struct BadBookmark;
-
-#[derive(Debug, thiserror::Error)]
-#[error("skipped an event of the unknown type {0:?}")]
-struct UnknownEvent(String);
 
 #[derive(Deserialize)]
 struct Bookmark {

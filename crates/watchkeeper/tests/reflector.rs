@@ -219,26 +219,42 @@ async fn a_silent_watch_without_bookmarks_ends_soon_after_its_own_time() {
 
 // An etcd that was restored: the version to watch from is of a future that will not come, and the server waits for it.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_brings_nothing_though_bookmarks_were_due_leads_to_a_list() {
+async fn a_watch_that_brings_nothing_from_a_server_that_was_set_back_leads_to_a_list() {
     let source = ScriptedSource::new();
     source.on_list(list(1000, &["old"])).on_watch(Reply::body(bookmark(1001, None)));
-    source.on_watch(Reply::body("").then_hang()).on_list(list(500, &["new"]));
+    source.on_watch(Reply::body("").then_hang());
+    source.on_list(list(500, &["new"])).on_list(list(500, &["new"])).on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(6).await;
+    world.settle().await;
+    // Not three bookmarks, and the first step of the backoff.
+    let elapsed = world.env.clock.now() - began;
+    assert!((150..152).contains(&elapsed.as_secs()), "{elapsed:?}");
+    assert_eq!((world.watched_from(2).0, world.watched_from(5).0), ("1001".into(), "500".into()));
+    assert_eq!(world.source.asked()[3], Asked::List(ListOptions { limit: 1, ..ListOptions::default() }));
+    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["new@1".to_owned()], 1));
+    let health = world.informer.health();
+    assert_eq!((health.lists_by_reason[&ListReason::VersionTooLarge], health.version), (1, 500.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_sending_bookmarks_is_asked_once_how_far_it_is_and_not_listed() {
+    let source = ScriptedSource::new();
+    source.on_list(list(1000, &["a"])).on_watch(Reply::body(bookmark(1001, None)));
+    source.on_list(Reply::refuse(error(Class::TooManyRequests))).on_list(list(1001, &["a"]));
     for _ in 0..100 {
         source.on_watch(Reply::body("").then_hang());
     }
     let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.source.until_asked(5).await;
-    world.settle().await;
-    // Three bookmarks, and the first step of the backoff.
-    let elapsed = world.env.clock.now() - began;
-    assert!((150..152).contains(&elapsed.as_secs()), "{elapsed:?}");
-    assert_eq!((world.watched_from(2).0, world.watched_from(4).0), ("1001".into(), "500".into()));
-    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["new@1".to_owned()], 1));
-    assert_eq!(world.informer.health().lists_by_reason[&ListReason::KeptFailing], 1);
-    // If the list does not bring bookmarks back, there are none: no list every few minutes.
     world.env.clock.sleep(Duration::from_secs(7200)).await;
-    assert_eq!((world.informer.health().lists, world.env.reporter.errors()), (2, 1));
+    let asked = world.source.asked();
+    let lists = |asked: &[Asked]| asked.iter().filter(|asked| matches!(asked, Asked::List(_))).count();
+    // Again after an answer that told nothing, and then no more.
+    assert_eq!((lists(&asked[..7]), lists(&asked)), (3, 3));
+    assert_eq!((world.watched_from(4).0, world.watched_from(6).0), ("1001".into(), "1001".into()));
+    assert!(asked.len() <= 7 + 7200 / 315, "each lasts its whole time: {}", asked.len());
+    assert_eq!((world.informer.health().lists, world.env.reporter.errors()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,8 +60,6 @@ pub(crate) enum Ended {
     NotOpened(ApiError),
     /// The stream told or met an error.
     Failed(ApiError),
-    /// It brought nothing at all, not even the bookmarks that were due.
-    Unheard(ApiError),
     /// The server closed it.
     Closed,
 }
@@ -69,7 +67,7 @@ pub(crate) enum Ended {
 impl Ended {
     pub(crate) fn error(&self) -> Option<&ApiError> {
         match self {
-            Self::NotOpened(error) | Self::Failed(error) | Self::Unheard(error) => Some(error),
+            Self::NotOpened(error) | Self::Failed(error) => Some(error),
             Self::Closed => None,
         }
     }
@@ -205,8 +203,7 @@ impl Plan {
         if matches!(self.state, State::Stream) {
             return self.stream_ended(error, lived, now);
         }
-        // A server whose history was set back, to a backup for example, takes a version of the future, and is silent until it comes.
-        if error.is_some_and(ApiError::is_version_unusable) || matches!(ended, Ended::Unheard(_)) {
+        if error.is_some_and(ApiError::is_version_unusable) {
             return self.relist(error, now);
         }
         // A connection that broke after some use is like one that was closed.

@@ -241,29 +241,28 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             Ok(Err(error)) => Ended::NotOpened(error),
             Ok(Ok(stream)) => {
                 self.opened();
-                self.read_watch(stream, &options).await.unwrap_or_else(Ended::Failed)
+                match self.read_watch(stream, &options).await {
+                    Ok(()) => Ended::Closed,
+                    Err(error) => Ended::Failed(error),
+                }
             }
         };
         let now = self.env.clock.now();
         let wait = self.plan.watch_ended(&ended, now - started, now);
         match &ended {
             // A connection that broke is made anew at once; a list takes the place of one that cannot be streamed.
-            Ended::NotOpened(error) | Ended::Failed(error) | Ended::Unheard(error) if wait.is_zero() => {
+            Ended::NotOpened(error) | Ended::Failed(error) if wait.is_zero() => {
                 self.tell(error);
                 tracing::debug!(reflector = self.name, "{error}");
             }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
-            Ended::Failed(error) | Ended::Unheard(error) => self.failed("the watch failed", error),
+            Ended::Failed(error) => self.failed("the watch failed", error),
             Ended::Closed => {}
         }
         wait
     }
 
-    async fn read_watch(
-        &mut self,
-        mut stream: ByteStream,
-        options: &WatchOptions,
-    ) -> Result<Ended, ApiError> {
+    async fn read_watch(&mut self, mut stream: ByteStream, options: &WatchOptions) -> Result<(), ApiError> {
         let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::default();
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
@@ -280,12 +279,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             let deadline = limit.min(self.env.clock.now() + patience);
             let next = self.next(&mut stream, deadline).await;
             if patience == SILENCE && !heard && next.is_err() && self.env.clock.now() >= deadline {
-                // If a list does not bring the bookmarks back, the server has stopped sending them.
-                self.bookmarked = false;
-                return Ok(Ended::Unheard(ApiError::new(
-                    Class::Timeout,
-                    "the watch brings not even bookmarks",
-                )));
+                return Err(self.unheard(&options.version).await);
             }
             let Some(chunk) = next? else { break };
             heard |= !chunk.is_empty();
@@ -326,8 +320,24 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         splitter.finish()?;
         match initial {
             Some(_) => Err(ApiError::new(Class::ConnectionLost, "the list was closed before its end")),
-            None => Ok(Ended::Closed),
+            None => Ok(()),
         }
+    }
+
+    /// Why a watch from `version` brings nothing, not even the bookmarks that are due. A server whose history was set back, to a backup for
+    /// example, takes a version of the future, and is silent until it comes; how far it is, the smallest list tells.
+    async fn unheard(&mut self, version: &ResourceVersion) -> ApiError {
+        let one = ListOptions { limit: 1, ..ListOptions::default() };
+        match self.page(&one, &mut Vec::new()).await {
+            Ok(meta) if meta.version < *version => {
+                let message = format!("the server's history was set back from {version} to {}", meta.version);
+                return ApiError::new(Class::VersionTooLarge, message);
+            }
+            // It has stopped sending bookmarks, as servers may.
+            Ok(_) => self.bookmarked = false,
+            Err(error) => tracing::debug!(reflector = self.name, "{error}"),
+        }
+        silent()
     }
 
     /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.

@@ -170,17 +170,6 @@ fn a_version_that_is_gone_leads_to_a_list_wherever_the_answer_came() {
     }
 }
 
-#[test]
-fn a_watch_that_was_never_heard_of_leads_to_a_list() {
-    let mut world = World::watching("7");
-    // Silence behind something that came is a connection that broke.
-    assert_eq!(world.ended(Ended::Failed(error(Class::Timeout)), 150), Duration::ZERO);
-    assert_eq!(world.watches_from(), Some("7".into()));
-    assert!(world.ended(Ended::Unheard(error(Class::Timeout)), 150) >= Duration::from_millis(800));
-    assert!(world.asks_for_list().is_some());
-    assert_eq!(world.plan.reason(), ListReason::KeptFailing);
-}
-
 // client-go: TestNoRelistOnTooManyRequests
 #[test]
 fn a_server_that_is_away_or_busy_is_watched_again_and_not_listed() {

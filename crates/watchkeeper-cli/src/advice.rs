@@ -75,7 +75,7 @@ fn of_connect(error: &ConnectError) -> Option<&'static str> {
 
 fn of_api(error: &ApiError) -> Option<&'static str> {
     match error.class() {
-        Class::ConnectionRefused | Class::ConnectionLost | Class::Timeout => {
+        Class::ConnectionRefused | Class::Unreachable | Class::ConnectionLost | Class::Timeout => {
             Some("is the cluster up? `kubectl get --raw /readyz` with the same kubeconfig tells")
         }
         Class::Unauthorized => {

@@ -70,7 +70,11 @@ impl World {
     async fn insist_on(&self, name: &str) {
         loop {
             match self.clients.requests().of().create(&self.config_map(name, 0)).await {
-                Err(error) if matches!(error.class(), Class::ConnectionLost | Class::ConnectionRefused) => {}
+                Err(error)
+                    if matches!(
+                        error.class(),
+                        Class::ConnectionLost | Class::ConnectionRefused | Class::Unreachable
+                    ) => {}
                 Err(error) if error.class() == Class::AlreadyExists => return,
                 answer => return drop(answer.unwrap()),
             }

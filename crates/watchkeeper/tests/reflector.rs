@@ -142,6 +142,46 @@ async fn a_stream_that_never_tells_its_end_is_given_up_for_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_of_changes_that_never_tells_the_end_of_its_list_is_given_up_for_a_list() {
+    let source = ScriptedSource::new().streaming();
+    let (reply, feed) = Reply::live();
+    source.on_watch(reply).on_list(list(5, &["a", "b"])).on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    let (informer, clock) = (world.informer.clone(), world.env.clock.clone());
+    let synced = tokio::spawn(async move {
+        informer.wait_until_synced().await;
+        clock.now()
+    });
+    // What is there comes slowly, and for longer than any one piece may take.
+    for version in 1..9 {
+        world.env.clock.sleep(Duration::from_secs(10)).await;
+        assert!(feed.send(event("ADDED", &object(&format!("o{version}"), version))));
+    }
+    let mut version = 9;
+    while feed.send(event("MODIFIED", &object("a", version))) {
+        world.env.clock.sleep(Duration::from_secs(10)).await;
+        version += 1;
+    }
+    assert_eq!((synced.await.unwrap() - began).as_secs(), 80 + 30);
+    assert_eq!(world.cached(), ["a@1", "b@1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_that_is_closed_before_its_end_is_reported() {
+    let source = ScriptedSource::new().streaming();
+    source.on_watch(Reply::body(event("ADDED", &object("a", 1))));
+    source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
+    let world = World::start(source, |builder| builder);
+    world.settle().await;
+    let (_, why) = world.informer.health().degraded.unwrap();
+    assert_eq!(why, "the watch failed configmaps: the list was closed before its end");
+    assert_eq!(world.env.reporter.errors(), 1);
+    world.informer.wait_until_synced().await;
+    assert!(world.informer.health().degraded.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_way_to_list_can_be_chosen() {
     let source = ScriptedSource::new().streaming();
     source.on_list(list(5, &["a"])).on_watch(Reply::body("").then_hang());
@@ -175,6 +215,57 @@ async fn a_silent_watch_without_bookmarks_ends_soon_after_its_own_time() {
     world.source.until_asked(3).await;
     let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
     assert_eq!((world.env.clock.now() - began).as_secs(), options.timeout.as_secs() + 15);
+}
+
+// An etcd that was restored: the version to watch from is of a future that will not come, and the server waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brings_nothing_from_a_server_that_was_set_back_leads_to_a_list() {
+    let source = ScriptedSource::new();
+    source.on_list(list(1000, &["old"])).on_watch(Reply::body(bookmark(1001, None)));
+    source.on_watch(Reply::body("").then_hang());
+    source.on_list(list(500, &["new"])).on_list(list(500, &["new"])).on_watch(Reply::body("").then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(6).await;
+    world.settle().await;
+    // Not three bookmarks, and the first step of the backoff.
+    let elapsed = world.env.clock.now() - began;
+    assert!((150..152).contains(&elapsed.as_secs()), "{elapsed:?}");
+    assert_eq!((world.watched_from(2).0, world.watched_from(5).0), ("1001".into(), "500".into()));
+    assert_eq!(world.source.asked()[3], Asked::List(ListOptions { limit: 1, ..ListOptions::default() }));
+    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["new@1".to_owned()], 1));
+    let health = world.informer.health();
+    assert_eq!((health.lists_by_reason[&ListReason::VersionTooLarge], health.version), (1, 500.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_sending_bookmarks_is_asked_once_how_far_it_is_and_not_listed() {
+    let source = ScriptedSource::new();
+    source.on_list(list(1000, &["a"])).on_watch(Reply::body(bookmark(1001, None)));
+    source.on_list(Reply::refuse(error(Class::TooManyRequests))).on_list(list(1001, &["a"]));
+    for _ in 0..100 {
+        source.on_watch(Reply::body("").then_hang());
+    }
+    let world = World::start(source, |builder| builder);
+    world.env.clock.sleep(Duration::from_secs(7200)).await;
+    let asked = world.source.asked();
+    let lists = |asked: &[Asked]| asked.iter().filter(|asked| matches!(asked, Asked::List(_))).count();
+    // Again after an answer that told nothing, and then no more.
+    assert_eq!((lists(&asked[..7]), lists(&asked)), (3, 3));
+    assert_eq!((world.watched_from(4).0, world.watched_from(6).0), ("1001".into(), "1001".into()));
+    assert!(asked.len() <= 7 + 7200 / 315, "each lasts its whole time: {}", asked.len());
+    assert_eq!((world.informer.health().lists, world.env.reporter.errors()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bookmark_at_the_end_of_a_streamed_list_promises_no_others() {
+    let source = ScriptedSource::new().streaming();
+    source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
+    let world = World::start(source, |builder| builder);
+    let began = world.env.clock.now();
+    world.source.until_asked(2).await;
+    assert!((world.env.clock.now() - began).as_secs() >= 300);
+    assert_eq!(world.watched_from(1), ("8".into(), false));
 }
 
 // client-go: TestSharedInformerErrorHandling
@@ -256,6 +347,83 @@ async fn poison_among_good_objects_is_reported_by_place_and_name_and_nothing_loo
     let undecodable = world.informer.lister().get(&ObjectName::namespaced("ns", "good-2")).unwrap_err();
     assert!(undecodable.to_string().contains("ns/good-2"), "{undecodable}");
     world.stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_may_have_null_for_its_annotations() {
+    let source = ScriptedSource::new();
+    let bookmark = json!({"metadata": {"resourceVersion": "9", "annotations": null}});
+    source.on_list(list(5, &[])).on_watch(Reply::body(event("BOOKMARK", &bookmark)).then_hang());
+    let world = World::start(source, |builder| builder);
+    world.source.until_asked(2).await;
+    world.settle().await;
+    assert_eq!((world.informer.indexer().version(), world.env.reporter.errors()), (9.into(), 0));
+}
+
+/// An object over the cap, or one with half a character in its uid.
+fn unreadable(name: &str, large: bool) -> String {
+    let (uid, size) = if large { ("u", 17 << 20) } else { (r"\ud800", 1) };
+    let data = "x".repeat(size);
+    format!(r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{uid}"}},"data":"{data}"}}"#)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_but_cannot_be_taken_in_keeps_its_old_state_over_a_list() {
+    for streams in [false, true] {
+        let source = ScriptedSource::new();
+        let source = if streams { source.streaming() } else { source };
+        let gone = event("ERROR", &json!({"kind": "Status", "code": 410}));
+        let items = ["large", "broken", "gone"];
+        let bad = [unreadable("large", true), unreadable("never-seen", true), unreadable("broken", false)];
+        if streams {
+            let added = |object: &String| format!(r#"{{"type":"ADDED","object":{object}}}"#);
+            let first: String = items.iter().map(|name| event("ADDED", &object(name, 1))).collect();
+            source.on_watch(Reply::body(first + &bookmark(5, Some("true")) + &gone));
+            let second: String = bad.iter().map(added).collect();
+            source.on_watch(Reply::body(second + &bookmark(9, Some("true"))).then_hang());
+        } else {
+            source.on_list(list(5, &items)).on_watch(Reply::body(gone));
+            let second = bad.join(",");
+            source.on_list(Reply::body(format!(
+                r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{second}]}}"#
+            )));
+        }
+        let world = World::start(source, |builder| builder);
+        world.source.until_asked(if streams { 2 } else { 4 }).await;
+        world.settle().await;
+        assert_eq!(world.informer.health().lists, 2);
+        assert_eq!(
+            (world.cached(), world.env.reporter.errors()),
+            (vec!["broken@1".into(), "large@1".into()], 3)
+        );
+        world.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_gone_though_its_last_state_cannot_be_taken_in() {
+    let source = ScriptedSource::new();
+    let deleted = |object: &str| format!(r#"{{"type":"DELETED","object":{object}}}"#);
+    let mut other = object("stays", 9);
+    other["kind"] = "Secret".into();
+    let events = deleted(&unreadable("large", true)) + &deleted(&unreadable("broken", false));
+    source.on_list(list(5, &["large", "broken", "stays"]));
+    source.on_watch(Reply::body(events + &event("DELETED", &other)).then_hang());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let world = World::start(source, |builder| builder);
+    let log = told.clone();
+    let handler =
+        watchkeeper::informer::on_change(move |change: watchkeeper::informer::Change<'_, ConfigMap>| {
+            if let watchkeeper::informer::Change::Deleted(deleted) = change {
+                log.lock().push((deleted.key().name().to_owned(), deleted.is_tombstone()));
+            }
+        });
+    world.informer.add_handler(handler).unwrap();
+    world.source.until_asked(2).await;
+    world.settle().await;
+    // One of another kind tells nothing about ours.
+    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["stays@1".to_owned()], 3));
+    assert_eq!(told.lock()[..], [("large".to_owned(), true), ("broken".to_owned(), true)]);
 }
 
 /// A server of one object, down until told otherwise.

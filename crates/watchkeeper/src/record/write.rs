@@ -215,6 +215,7 @@ fn name_of<E: Kind>(event: &E) -> ObjectName {
 fn may_pass(error: &ApiError) -> bool {
     match error.class() {
         Class::ConnectionRefused
+        | Class::Unreachable
         | Class::ConnectionLost
         | Class::Timeout
         | Class::TooManyRequests

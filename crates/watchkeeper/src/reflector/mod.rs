@@ -3,6 +3,7 @@
 //! The plan decides, without IO, what to ask next after each outcome; the reflector asks, reads the bytes, and hands objects on.
 
 mod backoff;
+mod bad;
 mod initial;
 mod metrics;
 mod options;

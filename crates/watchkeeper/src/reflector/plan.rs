@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     mode: ListMode,
     page_size: u32,
     watch_timeout: Duration,
-    /// How often in a row a watch from the same version, or a streamed list, has failed.
+    /// How often in a row a watch from the same version, a page, or a streamed list has failed.
     failures: u32,
     /// Why the list under way, or the next one, is made.
     reason: ListReason,
@@ -81,6 +81,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 const SUSPECT: u32 = 3;
 /// A server that cannot stream lists is not asked to for this time.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+/// So often in a row a page is asked for again before the whole list is, as by client-go's client.
+const PAGE_TRIES: u32 = 10;
 
 impl Plan {
     pub(crate) fn new(options: &Options, streams: bool, generator: Generator) -> Self {
@@ -139,6 +141,7 @@ impl Plan {
             first.clone_from(version);
             if !meta.continue_token.is_empty() {
                 page.continue_token.clone_from(&meta.continue_token);
+                self.failures = 0;
                 return None;
             }
         }
@@ -162,8 +165,18 @@ impl Plan {
                 State::List { page: ListOptions::default(), version: ResourceVersion::UNSET, unpaged: true };
             return Duration::ZERO;
         }
+        if self.keeps_pages() && self.failures < PAGE_TRIES && may_pass(error) {
+            self.failures += 1;
+            return self.delay(Some(error), now);
+        }
+        self.failures = 0;
         self.state = self.fresh_list(now);
         self.delay(Some(error), now)
+    }
+
+    /// Whether the pages so far are part of what is asked for next.
+    pub(crate) fn keeps_pages(&self) -> bool {
+        matches!(&self.state, State::List { page, .. } if !page.continue_token.is_empty())
     }
 
     /// Why the last list was made, or the next one is.
@@ -188,7 +201,7 @@ impl Plan {
         let moved = std::mem::take(&mut self.moved);
         let error = ended.error();
         if matches!(self.state, State::Stream) {
-            return self.stream_ended(ended, now);
+            return self.stream_ended(error, lived, now);
         }
         if error.is_some_and(ApiError::is_version_unusable) {
             return self.relist(error, now);
@@ -210,7 +223,7 @@ impl Plan {
         {
             return self.relist(error, now);
         }
-        if !is_away(error) {
+        if !tells_nothing(error) {
             self.failures += 1;
             if self.failures >= SUSPECT {
                 return self.relist(error, now);
@@ -220,22 +233,20 @@ impl Plan {
     }
 
     /// A streamed list has ended before it was whole.
-    fn stream_ended(&mut self, ended: &Ended, now: Instant) -> Duration {
-        let error = ended.error();
-        if is_away(error) {
+    fn stream_ended(&mut self, error: Option<&ApiError>, lived: Duration, now: Instant) -> Duration {
+        if tells_nothing(error) {
             return self.delay(error, now);
         }
         // A server that does not know the way refuses it, or answers with something else, or never comes to the end.
         self.failures += 1;
-        let cannot = match error.map(ApiError::class) {
-            Some(Class::Invalid | Class::NotFound | Class::Other | Class::Undecodable | Class::Timeout) => {
-                true
-            }
-            Some(Class::ConnectionLost) => self.failures >= SUSPECT,
-            Some(_) => false,
-            None => self.failures >= SUSPECT,
-        };
-        if cannot {
+        let refused = error.is_some_and(|error| {
+            let class = error.class();
+            matches!(
+                class,
+                Class::Invalid | Class::NotFound | Class::Other | Class::Undecodable | Class::Timeout
+            ) && !is_unwell(error)
+        });
+        if refused || lived >= self.watch_timeout || self.failures >= SUSPECT {
             self.failures = 0;
             self.paged_until = Some(now + REMEMBERED);
             self.state = self.first_page();
@@ -262,9 +273,30 @@ impl Plan {
     }
 }
 
-/// Whether the server is not there, or too busy, for now: then it is asked the same again.
-fn is_away(error: Option<&ApiError>) -> bool {
-    error.is_some_and(|error| matches!(error.class(), Class::ConnectionRefused | Class::TooManyRequests))
+/// Whether the server is away or too busy, or does not let the caller in: that tells nothing about what was asked for, and the same is asked again.
+fn tells_nothing(error: Option<&ApiError>) -> bool {
+    error.is_some_and(|error| {
+        matches!(
+            error.class(),
+            Class::ConnectionRefused
+                | Class::Unreachable
+                | Class::TooManyRequests
+                | Class::Unauthorized
+                | Class::Forbidden
+        )
+    })
+}
+
+/// Whether the server, or a proxy before it, failed over what it was asked.
+fn is_unwell(error: &ApiError) -> bool {
+    error.code().is_some_and(|code| code >= 500 && code != 501)
+}
+
+/// Whether the server may answer the same a little later.
+fn may_pass(error: &ApiError) -> bool {
+    matches!(error.class(), Class::Timeout | Class::ConnectionLost)
+        || is_unwell(error)
+        || tells_nothing(Some(error))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::bad::{Bad, BadBookmark, Skipped, UnknownEvent};
 use super::initial::Initial;
 use super::metrics::ListReason;
 use super::options::Options;
@@ -20,9 +21,7 @@ use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVers
 use crate::queue::{Deleted, Delta};
 use crate::report::What;
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
-use crate::wire::{
-    ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, TooLarge, WatchLine, WatchSplitter,
-};
+use crate::wire::{ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, WatchLine, WatchSplitter};
 
 /// Where a reflector puts what it finds.
 pub(crate) trait Sink<K>: Send + Sync + 'static {
@@ -52,7 +51,7 @@ pub(crate) struct Reflector<K: Kind, S, T> {
     name: String,
     health: Arc<Mutex<Health>>,
     options: Options,
-    /// Whether the server sends bookmarks: then a watch is never silent for long.
+    /// Whether the server sends bookmarks, others than the one at the end of a list: then a watch is never silent for long.
     bookmarked: bool,
 }
 
@@ -96,7 +95,7 @@ pub struct Health {
 const GRACE: Duration = Duration::from_secs(15);
 /// The first byte of an answer, and each further piece of a list, must come within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A streamed list must go on within this time.
+/// A streamed list must go on within this time, and end within it behind the first change.
 const STREAM_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that sends bookmarks sends one a minute: after two and a half of them were missed, the connection is dead.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -125,21 +124,26 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                     Ask::List(options) => self.list(options).await,
                     Ask::Watch(options) => self.watch(options).await,
                 };
-                if !wait.is_zero() {
-                    self.health.lock().phase = Phase::Waiting;
-                    self.env.clock.sleep(wait).await;
-                }
+                self.wait(wait).await;
             }
         })
         .await;
         self.health.lock().phase = Phase::Stopped;
     }
 
+    async fn wait(&self, wait: Duration) {
+        if !wait.is_zero() {
+            self.health.lock().phase = Phase::Waiting;
+            self.env.clock.sleep(wait).await;
+        }
+    }
+
     /// All pages of a list, then one replacement; how long to wait before asking again.
     async fn list(&mut self, mut options: ListOptions) -> Duration {
-        self.health.lock().phase = Phase::Listing;
         let mut items = Vec::new();
         loop {
+            self.health.lock().phase = Phase::Listing;
+            let whole = items.len();
             match self.page(&options, &mut items).await {
                 Ok(meta) => {
                     if let Some(version) = self.plan.listed(&meta) {
@@ -150,7 +154,13 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 }
                 Err(error) => {
                     self.failed("cannot list", &error);
-                    return self.plan.list_failed(&error, self.env.clock.now());
+                    let wait = self.plan.list_failed(&error, self.env.clock.now());
+                    if !self.plan.keeps_pages() {
+                        return wait;
+                    }
+                    // The same page again, behind the whole ones before it.
+                    items.truncate(whole);
+                    self.wait(wait).await;
                 }
             }
         }
@@ -172,7 +182,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                     Ok(object) => items.push(object),
                     Err(bad) => {
                         // It is there, though not in a form that can be kept: its old state stays.
-                        items.extend(bad.untransformed.as_ref().and_then(|name| self.sink.kept(name)));
+                        items.extend(bad.name.as_ref().and_then(|name| self.sink.kept(name)));
                         self.skipped(place, bad);
                     }
                 }
@@ -190,12 +200,11 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
 
     fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
         self.maker.make(bytes).map_err(|error| {
-            // The error of a transform names the object itself.
-            let (name, untransformed) = match &error {
-                IdentityError::Transform { name, .. } => (None, Some(name.clone())),
-                _ => (name_hint(bytes), None),
+            let name = match &error {
+                IdentityError::Transform { name, .. } => Some(name.clone()),
+                _ => name_hint(bytes),
             };
-            Bad { name, untransformed, source: error.into() }
+            Bad { name, source: error.into() }
         })
     }
 
@@ -257,14 +266,23 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::default();
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
+        let mut heard = false;
+        // By when a streamed list must be whole, once changes have come: they are behind it.
+        let mut whole_by = None;
         loop {
             let patience = match (&initial, self.bookmarked) {
                 (Some(_), _) => STREAM_PATIENCE,
                 (None, true) => SILENCE,
                 (None, false) => options.timeout + GRACE,
             };
-            let deadline = end.min(self.env.clock.now() + patience);
-            let Some(chunk) = self.next(&mut stream, deadline).await? else { break };
+            let limit = initial.as_ref().and(whole_by).unwrap_or(end);
+            let deadline = limit.min(self.env.clock.now() + patience);
+            let next = self.next(&mut stream, deadline).await;
+            if patience == SILENCE && !heard && next.is_err() && self.env.clock.now() >= deadline {
+                return Err(self.unheard(&options.version).await);
+            }
+            let Some(chunk) = next? else { break };
+            heard |= !chunk.is_empty();
             let mut told = None;
             let mut newest = None;
             let split = splitter.feed(&chunk, |line| match line {
@@ -272,13 +290,18 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 Ok(WatchLine { event: EventType::Error, object }) => {
                     told = Some(ApiError::from_event(object))
                 }
-                Ok(line) => newest = self.event(line, &mut initial).or(newest.take()),
-                Err(BadEvent::TooLarge(large)) => self.skipped(format_args!("an event"), large.into()),
-                Err(BadEvent::Malformed(malformed)) => {
-                    self.skipped(
-                        format_args!("an event"),
-                        Bad { name: None, untransformed: None, source: Box::new(malformed) },
-                    );
+                Ok(line) => {
+                    if line.event != EventType::Added {
+                        whole_by.get_or_insert_with(|| self.env.clock.now() + STREAM_PATIENCE);
+                    }
+                    newest = self.event(line, &mut initial).or(newest.take());
+                }
+                Err(bad) => {
+                    let event = match bad {
+                        BadEvent::DeletedTooLarge(_) => EventType::Deleted,
+                        BadEvent::TooLarge(_) | BadEvent::Malformed(_) => EventType::Modified,
+                    };
+                    self.bad_event(format_args!("an event"), &event, bad.into(), &mut initial);
                 }
             });
             // What was handed on counts, whatever came behind it: the next watch goes on from there.
@@ -294,7 +317,27 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             self.sink.room().await;
             crate::fair::give_way().await;
         }
-        Ok(splitter.finish()?)
+        splitter.finish()?;
+        match initial {
+            Some(_) => Err(ApiError::new(Class::ConnectionLost, "the list was closed before its end")),
+            None => Ok(()),
+        }
+    }
+
+    /// Why a watch from `version` brings nothing, not even the bookmarks that are due. A server whose history was set back, to a backup for
+    /// example, takes a version of the future, and is silent until it comes; how far it is, the smallest list tells.
+    async fn unheard(&mut self, version: &ResourceVersion) -> ApiError {
+        let one = ListOptions { limit: 1, ..ListOptions::default() };
+        match self.page(&one, &mut Vec::new()).await {
+            Ok(meta) if meta.version < *version => {
+                let message = format!("the server's history was set back from {version} to {}", meta.version);
+                return ApiError::new(Class::VersionTooLarge, message);
+            }
+            // It has stopped sending bookmarks, as servers may.
+            Ok(_) => self.bookmarked = false,
+            Err(error) => tracing::debug!(reflector = self.name, "{error}"),
+        }
+        silent()
     }
 
     /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.
@@ -311,10 +354,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let object = match made {
             Ok(object) => object,
             Err(bad) => {
-                if let Some(key) = &bad.untransformed {
-                    self.untransformed(&line.event, key, initial);
-                }
-                self.skipped(format_args!("a {:?} event", line.event), bad);
+                self.bad_event(format_args!("a {:?} event", line.event), &line.event, bad, initial);
                 return None;
             }
         };
@@ -331,18 +371,30 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         Some(version)
     }
 
-    /// An object is good but for its transform: its old state stays, and gone is gone, in whatever form.
-    fn untransformed(&self, event: &EventType, key: &ObjectName, initial: &mut Option<Initial<K>>) {
-        let kept = self.sink.kept(key);
-        match (event, initial) {
-            (EventType::Deleted, Some(initial)) => initial.remove(key),
-            (EventType::Deleted, None) => {
-                let (key, last_known) = (key.clone(), kept);
-                self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+    /// An event that cannot be taken in: the old state of its object stays, and gone is gone, in whatever form.
+    fn bad_event(
+        &self,
+        place: fmt::Arguments<'_>,
+        event: &EventType,
+        bad: Bad,
+        initial: &mut Option<Initial<K>>,
+    ) {
+        if let Some(key) = &bad.name {
+            let kept = self.sink.kept(key);
+            match (event, initial) {
+                // What happened to an object of another kind tells nothing about ours.
+                (EventType::Deleted, _)
+                    if matches!(bad.identity(), Some(IdentityError::OtherKind { .. })) => {}
+                (EventType::Deleted, Some(initial)) => initial.remove(key),
+                (EventType::Deleted, None) => {
+                    let (key, last_known) = (key.clone(), kept);
+                    self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+                }
+                (_, Some(initial)) => kept.into_iter().for_each(|kept| initial.keep(kept)),
+                (_, None) => {}
             }
-            (_, Some(initial)) => kept.into_iter().for_each(|kept| initial.keep(kept)),
-            (_, None) => {}
         }
+        self.skipped(place, bad);
     }
 
     fn bookmark(&mut self, object: &[u8], initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
@@ -353,9 +405,9 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             self.env.reporter.error("reflector", &self.name, &BadBookmark);
             return None;
         };
-        self.bookmarked = true;
         let version = ResourceVersion::from(meta.resource_version.as_str());
-        let ends_list = meta.annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
+        let annotations = meta.annotations.unwrap_or_default();
+        let ends_list = annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
         match initial.take_if(|_| ends_list) {
             Some(initial) => {
                 self.plan.synced(&version);
@@ -364,7 +416,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
             // Before the list is whole its version means nothing.
             None if initial.is_some() => return None,
-            None => self.sink.push(Delta::Bookmark(version.clone())),
+            None => {
+                self.bookmarked = true;
+                self.sink.push(Delta::Bookmark(version.clone()));
+            }
         }
         Some(version)
     }
@@ -384,7 +439,9 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     }
 
     fn skipped(&self, place: fmt::Arguments<'_>, bad: Bad) {
-        let place = match bad.name {
+        let place = match &bad.name {
+            // The error of a transform names the object itself.
+            Some(_) if matches!(bad.identity(), Some(IdentityError::Transform { .. })) => place.to_string(),
             Some(name) => format!("{place}, {name}"),
             None => place.to_string(),
         };
@@ -427,38 +484,6 @@ struct Failure {
     why: String,
 }
 
-/// Something that cannot be taken in.
-struct Bad {
-    name: Option<ObjectName>,
-    /// The name of an object that is good but for its transform.
-    untransformed: Option<ObjectName>,
-    source: BoxError,
-}
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-impl From<TooLarge> for Bad {
-    fn from(large: TooLarge) -> Self {
-        Self { name: large.name.clone(), untransformed: None, source: Box::new(large) }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("skipped {place}")]
-struct Skipped {
-    place: String,
-    #[source]
-    source: BoxError,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("skipped a bookmark without a resourceVersion")]
-struct BadBookmark;
-
-#[derive(Debug, thiserror::Error)]
-#[error("skipped an event of the unknown type {0:?}")]
-struct UnknownEvent(String);
-
 #[derive(Deserialize)]
 struct Bookmark {
     metadata: BookmarkMeta,
@@ -469,8 +494,7 @@ struct Bookmark {
 struct BookmarkMeta {
     #[serde(default)]
     resource_version: String,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 impl<K: Kind, S, T> fmt::Debug for Reflector<K, S, T> {

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use http::StatusCode;
+use hyper_util::client::legacy;
 use serde::Deserialize;
 
 use super::pieces::SplitError;
@@ -36,6 +37,8 @@ pub enum Class {
     Timeout,
     /// Nobody listens at the server's address: nothing was sent.
     ConnectionRefused,
+    /// No connection could be made for another reason, such as its name, its route, its certificate or the time that it took: nothing was sent.
+    Unreachable,
     /// The connection broke; whether a write was applied is unknown.
     ConnectionLost,
     /// The answer could not be read.
@@ -124,13 +127,17 @@ impl ApiError {
     /// From a failure to send the request or to read the answer.
     pub fn from_transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let error = error.into();
-        let mut class = Class::Other;
+        let (mut class, mut connecting) = (Class::Other, false);
         let mut cause: Option<&(dyn Error + 'static)> = Some(error.as_ref());
         while let Some(link) = cause {
+            connecting |= link.downcast_ref().is_some_and(legacy::Error::is_connect);
             if let Some(found) = transport_class(link) {
                 class = found;
             }
             cause = link.source();
+        }
+        if connecting && class != Class::ConnectionRefused {
+            class = Class::Unreachable;
         }
         Self { source: Some(error), ..Self::new(class, "cannot reach the API server") }
     }
@@ -194,6 +201,9 @@ fn transport_class(error: &(dyn Error + 'static)) -> Option<Class> {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::NotConnected
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
             | io::ErrorKind::UnexpectedEof => Some(Class::ConnectionLost),
             _ => None,
         };
@@ -450,12 +460,36 @@ mod tests {
         for (kind, class) in [
             (io::ErrorKind::ConnectionRefused, Class::ConnectionRefused),
             (io::ErrorKind::ConnectionReset, Class::ConnectionLost),
+            (io::ErrorKind::HostUnreachable, Class::ConnectionLost),
+            (io::ErrorKind::NetworkUnreachable, Class::ConnectionLost),
+            (io::ErrorKind::NetworkDown, Class::ConnectionLost),
             (io::ErrorKind::TimedOut, Class::Timeout),
             (io::ErrorKind::PermissionDenied, Class::Other),
         ] {
             let error = ApiError::from_transport(Outer(kind.into()));
             assert_eq!((error.class(), error.code()), (class, None));
             assert_eq!(error.source().unwrap().to_string(), "outer");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_connection_nothing_was_sent() {
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+        for (kind, class) in [
+            (io::ErrorKind::ConnectionRefused, Class::ConnectionRefused),
+            (io::ErrorKind::HostUnreachable, Class::Unreachable),
+            (io::ErrorKind::TimedOut, Class::Unreachable),
+            (io::ErrorKind::ConnectionReset, Class::Unreachable),
+            // So the resolver fails.
+            (io::ErrorKind::Other, Class::Unreachable),
+        ] {
+            let no_stream = move |_: http::Uri| {
+                std::future::ready(Err::<TokioIo<tokio::net::TcpStream>, _>(io::Error::from(kind)))
+            };
+            let client = legacy::Client::builder(TokioExecutor::new()).build(tower::service_fn(no_stream));
+            let client: legacy::Client<_, http_body_util::Empty<bytes::Bytes>> = client;
+            let error = client.get(http::Uri::from_static("http://server.test")).await.unwrap_err();
+            assert_eq!(ApiError::from_transport(error).class(), class, "{kind:?}");
         }
     }
 

@@ -48,6 +48,9 @@ pub enum BadEvent {
     /// Its object is over the cap.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// Its object is over the cap, and gone.
+    #[error(transparent)]
+    DeletedTooLarge(TooLarge),
 }
 
 /// One event of a watch stream: its type, and its object as bytes.
@@ -115,7 +118,10 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
 
     fn too_large(&mut self, value: TooLarge) -> Result<(), SplitError> {
         self.partial.told = true;
-        (self.tell)(Err(value.into()));
+        (self.tell)(Err(match self.partial.event {
+            Some(EventType::Deleted) => BadEvent::DeletedTooLarge(value),
+            _ => BadEvent::TooLarge(value),
+        }));
         Ok(())
     }
 
@@ -203,6 +209,16 @@ mod tests {
             let big = TooLarge { size: 44, cap: 30, name: Some(ObjectName::cluster("big")) };
             assert_eq!(told, [Err(big.into()), Ok(EventType::Added)]);
         }
+    }
+
+    #[test]
+    fn an_event_over_the_cap_tells_that_its_object_is_gone() {
+        let stream = br#"{"type":"DELETED","object":{"metadata":{"name":"big"}}}{"object":{"metadata":{"name":"big"}},"type":"DELETED"}"#;
+        let mut told = Vec::new();
+        WatchSplitter::with_cap(20).feed(stream, |line| told.push(line.map(|line| line.event))).unwrap();
+        let big = TooLarge { size: 27, cap: 20, name: Some(ObjectName::cluster("big")) };
+        // Where the type comes last, it is not known yet.
+        assert_eq!(told, [Err(BadEvent::DeletedTooLarge(big.clone())), Err(big.into())]);
     }
 
     proptest! {

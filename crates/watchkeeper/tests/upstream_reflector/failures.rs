@@ -105,6 +105,25 @@ async fn a_busy_server_is_left_alone_longer_each_time_and_never_listed_again() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_is_not_let_in_does_not_list_for_it() {
+    for queue in QUEUES {
+        for class in [Class::Unauthorized, Class::Forbidden] {
+            let source = ScriptedSource::new();
+            source.on_list(list(10, &["a@1"]));
+            for _ in 0..9 {
+                source.on_watch(Reply::refuse(error(class)));
+            }
+            source.on_watch(Reply::body(event("MODIFIED", "a@11")).then_hang());
+            let world = World::started(queue, source);
+            world.source.until_asked(11).await;
+            world.settle().await;
+            assert!(world.asked()[1..].iter().all(|asked| asked == "watch 10"), "{:?}", world.asked());
+            assert_eq!((world.cached(), world.reports()), (vec!["a@11".to_owned()], 9));
+        }
+    }
+}
+
 // client-go: TestRetryInternalError (without a time to retry, which is upstream's default too), TestReflectorReplacesStoreOnUnsafeDelete
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_servers_own_leads_to_a_list_that_drops_what_vanished() {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use watchkeeper::informer::QueueKind;
 use watchkeeper::source::{Asked, ListOptions, Reply, ScriptedSource};
-use watchkeeper::wire::Class;
+use watchkeeper::wire::{ApiError, Class};
 
 use crate::common::{QUEUES, World, event, gone, list, list_page, silence};
 use crate::error;
@@ -82,4 +82,47 @@ async fn a_list_whose_next_page_has_expired_is_read_whole_at_once() {
         assert_eq!(world.asked()[..4], ["list 500", "page 500 t1", "list 500", "page 500 t2"]);
         assert_eq!((world.cached(), world.elapsed() >= 0.8), (vec!["c@1".into(), "d@2".into()], true));
     }
+}
+
+// In client-go the REST client below the reflector does so.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_for_now_is_asked_for_again_and_the_pages_before_it_are_kept() {
+    for queue in QUEUES {
+        let busy = || ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(7), b"");
+        let source = ScriptedSource::new();
+        source.on_list(list_page(10, "t1", &["a@1"])).on_list(Reply::refuse(busy()));
+        // It breaks off behind an object that comes again.
+        let cut = list_page(10, "t2", &["b@2", "c@3"]).cut_at(170, error(Class::ConnectionLost));
+        source.on_list(cut).on_list(list_page(10, "t2", &["b@2", "c@3"])).on_list(list(10, &["d@4"]));
+        source.on_watch(silence());
+        let world = World::started(queue, source);
+        world.source.until_asked(6).await;
+        world.settle().await;
+        let page = "page 500 t1";
+        assert_eq!(world.asked(), ["list 500", page, page, page, "page 500 t2", "watch 10"]);
+        assert_eq!(
+            (world.cached(), world.reports()),
+            (["a@1", "b@2", "c@3", "d@4"].map(Into::into).into(), 2)
+        );
+        assert_eq!(world.log.take_sorted().len(), 4, "each is told once");
+        assert!((7.0 + 1.6..7.0 + 3.3).contains(&world.elapsed()), "{}", world.elapsed());
+        assert!(world.informer.health().degraded.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_big_kind_is_listed_by_a_server_that_is_busy_now_and_then() {
+    let source = ScriptedSource::new();
+    for page in 0..100 {
+        let token = if page < 99 { format!("t{page}") } else { String::new() };
+        source.on_list(list_page(10, &token, &[&format!("o{page}@1")]));
+        if page % 15 == 14 {
+            source.on_list(Reply::refuse(error(Class::TooManyRequests)));
+        }
+    }
+    source.on_watch(silence());
+    let world = World::started(QueueKind::Ordered, source);
+    world.source.until_asked(107).await;
+    world.settle().await;
+    assert_eq!((world.cached().len(), world.asked()[106].as_str()), (100, "watch 10"));
 }

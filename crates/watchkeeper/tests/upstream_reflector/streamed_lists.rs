@@ -8,7 +8,7 @@ use serde_json::Value;
 use watchkeeper::object::Transform;
 use watchkeeper::reflector::{ListMode, ListReason};
 use watchkeeper::source::{Reply, ScriptedSource};
-use watchkeeper::wire::Class;
+use watchkeeper::wire::{ApiError, Class};
 
 use crate::common::{QUEUES, World, event, status};
 use crate::{bookmark, error};
@@ -81,6 +81,21 @@ async fn a_streamed_list_begins_anew_with_nothing_of_its_broken_forerunner() {
         assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 4], vec!["new@2".to_owned()]));
         assert!(world.elapsed() >= 0.8 + 1.6 + 3.2);
         assert_eq!(world.reasons(), [(ListReason::First, 1)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_unwell_is_streamed_from_when_it_asks_for_it() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new().streaming();
+        let unwell = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(20), b"");
+        source.on_watch(Reply::refuse(unwell)).on_watch(Reply::body(status(500, "InternalError")));
+        source.on_watch(Reply::body(event("ADDED", "a@2") + &bookmark(10, true)).then_hang());
+        let world = World::started(queue, source);
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 3], vec!["a@2".to_owned()]));
+        assert!((20.0 + 1.6..20.0 + 3.3).contains(&world.elapsed()), "{}", world.elapsed());
     }
 }
 

@@ -20,6 +20,10 @@ fn error(class: Class) -> ApiError {
     ApiError::new(class, "test")
 }
 
+fn answer(code: u16) -> ApiError {
+    ApiError::from_response(http::StatusCode::from_u16(code).unwrap(), None, b"")
+}
+
 impl World {
     fn new(streams: bool) -> Self {
         let plan = Plan::new(&Options::default(), streams, Generator::seeded(1));
@@ -88,6 +92,46 @@ fn a_failed_list_starts_again_at_the_first_page_after_a_delay() {
     world.plan.listed(&page("7", "t1"));
     assert!(world.plan.list_failed(&error(Class::Other), world.now) >= Duration::from_millis(800));
     assert_eq!(world.asks_for_list().unwrap(), ListOptions { limit: 500, ..ListOptions::default() });
+}
+
+#[test]
+fn a_page_that_fails_for_now_is_asked_for_again_and_only_in_the_end_the_whole_list() {
+    for failure in [
+        || error(Class::TooManyRequests),
+        || error(Class::ConnectionRefused),
+        || error(Class::Unreachable),
+        || error(Class::Unauthorized),
+        || error(Class::ConnectionLost),
+        || error(Class::Timeout),
+        || answer(500),
+        || answer(503),
+    ] {
+        let mut world = world();
+        world.plan.listed(&page("7", "t1"));
+        for token in ["t2", "t3"] {
+            for _ in 0..PAGE_TRIES {
+                assert!(!world.plan.list_failed(&failure(), world.now).is_zero() && world.plan.keeps_pages());
+            }
+            assert_eq!(world.plan.listed(&page("8", token)), None);
+            assert_eq!(world.asks_for_list().unwrap().continue_token, token);
+        }
+        for tries in (0..=PAGE_TRIES).rev() {
+            world.plan.list_failed(&failure(), world.now);
+            assert_eq!(world.plan.keeps_pages(), tries > 0);
+        }
+        assert_eq!(world.asks_for_list(), Some(ListOptions { limit: 500, ..ListOptions::default() }));
+        // A first page has nothing before it that could be kept, and what the next list begins with counts anew.
+        world.plan.list_failed(&failure(), world.now);
+        assert!(!world.plan.keeps_pages());
+        world.plan.listed(&page("9", "t4"));
+        world.plan.list_failed(&failure(), world.now);
+        assert_eq!(world.asks_for_list().unwrap().continue_token, "t4");
+    }
+    let mut world = world();
+    world.plan.listed(&page("7", "t1"));
+    let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
+    assert_eq!(world.plan.list_failed(&busy, world.now), Duration::from_secs(50));
+    assert_eq!(world.plan.listed(&page("9", "")), Some("7".into()));
 }
 
 #[test]
@@ -224,6 +268,51 @@ fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
             world.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && world.streams(),
             "{class:?}"
         );
+    }
+}
+
+#[test]
+fn a_server_that_is_unwell_may_stream_all_the_same_and_is_listed_only_in_the_end() {
+    for code in [500, 502, 503, 504] {
+        for failed in [Ended::NotOpened, Ended::Failed] {
+            let mut world = World::new(true);
+            for _ in 1..SUSPECT {
+                assert!(!world.ended(failed(answer(code)), 0).is_zero() && world.streams(), "{code}");
+            }
+            assert_eq!(world.ended(failed(answer(code)), 0), Duration::ZERO);
+            assert!(world.asks_for_list().is_some());
+        }
+    }
+    for code in [400, 404, 405, 406, 501] {
+        let mut world = World::new(true);
+        assert_eq!(world.ended(Ended::NotOpened(answer(code)), 0), Duration::ZERO);
+        assert!(world.asks_for_list().is_some(), "{code}");
+    }
+    let mut world = World::new(true);
+    let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(20), b"");
+    assert_eq!(world.ended(Ended::NotOpened(asleep), 0), Duration::from_secs(20));
+}
+
+#[test]
+fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
+    for class in [Class::Unreachable, Class::Unauthorized, Class::Forbidden] {
+        let (mut watching, mut streaming) = (World::watching("7"), World::new(true));
+        for _ in 0..20 {
+            assert!(!watching.ended(Ended::NotOpened(error(class)), 0).is_zero());
+            assert!(!streaming.ended(Ended::NotOpened(error(class)), 0).is_zero());
+        }
+        assert_eq!((watching.watches_from(), streaming.streams()), (Some("7".into()), true), "{class:?}");
+        watching.ended(Ended::Closed, 0);
+        assert!(watching.watches_from().is_some(), "that was the first");
+    }
+}
+
+#[test]
+fn a_stream_that_lasts_as_long_as_a_watch_and_brings_no_list_is_given_up() {
+    for ended in [Ended::Closed, Ended::Failed(error(Class::ConnectionLost))] {
+        let mut world = World::new(true);
+        assert!(world.ended(Ended::Closed, 299) > Duration::ZERO && world.streams());
+        assert_eq!((world.ended(ended, 300), world.streams()), (Duration::ZERO, false));
     }
 }
 

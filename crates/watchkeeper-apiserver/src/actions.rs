@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use http_body::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::handler::{BoxError, Call};
 use crate::kinds::Review;
@@ -41,15 +41,14 @@ impl Call {
             ("binding", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
                 let body = read_body(&self.shared.clock, body).await?;
-                let (binding, _) = negotiate::read_object(&self.headers, &body, ("v1", "Binding"), true)?;
+                let binding = self.read_shaped(&body, ("v1", "Binding"))?;
                 self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
                 Ok(reply::value(201, form, &status::success()))
             }
             ("eviction", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
                 let body = read_body(&self.shared.clock, body).await?;
-                let (eviction, _) =
-                    negotiate::read_object(&self.headers, &body, ("policy/v1", "Eviction"), true)?;
+                let eviction = self.read_shaped(&body, ("policy/v1", "Eviction"))?;
                 let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
                 options.dry_run |= write.dry_run;
                 self.shared.run(|core| core.evict(kind, key, &options))?;
@@ -57,6 +56,15 @@ impl Call {
             }
             _ => Err(Failure::method_not_allowed()),
         }
+    }
+
+    /// The object in a body, as its type says it is.
+    fn read_shaped(&self, body: &[u8], kind: (&str, &str)) -> Result<Value> {
+        let (mut value, _) = negotiate::read_object(&self.headers, body, kind, true)?;
+        if let Some(id) = types::of_kind(kind.0, kind.1) {
+            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
+        }
+        Ok(value)
     }
 
     /// Answers a question about access: everything is allowed.
@@ -69,10 +77,7 @@ impl Call {
         }
         let form = negotiate::accept_plain(&self.headers)?;
         let api_version = format!("{}/{}", review.group, review.version);
-        let (mut value, _) = negotiate::read_object(&self.headers, body, (&api_version, review.kind), true)?;
-        if let Some(id) = types::of_kind(&api_version, review.kind) {
-            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
-        }
+        let mut value = self.read_shaped(body, (&api_version, review.kind))?;
         let write = self.write_options("CreateOptions")?;
         if let Some(id) = types::of_kind(&api_version, review.kind) {
             let (mut managers, now) = (Managers::default(), crate::meta::timestamp(self.now()));

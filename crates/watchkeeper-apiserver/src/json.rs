@@ -101,9 +101,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
             let value = fields.next_value_seed(self);
             if map.insert(name, value?).is_some() {
                 let mut found = self.0.borrow_mut();
-                let text = format!("duplicate field {}", quoted(&found.path));
-                if !found.twice.contains(&text) {
-                    found.twice.push(text);
+                if found.twice.len() < TWICE_LIMIT {
+                    let text = format!("duplicate field {}", quoted(&found.path));
+                    if !found.twice.contains(&text) {
+                        found.twice.push(text);
+                    }
                 }
             }
             self.leave(before);
@@ -111,6 +113,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         Ok(Value::Object(map))
     }
 }
+
+/// How many of the fields that are there twice are told.
+const TWICE_LIMIT: usize = 100;
 
 /// How deep an object may be nested. What is kept is read again, with the record of its managers, by a parser that stops at 128.
 pub(crate) const DEPTH_LIMIT: usize = 100;

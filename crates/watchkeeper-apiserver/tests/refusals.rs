@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use serde_json::{Value, json};
 
+const PODS: &str = "/api/v1/namespaces/wktest/pods";
 const SUBDOMAIN: &str = r"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 /// Each row as a real kube-apiserver 1.36 answers it.
@@ -202,6 +203,9 @@ async fn refusals_carry_code_reason_message_and_details() {
             "strconv.ParseUint: parsing \"abc\": invalid syntax",
         ),
         ("DELETE", a.clone(), json!({"preconditions": {"resourceVersion": "1"}}), 409, Some("Conflict"), ""),
+        ("DELETE", a.clone(), json!({"preconditions": {"resourceVersion": 1}}), 400, Some("BadRequest"), ""),
+        ("DELETE", a.clone(), json!({"preconditions": {"uid": 5}}), 400, Some("BadRequest"), ""),
+        ("DELETE", a.clone(), json!({"preconditions": []}), 400, Some("BadRequest"), ""),
         (
             "DELETE",
             a.clone(),
@@ -386,4 +390,41 @@ async fn a_patch_cannot_copy_an_object_into_itself_without_end() {
         (0..64).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/c{n}")})).collect();
     let (code, _) = patch(&server, &format!("{CONFIG_MAPS}/a"), JSON_PATCH, &json!(operations)).await;
     assert_eq!(code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_the_wrong_type_is_refused_by_subresources_too() {
+    let server = Server::start().await;
+    let deployments = "/apis/apps/v1/namespaces/wktest/deployments";
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    post(&server, deployments, &json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&server, PODS, &pod).await;
+    let target = json!({"kind": "Node", "name": "n"});
+    let binding = json!({"metadata": {"name": "p", "annotations": {"a": 5}}, "target": target});
+    assert_eq!(call(&server, "POST", &format!("{PODS}/p/binding"), &binding).await.0, 400);
+    let scale = json!({"metadata": {"name": "d"}, "spec": {"replicas": 5_000_000_000_i64}});
+    assert_eq!(call(&server, "PUT", &format!("{deployments}/d/scale"), &scale).await.0, 400);
+    let nothing = json!([{"op": "replace", "path": "", "value": []}]);
+    assert_ne!(patch(&server, &format!("{deployments}/d/scale"), JSON_PATCH, &nothing).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_is_refused_writes_nothing() {
+    let server = Server::embedded(|settings| settings).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&server, PODS, &pod).await;
+    // One that runs: others are deleted without a condition.
+    let running = json!({"status": {"phase": "Running"}});
+    let (_, before) = patch(&server, &format!("{PODS}/p/status"), MERGE, &running).await;
+    let evict = async |preconditions: Value| {
+        let eviction = json!({"metadata": {"name": "p"}, "deleteOptions": {"preconditions": preconditions}});
+        call(&server, "POST", &format!("{PODS}/p/eviction"), &eviction).await.0
+    };
+    assert_eq!(evict(json!({"uid": "another"})).await, 409);
+    assert_eq!(get(&server, &format!("{PODS}/p")).await.1, before);
+    assert_eq!(evict(json!({"resourceVersion": before["metadata"]["resourceVersion"]})).await, 201);
+    assert_eq!(get(&server, &format!("{PODS}/p")).await.0, 404);
 }

@@ -1,5 +1,7 @@
 //! What is wrong with a value? The checks of a structural schema, in the words of the real server.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -100,10 +102,9 @@ impl Node {
             }
             _ => None,
         };
-        for (at, value) in list.iter().enumerate() {
-            if let Some(this) = id(value)
-                && list[..at].iter().any(|earlier| id(earlier).as_ref() == Some(&this))
-            {
+        let mut seen = HashSet::new();
+        for (at, this) in list.iter().enumerate().filter_map(|(at, value)| Some((at, id(value)?))) {
+            if let Some(this) = seen.replace(this) {
                 causes.push(Cause::duplicate(&format!("{path}[{at}]"), &this));
             }
         }

@@ -17,7 +17,7 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
             return Some(in_binary(mantissa / scale));
         }
     } else if let Some(digits) = suffix.strip_prefix(['e', 'E']).filter(|digits| !digits.is_empty()) {
-        exponent += digits.parse::<i32>().ok()?;
+        exponent = exponent.saturating_add(digits.parse().ok()?);
         return in_decimal(
             mantissa,
             exponent,
@@ -77,10 +77,12 @@ fn in_binary(mut value: i128) -> String {
 }
 
 /// The largest suffix that leaves a whole number; what is finer than a billionth is rounded up.
-fn in_decimal(mut mantissa: i128, mut exponent: i32, suffix: impl Fn(i32) -> String) -> Option<String> {
+fn in_decimal(mut mantissa: i128, exponent: i32, suffix: impl Fn(i32) -> String) -> Option<String> {
     if mantissa == 0 {
         return Some("0".to_owned());
     }
+    // Beyond, every amount is as good as none, or too large: nobody counts that far.
+    let mut exponent = exponent.clamp(-1000, 1000);
     while mantissa % 10 == 0 {
         mantissa /= 10;
         exponent += 1;
@@ -117,10 +119,12 @@ mod tests {
             ("0", "0"),
             ("0Mi", "0"),
             ("-5", "-5"),
+            ("1e-2147483648", "1e-9"),
+            ("1.5e-2147483648", "1e-9"),
         ] {
             assert_eq!(canonical(text).as_deref(), Some(expected), "{text}");
         }
-        for bad in ["", "x", "1x", "1.2.3", "Mi", "1 Gi"] {
+        for bad in ["", "x", "1x", "1.2.3", "Mi", "1 Gi", "10e2147483647", "1e99"] {
             assert_eq!(canonical(bad), None, "{bad}");
         }
     }

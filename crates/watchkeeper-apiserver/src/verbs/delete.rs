@@ -36,7 +36,6 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     /// Reads the options as JSON; the query's values are given in the same form.
     pub(crate) fn read(value: &Value) -> Result<Self> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
         let wrong =
             |field: &str| Failure::bad_request(format!("DeleteOptions: cannot read the field {field}"));
         let grace = match &value["gracePeriodSeconds"] {
@@ -80,11 +79,20 @@ impl DeleteOptions {
             return Err(Failure::invalid_options("DeleteOptions", causes));
         }
         let preconditions = &value["preconditions"];
+        if !matches!(preconditions, Value::Null | Value::Object(_)) {
+            return Err(wrong("preconditions"));
+        }
+        // What cannot be read must not become a delete without conditions.
+        let condition = |field: &str| match &preconditions[field] {
+            Value::Null => Ok(None),
+            Value::String(text) => Ok(Some(text.clone())),
+            _ => Err(wrong(&format!("preconditions.{field}"))),
+        };
         Ok(Self {
             grace,
             propagation,
-            uid: text(&preconditions["uid"]),
-            version: text(&preconditions["resourceVersion"]),
+            uid: condition("uid")?,
+            version: condition("resourceVersion")?,
             dry_run,
         })
     }

@@ -61,6 +61,8 @@ impl Core {
             self.check_budgets(&pod)?;
         }
         if !ended && !options.dry_run {
+            // Nothing is written if the delete would be refused.
+            self.delete(kind, key, &DeleteOptions { dry_run: true, ..options.clone() })?;
             let mut value = value;
             let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now(),
@@ -68,6 +70,9 @@ impl Core {
             });
             set_condition(&mut value, condition);
             self.commit(kind, key, value);
+            // The version that was asked for was there: the condition has just given it another.
+            let options = DeleteOptions { version: None, ..options.clone() };
+            return self.delete(kind, key, &options).map(drop);
         }
         self.delete(kind, key, options).map(drop)
     }

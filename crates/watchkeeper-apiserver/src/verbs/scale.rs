@@ -106,15 +106,18 @@ impl Core {
         write: &Write,
     ) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
+        if !scale.is_object() {
+            return Err(Failure::bad_request("a Scale is an object"));
+        }
         let version = version_of(scale)?;
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &old.key.name, MODIFIED));
         }
         let replicas = match &scale["spec"]["replicas"] {
             Value::Null => 0,
-            number => number.as_i64().ok_or_else(|| {
+            number => number.as_i64().filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| {
                 Failure::bad_request(
-                    "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not an integer",
+                    "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not an integer of 32 bits",
                 )
             })?,
         };

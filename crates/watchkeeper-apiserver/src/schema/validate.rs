@@ -1,6 +1,6 @@
 //! What is wrong with a value? The checks of a structural schema, in the words of the real server.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -102,9 +102,9 @@ impl Node {
             }
             _ => None,
         };
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         for (at, this) in list.iter().enumerate().filter_map(|(at, value)| Some((at, id(value)?))) {
-            if let Some(this) = seen.replace(this) {
+            if !seen.insert(this.to_string()) {
                 causes.push(Cause::duplicate(&format!("{path}[{at}]"), &this));
             }
         }

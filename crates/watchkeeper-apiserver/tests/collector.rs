@@ -252,3 +252,13 @@ async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
     assert!(world.clients.requests().of::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_foreground_delete_does_not_ask_for_owners_of_a_kind_that_nobody_serves() {
+    let world = World::new().await;
+    let unknown = json!({"apiVersion": "no.io/v1", "kind": "Nope", "name": "x", "uid": "u1"});
+    world.create("owned", &[unknown]).await;
+    world.delete("owned", PropagationPolicy::Foreground).await;
+    world.left(&["owned"], "").await;
+    world.end().await;
+}

@@ -71,7 +71,7 @@ fn is_waiting(object: &ObjectMeta) -> bool {
     object.deletion_timestamp.is_some() && has_finalizer(object, FOREGROUND)
 }
 
-/// `owners` are the uids of all its references, with what became of each.
+/// `owners` are the uids of all its references, with what became of each; nobody asks for those of an object that is being deleted.
 pub(super) fn decide(
     object: &ObjectMeta,
     owners: &[(String, OwnerState)],

@@ -113,7 +113,9 @@ impl Collector {
 
     async fn action(&self, item: &Item, object: &Meta) -> Result<Action, CollectError> {
         let mut owners = Vec::new();
-        for owner in object.metadata.owner_references.iter().flatten() {
+        // What is being deleted goes whoever owns it.
+        let is_deleting = object.metadata.deletion_timestamp.is_some();
+        for owner in object.metadata.owner_references.iter().flatten().filter(|_| !is_deleting) {
             owners.push((owner.uid.clone(), self.owner_state(item, owner).await?));
         }
         let dependents = self.kinds.dependents(item).into_iter();

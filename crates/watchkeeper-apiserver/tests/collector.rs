@@ -5,13 +5,17 @@
 mod common;
 
 use common::Server;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use http::{Request, Uri};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_client::Client;
+use kube_client::client::Body;
 use kube_core::params::{DeleteParams, Patch, PropagationPolicy};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 use watchkeeper::{Clients, ObjectName};
 use watchkeeper_apiserver::collect_garbage;
 
@@ -26,11 +30,45 @@ struct World {
 impl World {
     async fn new() -> Self {
         let server = Server::start().await;
+        let theirs = server.clients();
+        Self::around(server, theirs)
+    }
+
+    /// Ours, whose collector gets no answer to requests that are `held`, until the token is cancelled.
+    async fn holding(streaming_lists: bool, held: fn(&Uri) -> bool) -> (Self, CancellationToken) {
+        let server = Server::embedded(|settings| settings.streaming_lists(streaming_lists)).await;
+        let (inside, open) = (common::inside(&server).service(), CancellationToken::new());
+        let token = open.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (inside, open) = (inside.clone(), token.clone());
+            async move {
+                if held(request.uri()) {
+                    open.cancelled().await;
+                }
+                inside.oneshot(request).await
+            }
+        });
+        let theirs = Clients::from_client(Client::new(service, "default"), &server.env);
+        (Self::around(server, theirs), open)
+    }
+
+    /// `theirs` are the clients of the collector.
+    fn around(server: Server, theirs: Clients) -> Self {
+        let mut world = Self::without_collector(server);
+        if world.server.inside().is_some() {
+            world.start(theirs);
+        }
+        world
+    }
+
+    fn without_collector(server: Server) -> Self {
         let (clients, stop) = (server.clients(), CancellationToken::new());
-        let (theirs, token) = (clients.clone(), stop.clone());
-        let ours = server.inside().is_some();
-        let collector = ours.then(|| tokio::spawn(async move { collect_garbage(&theirs, &token).await }));
-        Self { server, clients, stop, collector }
+        Self { server, clients, stop, collector: None }
+    }
+
+    fn start(&mut self, theirs: Clients) {
+        let token = self.stop.clone();
+        self.collector = Some(tokio::spawn(async move { collect_garbage(&theirs, &token).await }));
     }
 
     fn key(&self, name: &str) -> ObjectName {
@@ -43,6 +81,16 @@ impl World {
         let object: ConfigMap = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
         let made = self.clients.requests().of::<ConfigMap>().create(&object).await.unwrap();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made.metadata.uid})
+    }
+
+    async fn create_secret(&self, name: &str, owner: Value, finalizers: &[&str]) {
+        let metadata = json!({"name": name, "namespace": self.server.ours(), "ownerReferences": [owner], "finalizers": finalizers});
+        let object: Secret = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        self.clients.requests().of::<Secret>().create(&object).await.unwrap();
+    }
+
+    async fn secret(&self, name: &str) -> Option<Secret> {
+        self.clients.requests().of::<Secret>().get(&self.key(name)).await.ok()
     }
 
     async fn get(&self, name: &str) -> Option<ConfigMap> {
@@ -250,5 +298,121 @@ async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
     world.clients.requests().of::<Namespace>().create(&cluster).await.unwrap();
     world.settle().await;
     assert!(world.clients.requests().of::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
+    world.end().await;
+}
+
+/// What the informer of Secrets asks for: those of all namespaces.
+fn all_secrets(uri: &Uri) -> bool {
+    uri.path() == "/api/v1/secrets"
+}
+
+fn watch_of_secrets(uri: &Uri) -> bool {
+    all_secrets(uri) && uri.query().unwrap_or_default().contains("watch=true")
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_though_the_cache_of_their_kind_is_behind_or_empty() {
+    // First it has not synced, then it has, and sees nothing since.
+    for (streaming_lists, held) in [(true, all_secrets as fn(&Uri) -> bool), (false, watch_of_secrets)] {
+        let (world, open) = World::holding(streaming_lists, held).await;
+        world.settle().await;
+        let root = world.create("root", &[]).await;
+        world.create_secret("child", blocking(root.clone()), &[]).await;
+        world.delete("root", PropagationPolicy::Orphan).await;
+        world.left(&["root"], "").await;
+        open.cancel();
+        world.create_secret("marker", root, &[]).await;
+        let settled = async || world.secret("marker").await.is_none().then_some(());
+        world.server.until("settled", settled).await;
+        let child = world.secret("child").await.expect("an orphan stays");
+        assert_eq!(child.metadata.owner_references.unwrap_or_default(), []);
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_on_more_than_a_page_stay_though_the_collector_started_after_the_delete() {
+    let mut world = World::without_collector(Server::embedded(|settings| settings).await);
+    let root = world.create("root", &[]).await;
+    for number in 0..501 {
+        world.create_secret(&format!("child-{number}"), root.clone(), &[]).await;
+    }
+    world.delete("root", PropagationPolicy::Orphan).await;
+    world.start(world.clients.clone());
+    world.left(&["root"], "").await;
+    world.create_secret("marker", root, &[]).await;
+    let settled = async || world.secret("marker").await.is_none().then_some(());
+    world.server.until("settled", settled).await;
+    for number in 0..501 {
+        let child = world.secret(&format!("child-{number}")).await.expect("an orphan stays");
+        assert_eq!(child.metadata.owner_references.unwrap_or_default(), []);
+    }
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_foreground_an_owner_waits_for_kinds_that_cannot_be_seen_yet_and_others_do_not() {
+    let (world, open) = World::holding(true, all_secrets).await;
+    let root = world.create("root", &[]).await;
+    world.create_secret("blocking", blocking(root), &["example.com/hold"]).await;
+    world.delete("root", PropagationPolicy::Foreground).await;
+    world.left(&["root"], "root").await;
+    assert!(world.secret("blocking").await.unwrap().metadata.deletion_timestamp.is_none());
+    open.cancel();
+    let deleting = async || world.secret("blocking").await.unwrap().metadata.deletion_timestamp;
+    world.server.until("deleted", deleting).await;
+    world.left(&["root"], "root").await;
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+    world.clients.requests().of::<Secret>().patch(&world.key("blocking"), &patch).await.unwrap();
+    world.left(&["root"], "").await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_foreground_a_dependent_waits_for_its_own_of_kinds_that_cannot_be_seen_yet() {
+    let (world, open) = World::holding(true, all_secrets).await;
+    let root = world.create("root", &[]).await;
+    let child = world.create("child", &[blocking(root)]).await;
+    world.create_secret("grandchild", blocking(child), &["example.com/hold"]).await;
+    world.delete("root", PropagationPolicy::Foreground).await;
+    world.left(&["root", "child"], "root child").await;
+    open.cancel();
+    let deleting = async || world.secret("grandchild").await.unwrap().metadata.deletion_timestamp;
+    world.server.until("deleted", deleting).await;
+    world.left(&["root", "child"], "root child").await;
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+    world.clients.requests().of::<Secret>().patch(&world.key("grandchild"), &patch).await.unwrap();
+    world.left(&["root", "child"], "").await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_a_kind_that_nobody_can_see_is_not_let_go() {
+    let (world, open) = World::holding(true, |uri| uri.path().ends_with("/secrets")).await;
+    let root = world.create("root", &[]).await;
+    world.create_secret("child", root, &[]).await;
+    world.create("other", &[]).await;
+    world.delete("root", PropagationPolicy::Orphan).await;
+    world.delete("other", PropagationPolicy::Foreground).await;
+    // Long enough for every deadline.
+    world.server.env.clock.sleep(std::time::Duration::from_secs(120)).await;
+    world.left(&["root", "other"], "root other").await;
+    assert_eq!(world.get("root").await.unwrap().metadata.finalizers.unwrap(), ["orphan"]);
+    let reporter = &world.server.env.reporter;
+    assert!(reporter.errors() > 0, "nobody is told");
+    open.cancel();
+    world.left(&["root", "other"], "").await;
+    assert_eq!(world.secret("child").await.unwrap().metadata.owner_references.unwrap_or_default(), []);
+    world.stop.cancel();
+    world.collector.unwrap().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreground_delete_does_not_ask_for_owners_of_a_kind_that_nobody_serves() {
+    let world = World::new().await;
+    let unknown = json!({"apiVersion": "no.io/v1", "kind": "Nope", "name": "x", "uid": "u1"});
+    world.create("owned", &[unknown]).await;
+    world.delete("owned", PropagationPolicy::Foreground).await;
+    world.left(&["owned"], "").await;
     world.end().await;
 }

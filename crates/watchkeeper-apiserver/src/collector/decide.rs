@@ -71,7 +71,17 @@ fn is_waiting(object: &ObjectMeta) -> bool {
     object.deletion_timestamp.is_some() && has_finalizer(object, FOREGROUND)
 }
 
-/// `owners` are the uids of all its references, with what became of each.
+/// Whether a dependent that nobody has seen could make it another action.
+pub(super) fn needs_all_dependents(action: &Action, owners: &[(String, OwnerState)]) -> bool {
+    match action {
+        Action::Unblock => true,
+        Action::Delete(_) => owners.iter().any(|(_, state)| *state == OwnerState::Waiting),
+        // Whoever orphans asks the server.
+        Action::Nothing | Action::DropOwners(_) | Action::DeleteDependents | Action::Orphan => false,
+    }
+}
+
+/// `owners` are the uids of all its references, with what became of each; nobody asks for those of an object that is being deleted.
 pub(super) fn decide(
     object: &ObjectMeta,
     owners: &[(String, OwnerState)],
@@ -163,6 +173,16 @@ mod tests {
         assert_eq!(decide(&deleted, &[], &[FREE, BLOCKING]), Action::DeleteDependents);
         assert_eq!(decide(&deleted, &[], &[FREE]), Action::Unblock);
         assert_eq!(decide(&deleted, &owners(&[Absent]), &[]), Action::Unblock);
+    }
+
+    #[test]
+    fn what_one_more_dependent_could_change_needs_all_of_them() {
+        let background = Action::Delete(PropagationPolicy::Background);
+        assert!(needs_all_dependents(&Action::Unblock, &[]));
+        assert!(needs_all_dependents(&background, &owners(&[Absent, Waiting])));
+        assert!(!needs_all_dependents(&background, &owners(&[Absent])));
+        assert!(!needs_all_dependents(&Action::DropOwners(vec!["u1".into()]), &owners(&[Solid, Waiting])));
+        assert!(!needs_all_dependents(&Action::DeleteDependents, &[]));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use watchkeeper::source::{ApiSource, Scope};
 use watchkeeper::store::Index;
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
 
+use super::{CollectError, live};
+
 /// All that is cached of an object.
 pub(super) type Meta = PartialObjectMeta<DynamicObject>;
 
@@ -90,10 +92,16 @@ pub(super) struct Kinds {
     changed: Arc<Notify>,
     /// By group and kind; of several versions the recommended one.
     known: Arc<Mutex<Known>>,
+    /// Those whose turn comes when all kinds can be seen.
+    waiting: Arc<Mutex<Waiting>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 type Known = BTreeMap<(String, String), Arc<Kind>>;
+/// By uid.
+type Waiting = BTreeMap<Arc<str>, Item>;
+/// By group and kind, with whether its objects have namespaces.
+type Served = BTreeMap<(String, String), (ApiResource, bool)>;
 
 impl Kinds {
     pub(super) fn new(clients: &Clients, queue: &RateLimitingQueue<Item>, changed: &Arc<Notify>) -> Self {
@@ -102,14 +110,15 @@ impl Kinds {
             queue: queue.clone(),
             changed: changed.clone(),
             known: Arc::default(),
+            waiting: Arc::default(),
             tasks: Mutex::default(),
         }
     }
 
-    /// Starts informers for kinds that are new, and stops those of kinds that are gone.
-    pub(super) async fn discover(&self, env: &Env) -> Result<(), kube_client::Error> {
+    /// The kinds that the server has now.
+    async fn served(&self) -> Result<Served, kube_client::Error> {
         let discovery = Discovery::new(self.clients.watch().clone()).run_aggregated().await?;
-        let mut found = BTreeMap::new();
+        let mut found = Served::new();
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let can = |verb| capabilities.supports_operation(verb);
@@ -120,6 +129,12 @@ impl Kinds {
                 }
             }
         }
+        Ok(found)
+    }
+
+    /// Starts informers for kinds that are new, and stops those of kinds that are gone.
+    pub(super) async fn discover(&self, env: &Env) -> Result<(), kube_client::Error> {
+        let found = self.served().await?;
         let mut known = self.known.lock();
         known.retain(|name, kind| {
             let stays = found.get(name).is_some_and(|(resource, _)| *resource == kind.resource);
@@ -131,6 +146,9 @@ impl Kinds {
         for (name, (resource, is_namespaced)) in found {
             known.entry(name).or_insert_with(|| self.start(resource, is_namespaced, env));
         }
+        drop(known);
+        // A kind that has gone is not waited for.
+        release(&self.known, &self.waiting, &self.queue);
         Ok(())
     }
 
@@ -164,7 +182,15 @@ impl Kinds {
         });
         if kind.informer.add_handler(handler).is_ok() {
             let running = kind.clone();
-            self.tasks.lock().spawn(async move { running.informer.run(running.stop.clone()).await });
+            let (known, waiting, queue) = (self.known.clone(), self.waiting.clone(), self.queue.clone());
+            self.tasks.lock().spawn(async move {
+                let synced = async {
+                    if running.informer.synced_or_stopped().await {
+                        release(&known, &waiting, &queue);
+                    }
+                };
+                tokio::join!(running.informer.run(running.stop.clone()), synced);
+            });
         }
         kind
     }
@@ -178,7 +204,41 @@ impl Kinds {
         of_owner(&self.known.lock(), owner)
     }
 
-    /// All that an object owns.
+    /// Whether the caches of all kinds are filled: only then may anything follow from what they do not have.
+    pub(super) fn are_synced(&self) -> bool {
+        are_synced(&self.known.lock())
+    }
+
+    /// Adds an object to the queue once all kinds have synced.
+    pub(super) fn add_when_synced(&self, item: Item) {
+        self.waiting.lock().insert(item.uid.clone(), item);
+        release(&self.known, &self.waiting, &self.queue);
+    }
+
+    /// All that an object owns and the server has now, whatever the caches know of it, each with its kind.
+    pub(super) async fn dependents_now(
+        &self,
+        owner: &Item,
+    ) -> Result<Vec<(ApiResource, Object<Meta>)>, CollectError> {
+        let mut found = Vec::new();
+        for (kind, is_namespaced) in self.served().await?.into_values() {
+            let scope = match owner.key.namespace() {
+                // What is in a namespace owns nothing elsewhere.
+                Some(_) if !is_namespaced => continue,
+                Some(namespace) => Scope::Namespace(namespace.to_owned()),
+                None => Scope::Cluster,
+            };
+            match live::owned(&owner.uid, &kind, &scope, &self.clients).await {
+                Ok(owned) => found.extend(owned.into_iter().map(|object| (kind.clone(), object))),
+                // The kind has gone just now, with all its objects.
+                Err(error) if error.is_not_found() => {}
+                Err(source) => return Err(CollectError::Unseen { kind: kind.plural, source }),
+            }
+        }
+        Ok(found)
+    }
+
+    /// All that an object owns, as far as the caches know.
     pub(super) fn dependents(&self, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
         dependents(&self.known.lock(), owner)
     }
@@ -188,6 +248,17 @@ impl Kinds {
         self.known.lock().values().for_each(|kind| kind.stop.cancel());
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+fn are_synced(known: &Known) -> bool {
+    known.values().all(|kind| kind.informer.has_synced())
+}
+
+/// Queues those that wait, if all kinds have synced.
+fn release(known: &Mutex<Known>, waiting: &Mutex<Waiting>, queue: &RateLimitingQueue<Item>) {
+    if are_synced(&known.lock()) {
+        std::mem::take(&mut *waiting.lock()).into_values().for_each(|item| queue.add(item));
     }
 }
 

@@ -1,13 +1,16 @@
 //! Who removes what nobody owns any more? A controller like any other, over the metadata of all kinds, those made at run time included.
 //!
-//! `kinds.rs` keeps an informer for each kind that the server has, `decide.rs` says what is to be done with an object, and this file does it.
+//! `kinds.rs` keeps an informer for each kind that the server has, `live.rs` asks the server where those are not enough, `decide.rs` says what is
+//! to be done with an object, and this file does it.
 
 mod decide;
 mod kinds;
+mod live;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_client::core::ApiResource;
 use kube_client::core::params::{DeleteParams, Patch, Preconditions, PropagationPolicy};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -15,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::process::run_workers;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{RateLimitingQueue, limiter};
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Clients, Env, ObjectName};
 
-use decide::{Action, Dependent, OwnerState, decide};
+use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
 use kinds::{Item, Kinds, Meta};
 
 /// Kinds come and go; those that no CustomResourceDefinition tells of are looked for this often.
@@ -28,6 +31,9 @@ const WORKERS: usize = 2;
 /// ended; dropping the future ends them too.
 ///
 /// An owner is known by its uid: one that was made anew under the same name is another.
+///
+/// What cannot be seen is not taken for absent. While a kind cannot be listed, owners that are deleted in the foreground or orphaning stay; all
+/// else goes on.
 pub async fn collect_garbage(clients: &Clients, stop: &CancellationToken) {
     let env = clients.env().fork("garbage collector");
     let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
@@ -68,6 +74,12 @@ enum CollectError {
     Api(#[from] ApiError),
     #[error("the kind {0} of an owner is not served")]
     UnknownOwnerKind(String),
+    #[error("not all kinds have been listed yet")]
+    NotSynced,
+    #[error("cannot see whether it owns any {kind}")]
+    Unseen { kind: String, source: ApiError },
+    #[error("cannot see which kinds there are")]
+    Discovery(#[from] kube_client::Error),
 }
 
 impl Collector {
@@ -81,6 +93,12 @@ impl Collector {
             Err(CollectError::UnknownOwnerKind(kind)) => {
                 tracing::debug!(object = %item.key(), kind, "the kind of an owner is not served");
                 item.retry_after(DISCOVERY);
+            }
+            // The informer of the kind that is missing tells why.
+            Err(CollectError::NotSynced) => {
+                let key = item.key().clone();
+                item.forget();
+                self.kinds.add_when_synced(key);
             }
             Err(error) => {
                 env.reporter.error("garbage collector", &item.key().to_string(), &error);
@@ -113,13 +131,21 @@ impl Collector {
 
     async fn action(&self, item: &Item, object: &Meta) -> Result<Action, CollectError> {
         let mut owners = Vec::new();
-        for owner in object.metadata.owner_references.iter().flatten() {
+        // What is being deleted goes whoever owns it.
+        let is_deleting = object.metadata.deletion_timestamp.is_some();
+        for owner in object.metadata.owner_references.iter().flatten().filter(|_| !is_deleting) {
             owners.push((owner.uid.clone(), self.owner_state(item, owner).await?));
         }
+        // Asked before the caches are.
+        let is_synced = self.kinds.are_synced();
         let dependents = self.kinds.dependents(item).into_iter();
         let dependents: Vec<_> =
             dependents.map(|(_, dependent)| Dependent::of(&dependent, &item.uid)).collect();
-        Ok(decide(&object.metadata, &owners, &dependents))
+        let action = decide(&object.metadata, &owners, &dependents);
+        if !is_synced && needs_all_dependents(&action, &owners) {
+            return Err(CollectError::NotSynced);
+        }
+        Ok(action)
     }
 
     /// Whether an owner is there, by the cache, or where that does not know it, by the server.
@@ -169,19 +195,19 @@ impl Collector {
             Action::DropOwners(gone) => {
                 let mut owners = metadata.owner_references.clone().unwrap_or_default();
                 owners.retain(|owner| !gone.contains(&owner.uid));
-                self.patch(item, metadata.resource_version.as_deref(), json!({"ownerReferences": owners}))
-                    .await?;
+                self.patch_item(item, object, json!({"ownerReferences": owners})).await?;
             }
             Action::DeleteDependents => {
                 self.kinds.dependents(item).into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
             }
             Action::Orphan => {
-                for (dependent, meta) in self.kinds.dependents(item) {
-                    let mut owners = meta.metadata.owner_references.clone().unwrap_or_default();
+                for (kind, dependent) in self.kinds.dependents_now(item).await? {
+                    let mut owners = dependent.owner_references();
                     owners.retain(|owner| owner.uid != *item.uid);
-                    let version = meta.metadata.resource_version.as_deref();
-                    match self.patch(&dependent, version, json!({"ownerReferences": owners})).await {
-                        Err(CollectError::Api(error)) if error.class() == Class::NotFound => {}
+                    let (uid, version) = (dependent.uid(), dependent.version().to_string());
+                    let change = json!({"ownerReferences": owners, "uid": uid, "resourceVersion": version});
+                    match self.patch(kind, &dependent.key(), change).await {
+                        Err(error) if error.is_not_found() => {}
                         outcome => outcome?,
                     }
                 }
@@ -195,21 +221,29 @@ impl Collector {
     async fn remove_finalizer(&self, item: &Item, object: &Meta, name: &str) -> Result<(), CollectError> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         finalizers.retain(|finalizer| finalizer != name);
-        self.patch(item, object.metadata.resource_version.as_deref(), json!({"finalizers": finalizers})).await
+        self.patch_item(item, object, json!({"finalizers": finalizers})).await
     }
 
     /// Changes metadata, of that version and of that object only.
-    async fn patch(
+    async fn patch_item(
         &self,
         item: &Item,
-        version: Option<&str>,
-        mut metadata: serde_json::Value,
+        object: &Meta,
+        mut change: serde_json::Value,
     ) -> Result<(), CollectError> {
-        metadata["uid"] = (*item.uid).into();
-        metadata["resourceVersion"] = version.into();
-        let objects = self.clients.requests().of_kind::<Meta>(item.kind.resource.clone());
-        objects.patch(&item.key, &Patch::Merge(json!({ "metadata": metadata }))).await?;
-        Ok(())
+        change["uid"] = (*item.uid).into();
+        change["resourceVersion"] = object.metadata.resource_version.as_deref().into();
+        Ok(self.patch(item.kind.resource.clone(), &item.key, change).await?)
+    }
+
+    async fn patch(
+        &self,
+        kind: ApiResource,
+        key: &ObjectName,
+        metadata: serde_json::Value,
+    ) -> Result<(), ApiError> {
+        let objects = self.clients.requests().of_kind::<Meta>(kind);
+        objects.patch(key, &Patch::Merge(json!({ "metadata": metadata }))).await.map(drop)
     }
 }
 

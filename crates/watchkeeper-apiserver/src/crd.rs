@@ -226,7 +226,7 @@ impl Core {
         Some((kind, stored))
     }
 
-    /// Refuses new objects of a kind that is on its way out.
+    /// Refuses new objects of a kind that is absent or on its way out.
     pub(crate) fn check_definition_accepts(&self, kind: &Kind, name: &str) -> Result<()> {
         let Some(custom) = &kind.custom else { return Ok(()) };
         match self.definition(&custom.definition) {
@@ -235,7 +235,8 @@ impl Core {
                 name,
                 "create not allowed while custom resource definition is terminating",
             )),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => Err(Failure::no_such_path()),
         }
     }
 

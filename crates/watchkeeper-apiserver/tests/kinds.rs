@@ -290,6 +290,36 @@ async fn a_clash_of_names_is_told_and_resolved_when_the_first_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_asks_for_a_name_of_another_stays_with_its_own() {
+    let server = Server::start().await;
+    define(&server, &definition()).await;
+    let mut second = definition();
+    second["metadata"]["name"] = "bars.wktest.io".into();
+    second["spec"]["names"] = json!({"kind": "Bar", "plural": "bars", "shortNames": ["ba"]});
+    define(&server, &second).await;
+    post(&server, FOOS, &foo("f")).await;
+    let (path, other) = (format!("{DEFINITIONS}/foos.wktest.io"), format!("{DEFINITIONS}/bars.wktest.io"));
+    let named = |names: Value| json!({"spec": {"names": {"shortNames": names}}});
+    let accepted = async |verdict: &str| {
+        let met = async || {
+            let status = get(&server, &path).await.1["status"].clone();
+            (status["conditions"][0]["status"] == verdict).then_some(status)
+        };
+        let status = server.until("judged", met).await;
+        assert_eq!(status["conditions"][1]["status"], "True", "{status}");
+        assert_eq!(get(&server, &format!("{FOOS}/f")).await.0, 200);
+        status
+    };
+    assert_eq!(patch(&server, &path, MERGE, &named(json!(["fo", "ba"]))).await.0, 200);
+    let status = accepted("False").await;
+    assert_eq!(status["conditions"][0]["reason"], "ShortNamesConflict");
+    assert_eq!(status["conditions"][0]["message"], "\"ba\" is already in use");
+    assert_eq!(status["acceptedNames"]["shortNames"], json!(["fo"]));
+    assert_eq!(patch(&server, &other, MERGE, &named(json!(["b"]))).await.0, 200);
+    assert_eq!(accepted("True").await["acceptedNames"]["shortNames"], json!(["fo", "ba"]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_goes_with_its_contents() {
     let server = Server::start().await;
     let namespace = post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;

@@ -80,3 +80,28 @@ async fn a_body_is_judged_by_its_kind_as_it_is_when_the_body_comes() {
     assert_eq!(slow(&server, ("POST", BARS), &bar(), other).await, 404);
     assert_eq!(get(&server, "/apis/wktest.io/v1/bars").await.1["items"], json!([]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_takes_along_what_is_not_served() {
+    let server = server().await;
+    post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;
+    post(&server, "/apis/wktest.io/v1/namespaces/wktest-n/bars", &bar()).await;
+    let mut held = bar();
+    held["metadata"] = json!({"name": "held", "finalizers": ["example.com/f"]});
+    post(&server, "/apis/wktest.io/v1/namespaces/wktest-n/bars", &held).await;
+    let serve = async |served: bool| {
+        let change = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": served}]);
+        let path = format!("{DEFINITIONS}/bars.wktest.io");
+        assert_eq!(patch(&server, &path, JSON_PATCH, &change).await.0, 200);
+    };
+    serve(false).await;
+    assert_eq!(get(&server, BARS).await.0, 404);
+    call(&server, "DELETE", "/api/v1/namespaces/wktest-n", &Value::Null).await;
+    assert_eq!(get(&server, "/api/v1/namespaces/wktest-n").await.1["status"]["phase"], "Terminating");
+    serve(true).await;
+    let left = get(&server, "/apis/wktest.io/v1/bars").await.1;
+    assert_eq!(names(&left), ["held"]);
+    let path = "/apis/wktest.io/v1/namespaces/wktest-n/bars/held";
+    patch(&server, path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&server, "/api/v1/namespaces/wktest-n").await.0, 404);
+}

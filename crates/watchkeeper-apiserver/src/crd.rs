@@ -103,6 +103,36 @@ pub(crate) fn validate(value: &Value) -> Vec<Cause> {
     causes
 }
 
+/// What is wrong with the change of a definition: what its objects depend on stays.
+pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let fixed: &[&str] = if condition(old, "Established") {
+        &["/spec/scope", "/spec/names/kind", "/spec/group", "/spec/names/plural"]
+    } else {
+        &["/spec/group", "/spec/names/plural"]
+    };
+    for pointer in fixed {
+        let after = new.pointer(pointer).unwrap_or(&Value::Null);
+        if old.pointer(pointer) != Some(after) {
+            let field = pointer[1..].replace('/', ".");
+            causes.push(Cause::invalid(&field, after, "field is immutable"));
+        }
+    }
+    // A write of the status alone may tell of any versions.
+    if old["spec"] != new["spec"] {
+        for (at, stored) in list(&new["status"]["storedVersions"]).iter().enumerate() {
+            if !list(&new["spec"]["versions"]).iter().any(|version| version["name"] == *stored) {
+                let name = stored.as_str().unwrap_or_default();
+                let problem = format!(
+                    "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+                );
+                causes.push(Cause::invalid(&format!("status.storedVersions[{at}]"), stored, &problem));
+            }
+        }
+    }
+    causes
+}
+
 fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
     let versions = list(versions);
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
@@ -129,7 +159,10 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
         } else {
-            causes.extend(Schema::compile(schema, &field).err().into_iter().flatten());
+            causes.extend(match Schema::compile(schema, &field) {
+                Ok(schema) => schema.check_defaults(&field),
+                Err(causes) => causes,
+            });
             causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
         }
     }

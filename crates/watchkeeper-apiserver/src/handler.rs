@@ -67,16 +67,10 @@ where
     let found = call.find();
     // What nobody serves is not counted, as there is no end of it.
     let counted = matches!(found, Ok(Some(Named::Kind(_)))).then(|| call.counted());
-    let mut answered = match found {
-        Ok(named) => call.answer(named, body).await,
-        Err(failure) => Err(failure),
-    };
+    let mut answered = call.answer(found, body).await;
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
         let body = Full::new(call.body.get().cloned().unwrap_or_default());
-        answered = match call.find() {
-            Ok(named) => call.answer(named, body).await,
-            Err(failure) => Err(failure),
-        };
+        answered = call.answer(call.find(), body).await;
     }
     let reply = match answered {
         Ok(reply) => reply,
@@ -195,12 +189,12 @@ enum Named {
 }
 
 impl Call {
-    async fn answer<B>(&self, named: Option<Named>, body: B) -> Result<Reply>
+    async fn answer<B>(&self, named: Result<Option<Named>>, body: B) -> Result<Reply>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let kind = match named {
+        let kind = match named? {
             None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
             Some(_) if self.target.too_deep => return Err(Failure::no_such_path()),
             Some(Named::Review(review)) => {

@@ -12,7 +12,6 @@ use crate::kinds::Review;
 use crate::managed::shape::Shape;
 use crate::managed::{Managers, Writer};
 use crate::negotiate::{self, Form};
-use crate::options::read_body;
 use crate::registry::Kind;
 use crate::reply::{self, Reply};
 use crate::status::{self, Failure, Result};
@@ -40,14 +39,14 @@ impl Call {
             }
             ("binding", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let binding = self.read_shaped(&body, ("v1", "Binding"))?;
                 self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
                 Ok(reply::value(201, form, &status::success()))
             }
             ("eviction", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let eviction = self.read_shaped(&body, ("policy/v1", "Eviction"))?;
                 let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
                 options.dry_run |= write.dry_run;

@@ -103,6 +103,36 @@ pub(crate) fn validate(value: &Value) -> Vec<Cause> {
     causes
 }
 
+/// What is wrong with the change of a definition: what its objects depend on stays.
+pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let fixed: &[&str] = if condition(old, "Established") {
+        &["/spec/scope", "/spec/names/kind", "/spec/group", "/spec/names/plural"]
+    } else {
+        &["/spec/group", "/spec/names/plural"]
+    };
+    for pointer in fixed {
+        let after = new.pointer(pointer).unwrap_or(&Value::Null);
+        if old.pointer(pointer) != Some(after) {
+            let field = pointer[1..].replace('/', ".");
+            causes.push(Cause::invalid(&field, after, "field is immutable"));
+        }
+    }
+    // A write of the status alone may tell of any versions.
+    if old["spec"] != new["spec"] {
+        for (at, stored) in list(&new["status"]["storedVersions"]).iter().enumerate() {
+            if !list(&new["spec"]["versions"]).iter().any(|version| version["name"] == *stored) {
+                let name = stored.as_str().unwrap_or_default();
+                let problem = format!(
+                    "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+                );
+                causes.push(Cause::invalid(&format!("status.storedVersions[{at}]"), stored, &problem));
+            }
+        }
+    }
+    causes
+}
+
 fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
     let versions = list(versions);
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
@@ -129,7 +159,10 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
         } else {
-            causes.extend(Schema::compile(schema, &field).err().into_iter().flatten());
+            causes.extend(match Schema::compile(schema, &field) {
+                Ok(schema) => schema.check_defaults(&field),
+                Err(causes) => causes,
+            });
             causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
         }
     }
@@ -153,15 +186,20 @@ fn printers(columns: &Value) -> Vec<Printer> {
     list(columns).iter().map(printer).collect()
 }
 
-/// The kinds that a definition serves, one for each served version; `all` also gives those that are not served.
-fn kinds(value: &Value, all: bool) -> Vec<Kind> {
+fn condition(value: &Value, name: &str) -> bool {
+    list(&value["status"]["conditions"]).iter().any(|c| c["type"] == name && c["status"] == "True")
+}
+
+/// The kinds of a definition under the names that were accepted, one for each version.
+fn kinds(value: &Value) -> Vec<Kind> {
     let spec = &value["spec"];
-    let names = &spec["names"];
-    let (group, plural) = (text(spec, "group"), text(names, "plural"));
+    let names = &value["status"]["acceptedNames"];
+    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
+    let (established, waiting) = (condition(value, "Established"), *names != spec["names"]);
     let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
     let storage = storage.map_or("", |version| text(version, "name"));
-    let wanted = list(&spec["versions"]).iter().filter(|version| all || version["served"] == true);
-    wanted
+    list(&spec["versions"])
+        .iter()
         .map(|version| {
             let subresources = &version["subresources"];
             let scale = subresources["scale"].is_object().then(|| ScalePaths {
@@ -176,7 +214,7 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                 api_version: api_version(group, text(version, "name")),
                 kind: text(names, "kind").to_owned(),
                 list_kind: text(names, "listKind").to_owned(),
-                plural: plural.to_owned(),
+                plural: text(names, "plural").to_owned(),
                 singular: text(names, "singular").to_owned(),
                 short_names: texts(&names["shortNames"]),
                 categories: texts(&names["categories"]),
@@ -213,6 +251,8 @@ fn kinds(value: &Value, all: bool) -> Vec<Kind> {
                     rules: Rules::compile(&version["schema"]["openAPIV3Schema"], "").ok().flatten(),
                     schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
                     definition: meta::text(value, "name").to_owned(),
+                    served: established && version["served"] == true,
+                    waiting,
                 }),
             }
         })
@@ -226,7 +266,7 @@ impl Core {
         Some((kind, stored))
     }
 
-    /// Refuses new objects of a kind that is on its way out.
+    /// Refuses new objects of a kind that is absent or on its way out.
     pub(crate) fn check_definition_accepts(&self, kind: &Kind, name: &str) -> Result<()> {
         let Some(custom) = &kind.custom else { return Ok(()) };
         match self.definition(&custom.definition) {
@@ -235,24 +275,19 @@ impl Core {
                 name,
                 "create not allowed while custom resource definition is terminating",
             )),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => Err(Failure::no_such_path()),
         }
     }
 
-    /// Writes the verdict on a definition's names into its status.
+    /// Writes the verdict on a definition's names into its status. What was established stays so, under the names that it has.
     pub(crate) fn accept_definition(&self, value: &mut Value) {
         let spec = value["spec"].clone();
-        let conflict = self.name_conflict(meta::text(value, "name"), &spec);
+        let established = condition(value, "Established");
+        let (names, conflict) =
+            self.accept_names(meta::text(value, "name"), &spec, &value["status"]["acceptedNames"]);
         let accepted = conflict.is_none();
-        let (reason, message) = match conflict {
-            None => ("NoConflicts", "no conflicts found".to_owned()),
-            Some((reason, name)) => (reason, format!("{} is already in use", crate::status::quoted(&name))),
-        };
-        let established = if accepted {
-            ("True", "InitialNamesAccepted", "the initial names have been accepted")
-        } else {
-            ("False", "NotAccepted", "not all names are accepted")
-        };
+        let (reason, message) = conflict.unwrap_or_else(|| ("NoConflicts", "no conflicts found".to_owned()));
         let now = self.now();
         let before = value.clone();
         let status = &mut value["status"];
@@ -261,12 +296,15 @@ impl Core {
         }
         let verdict = if accepted { "True" } else { "False" };
         set_condition(status, &now, ("NamesAccepted", verdict, reason, &message));
-        set_condition(status, &now, ("Established", established.0, established.1, established.2));
-        if accepted {
-            status["acceptedNames"] = spec["names"].clone();
-        } else if !status["acceptedNames"].is_object() {
-            status["acceptedNames"] = json!({"plural": "", "kind": ""});
+        if !established {
+            let (reason, message) = if accepted {
+                ("InitialNamesAccepted", "the initial names have been accepted")
+            } else {
+                ("NotAccepted", "not all names are accepted")
+            };
+            set_condition(status, &now, ("Established", verdict, reason, message));
         }
+        status["acceptedNames"] = names;
         if let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") {
             let managers = Managers::read(value);
             self.track(&kind, &before, value, managers, &Write::own(), "status");
@@ -281,48 +319,81 @@ impl Core {
         status["storedVersions"] = json!(stored);
     }
 
-    /// The name that is taken; of several the last is told, as the real server does.
-    fn name_conflict(&self, definition: &str, spec: &Value) -> Option<(&'static str, String)> {
-        let (group, names) = (text(spec, "group"), &spec["names"]);
-        let taken = |test: &dyn Fn(&Kind) -> bool| self.registry.name_taken(group, definition, test);
-        let has_name = |kind: &Kind, name: &str| {
-            kind.plural == name || kind.singular == name || kind.short_names.iter().any(|short| short == name)
+    /// The names that a definition has from now on: those that it asks for, and where one is taken, what it had. Of several conflicts
+    /// the last is told, as the real server does.
+    fn accept_names(
+        &self,
+        definition: &str,
+        spec: &Value,
+        had: &Value,
+    ) -> (Value, Option<(&'static str, String)>) {
+        let (group, wanted) = (text(spec, "group"), &spec["names"]);
+        let has = |kind: &Kind, field: &str, name: &str| match field {
+            "kind" | "listKind" => kind.kind == name || kind.list_kind == name,
+            _ => kind.plural == name || kind.singular == name || kind.short_names.iter().any(|s| s == name),
         };
-        let has_kind = |kind: &Kind, name: &str| kind.kind == name || kind.list_kind == name;
-        let mut found = None;
-        for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
-            let name = text(names, field);
-            if taken(&|kind| has_name(kind, name)) {
-                found = Some((reason, name.to_owned()));
+        let mut names = if had.is_object() { had.clone() } else { json!({"plural": "", "kind": ""}) };
+        let mut conflict = None;
+        let fields = [
+            ("plural", "PluralConflict"),
+            ("singular", "SingularConflict"),
+            ("shortNames", "ShortNamesConflict"),
+            ("kind", "KindConflict"),
+            ("listKind", "ListKindConflict"),
+        ];
+        for (field, reason) in fields {
+            let all = |names: &Value| match &names[field] {
+                Value::String(name) => vec![name.clone()],
+                other => texts(other),
+            };
+            let had = all(&names);
+            let mut taken = all(wanted);
+            taken.retain(|name| {
+                !had.contains(name)
+                    && self.registry.name_taken(group, definition, |kind| has(kind, field, name))
+            });
+            let told: Vec<_> = taken
+                .iter()
+                .map(|name| format!("{} is already in use", crate::status::quoted(name)))
+                .collect();
+            match told.as_slice() {
+                [] => copy(wanted, &mut names, field),
+                [told] => conflict = Some((reason, told.clone())),
+                _ => conflict = Some((reason, format!("[{}]", told.join(", ")))),
             }
         }
-        for name in texts(&names["shortNames"]) {
-            if taken(&|kind| has_name(kind, &name)) {
-                found = Some(("ShortNamesConflict", name));
-            }
-        }
-        for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
-            let name = text(names, field);
-            if taken(&|kind| has_kind(kind, name)) {
-                found = Some((reason, name.to_owned()));
-            }
-        }
-        found
+        copy(wanted, &mut names, "categories");
+        (names, conflict)
     }
 
-    /// Serves the kinds of an accepted definition from now on.
+    /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
     pub(crate) fn publish_definition(&mut self, value: &Value) {
-        let conditions = list(&value["status"]["conditions"]);
-        let established = conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True");
-        let kinds = if established { kinds(value, false) } else { Vec::new() };
-        self.registry.define(meta::text(value, "name"), kinds);
+        self.registry.define(meta::text(value, "name"), kinds(value));
+        self.reconsider_definitions();
+    }
+
+    /// Looks again at the definitions that wait for a name.
+    fn reconsider_definitions(&mut self) {
+        for name in self.registry.waiting() {
+            let Some((kind, stored)) = self.definition(&name).filter(|(_, stored)| !stored.terminating)
+            else {
+                continue;
+            };
+            let before = stored.value();
+            let mut after = before.clone();
+            self.accept_definition(&mut after);
+            if after["status"] != before["status"] {
+                let stored = self.commit(&kind, &stored.key, after);
+                self.publish_definition(&stored.value());
+            }
+        }
     }
 
     /// Deletes the objects of a definition that was marked, and then the definition itself unless some object holds on.
     pub(crate) fn empty_definition(&mut self, marked: &Stored) {
         let at_once =
             DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-        if let Some(kind) = kinds(&marked.value(), true).into_iter().next().map(Arc::new) {
+        if let Some(kind) = kinds(&marked.value()).into_iter().next().map(Arc::new) {
             let objects = self.store.range(&kind.storage, None, None);
             let keys: Vec<_> = objects.map(|stored| stored.key.clone()).collect();
             for key in keys {
@@ -353,24 +424,16 @@ impl Core {
         self.registry.define(meta::text(value, "name"), Vec::new());
         let spec = &value["spec"];
         self.store.close(&ResourceId::new(text(spec, "group"), text(&spec["names"], "plural")));
-        let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") else {
-            return;
-        };
-        let waiting: Vec<_> = self
-            .store
-            .range(&kind.storage, None, None)
-            .filter(|stored| self.registry.defined(&stored.key.name).is_empty() && !stored.terminating)
-            .cloned()
-            .collect();
-        for stored in waiting {
-            let before = stored.value();
-            let mut after = before.clone();
-            self.accept_definition(&mut after);
-            if after != before {
-                let stored = self.commit(&kind, &stored.key, after);
-                self.publish_definition(&stored.value());
-            }
-        }
+        self.reconsider_definitions();
+    }
+}
+
+/// Makes a field what it is in `from`, or absent.
+fn copy(from: &Value, to: &mut Value, field: &str) {
+    match (from.get(field), to.as_object_mut()) {
+        (Some(value), _) => to[field] = value.clone(),
+        (None, Some(to)) => drop(to.remove(field)),
+        (None, None) => {}
     }
 }
 

@@ -1,12 +1,13 @@
 //! How does a request become an answer? From the URL to a verb, with body, options and version in order.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
+use http_body_util::Full;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -54,15 +55,23 @@ where
         Route::Resource(target) => target,
         other => return static_route(&shared, &other, &query, &head.method, &head.headers),
     };
-    let call =
-        Call { shared: shared.clone(), method: head.method, headers: head.headers, query, target, stop };
+    let call = Call {
+        shared: shared.clone(),
+        method: head.method,
+        headers: head.headers,
+        query,
+        target,
+        stop,
+        body: OnceLock::new(),
+    };
     let found = call.find();
     // What nobody serves is not counted, as there is no end of it.
     let counted = matches!(found, Ok(Some(Named::Kind(_)))).then(|| call.counted());
-    let answered = match found {
-        Ok(named) => call.answer(named, body).await,
-        Err(failure) => Err(failure),
-    };
+    let mut answered = call.answer(found, body).await;
+    while answered.as_ref().is_err_and(|failure| failure.outdated) {
+        let body = Full::new(call.body.get().cloned().unwrap_or_default());
+        answered = call.answer(call.find(), body).await;
+    }
     let reply = match answered {
         Ok(reply) => reply,
         Err(failure) => warn(reply::failure(&failure), &failure.warnings),
@@ -169,6 +178,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) target: Target,
     stop: Option<CancellationToken>,
+    /// The body, once it has been read.
+    body: OnceLock<Bytes>,
 }
 
 /// What the URL names, once the kind is known.
@@ -178,16 +189,16 @@ enum Named {
 }
 
 impl Call {
-    async fn answer<B>(self, named: Option<Named>, body: B) -> Result<Reply>
+    async fn answer<B>(&self, named: Result<Option<Named>>, body: B) -> Result<Reply>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let kind = match named {
+        let kind = match named? {
             None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
             Some(_) if self.target.too_deep => return Err(Failure::no_such_path()),
             Some(Named::Review(review)) => {
-                return self.review(review, &read_body(&self.shared.clock, body).await?);
+                return self.review(review, &self.read_body(body).await?);
             }
             Some(Named::Kind(kind)) => kind,
         };
@@ -253,6 +264,25 @@ impl Call {
         }
     }
 
+    /// The whole body; kept, as a request that begins anew cannot read it again.
+    pub(crate) async fn read_body<B>(&self, body: B) -> Result<Bytes>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let read = read_body(&self.shared.clock, body).await?;
+        Ok(self.body.get_or_init(|| read).clone())
+    }
+
+    /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
+    fn change<T>(&self, kind: &Arc<Kind>, write: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let Target { group, version, resource, .. } = &self.target;
+        self.shared.run(|core| match core.registry.find(group, version, resource) {
+            Some(found) if Arc::ptr_eq(found, kind) => write(core),
+            _ => Err(Failure::outdated()),
+        })
+    }
+
     /// As what this is counted.
     fn counted(&self) -> Counted {
         let form = self.headers.get(http::header::CONTENT_TYPE).and_then(|form| form.to_str().ok());
@@ -281,20 +311,20 @@ impl Call {
             Method::GET | Method::HEAD => self.list(&kind, form).await,
             Method::POST if !everywhere => {
                 let mut write = self.write_options("CreateOptions")?;
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
-                let stored = self.shared.run(|core| core.create(&kind, namespace, value, &write));
+                let stored = self.change(&kind, |core| core.create(&kind, namespace, value, &write));
                 let stored = stored.map_err(|failure| failure.of(&write))?;
                 write.warnings.extend(strategy::warnings(&kind, &stored));
                 Ok(created(form, &kind, &stored, &write, "", self.now()))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let options = self.delete_options(&body)?;
                 let list = self.list_options(&kind)?;
                 let limit = if list.limit == 0 { usize::MAX } else { list.limit };
-                let (items, revision) = self.shared.run(|core| {
+                let (items, revision) = self.change(&kind, |core| {
                     let revision = core.store.revision();
                     core.delete_collection(&kind, namespace, &list.selector, limit, &options)
                         .map(|items| (items, revision))
@@ -323,10 +353,10 @@ impl Call {
             }
             Method::PUT => {
                 let mut write = self.write_options("UpdateOptions")?;
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let version = meta::text(&value, "resourceVersion").to_owned();
-                let replaced = self.shared.run(|core| core.replace(&kind, key, value, part, &write));
+                let replaced = self.change(&kind, |core| core.replace(&kind, key, value, part, &write));
                 let (stored, new) = replaced.map_err(|failure| failure.of(&write))?;
                 if part == Part::Main {
                     write.warnings.extend(strategy::warnings(&kind, &stored));
@@ -344,7 +374,7 @@ impl Call {
                     Patch::Apply(config) => meta::text(config, "resourceVersion").to_owned(),
                     _ => String::new(),
                 };
-                let patched = self.shared.run(|core| match patch {
+                let patched = self.change(&kind, |core| match patch {
                     Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
                 });
@@ -358,9 +388,9 @@ impl Call {
                 Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
             }
             Method::DELETE => {
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let options = self.delete_options(&body)?;
-                match self.shared.run(|core| core.delete(&kind, key, &options))? {
+                match self.change(&kind, |core| core.delete(&kind, key, &options))? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
                     Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),
                 }
@@ -378,15 +408,15 @@ impl Call {
             Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
             Method::PUT => {
                 let write = self.write_options("UpdateOptions")?;
-                let body = read_body(&self.shared.clock, body).await?;
+                let body = self.read_body(body).await?;
                 let (scale, _) =
                     negotiate::read_object(&self.headers, &body, ("autoscaling/v1", "Scale"), true)?;
-                self.shared.run(|core| core.put_scale(kind, key, &scale, &write))?
+                self.change(kind, |core| core.put_scale(kind, key, &scale, &write))?
             }
             Method::PATCH => {
                 let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(kind, body, &mut write).await?;
-                self.shared.run(|core| core.patch_scale(kind, key, &patch, &write))?
+                self.change(kind, |core| core.patch_scale(kind, key, &patch, &write))?
             }
             _ => return Err(Failure::method_not_allowed()),
         };

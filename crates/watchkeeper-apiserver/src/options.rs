@@ -111,7 +111,7 @@ impl Call {
             let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
             return Err(Failure::invalid_options("PatchOptions", vec![cause]));
         }
-        Patch::read(kind, content_type, &read_body(&self.shared.clock, body).await?, write)
+        Patch::read(kind, content_type, &self.read_body(body).await?, write)
     }
 
     /// Checks the options of a write.

@@ -59,6 +59,10 @@ pub(crate) struct Custom {
     pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.
     pub(crate) definition: String,
+    /// Whether requests meet it. What is not served may still have objects.
+    pub(crate) served: bool,
+    /// Whether its definition still waits for a name that it asks for.
+    pub(crate) waiting: bool,
 }
 
 /// A column of a custom kind.
@@ -102,6 +106,10 @@ impl From<&str> for ResourceId {
 }
 
 impl Kind {
+    fn is_served(&self) -> bool {
+        self.custom.as_ref().is_none_or(|custom| custom.served)
+    }
+
     fn builtin(row: &Builtin) -> Self {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
         let (group, plural) = row.stored_as.unwrap_or((row.group, row.plural));
@@ -203,7 +211,7 @@ pub(crate) struct Version {
 
 type ByPlural = BTreeMap<String, Arc<Kind>>;
 
-/// All kinds that are served.
+/// All kinds, those of definitions also in versions that are not served.
 #[derive(Debug)]
 pub(crate) struct Registry {
     builtins: Vec<Arc<Kind>>,
@@ -222,7 +230,8 @@ impl Registry {
 
     fn reindex(&mut self) {
         self.index.clear();
-        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+        let kinds = self.builtins.iter().chain(self.customs.values().flatten());
+        for kind in kinds.filter(|kind| kind.is_served()) {
             let versions = self.index.entry(kind.group.clone()).or_default();
             versions
                 .entry(kind.version.clone())
@@ -299,9 +308,11 @@ impl Registry {
         self.reindex();
     }
 
-    /// The kinds of a definition that are served.
-    pub(crate) fn defined(&self, definition: &str) -> &[Arc<Kind>] {
-        self.customs.get(definition).map_or(&[], Vec::as_slice)
+    /// The definitions that wait for a name.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        let waits = |kind: &Arc<Kind>| kind.custom.as_ref().is_some_and(|custom| custom.waiting);
+        let waiting = self.customs.iter().filter(|(_, kinds)| kinds.iter().any(waits));
+        waiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// Groups for discovery: the built-in ones in the table's order, then the others by name.
@@ -326,7 +337,7 @@ impl Registry {
         for review in REVIEWS {
             add(review.group, review.version, None, Some(*review));
         }
-        let mut customs: Vec<_> = self.customs.values().flatten().collect();
+        let mut customs: Vec<_> = self.customs.values().flatten().filter(|kind| kind.is_served()).collect();
         customs.sort_by_key(|kind| (kind.group.clone(), kind.plural.clone()));
         for kind in customs {
             add(&kind.group, &kind.version, Some(kind), None);

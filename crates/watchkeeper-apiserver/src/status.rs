@@ -89,6 +89,8 @@ pub(crate) struct Failure {
     pub(crate) proceed: Option<String>,
     /// What was noticed before the request failed.
     pub(crate) warnings: Vec<String>,
+    /// The kind is no longer what the request took it for: the request is to be judged anew.
+    pub(crate) outdated: bool,
 }
 
 pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
@@ -108,6 +110,7 @@ impl Failure {
             details: None,
             proceed: None,
             warnings: Vec::new(),
+            outdated: false,
         })
     }
 
@@ -132,6 +135,13 @@ impl Failure {
     pub(crate) fn no_such_path() -> Box<Self> {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with_details(Details::default())
+    }
+
+    /// Never told: the request begins anew.
+    pub(crate) fn outdated() -> Box<Self> {
+        let mut failure = Self::no_such_path();
+        failure.outdated = true;
+        failure
     }
 
     pub(crate) fn method_not_allowed() -> Box<Self> {

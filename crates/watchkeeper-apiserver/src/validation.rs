@@ -135,6 +135,9 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid("spec.template", &new["spec"]["template"], "field is immutable"));
         }
     }
+    if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        causes.extend(crd::validate_update(old, new));
+    }
     let addressed = |service: &Value| service["spec"]["type"] != "ExternalName";
     if kind.is("", "Service") && addressed(old) && addressed(new) {
         let (before, after) = (&old["spec"]["clusterIP"], &new["spec"]["clusterIP"]);

@@ -290,6 +290,67 @@ async fn a_clash_of_names_is_told_and_resolved_when_the_first_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_asks_for_a_name_of_another_stays_with_its_own() {
+    let server = Server::start().await;
+    define(&server, &definition()).await;
+    let mut second = definition();
+    second["metadata"]["name"] = "bars.wktest.io".into();
+    second["spec"]["names"] = json!({"kind": "Bar", "plural": "bars", "shortNames": ["ba"]});
+    define(&server, &second).await;
+    post(&server, FOOS, &foo("f")).await;
+    let (path, other) = (format!("{DEFINITIONS}/foos.wktest.io"), format!("{DEFINITIONS}/bars.wktest.io"));
+    let named = |names: Value| json!({"spec": {"names": {"shortNames": names}}});
+    let accepted = async |verdict: &str| {
+        let met = async || {
+            let status = get(&server, &path).await.1["status"].clone();
+            (status["conditions"][0]["status"] == verdict).then_some(status)
+        };
+        let status = server.until("judged", met).await;
+        assert_eq!(status["conditions"][1]["status"], "True", "{status}");
+        assert_eq!(get(&server, &format!("{FOOS}/f")).await.0, 200);
+        status
+    };
+    assert_eq!(patch(&server, &path, MERGE, &named(json!(["fo", "ba"]))).await.0, 200);
+    let status = accepted("False").await;
+    assert_eq!(status["conditions"][0]["reason"], "ShortNamesConflict");
+    assert_eq!(status["conditions"][0]["message"], "\"ba\" is already in use");
+    assert_eq!(status["acceptedNames"]["shortNames"], json!(["fo"]));
+    assert_eq!(patch(&server, &other, MERGE, &named(json!(["b"]))).await.0, 200);
+    assert_eq!(accepted("True").await["acceptedNames"]["shortNames"], json!(["fo", "ba"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_keeps_what_its_objects_depend_on() {
+    let server = Server::start().await;
+    define(&server, &definition()).await;
+    let path = format!("{DEFINITIONS}/foos.wktest.io");
+    let refused = async |kind: &str, change: Value, expected: &str| {
+        let (code, status) = patch(&server, &path, kind, &change).await;
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(code == 422 && message.contains(expected), "{code}: {status}");
+    };
+    let immutable = r#"spec.scope: Invalid value: "Cluster": field is immutable"#;
+    refused(MERGE, json!({"spec": {"scope": "Cluster"}}), immutable).await;
+    let immutable = r#"spec.names.kind: Invalid value: "Bar": field is immutable"#;
+    refused(MERGE, json!({"spec": {"names": {"kind": "Bar"}}}), immutable).await;
+    let default = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/default";
+    let misfit = r#"properties[replicas].default in body must be of type integer: "string""#;
+    refused(JSON_PATCH, json!([{"op": "replace", "path": default, "value": "x"}]), misfit).await;
+    let unknown = r#"properties[status].default: Invalid value: {"no":1}: must not have unknown fields"#;
+    let default = "/spec/versions/0/schema/openAPIV3Schema/properties/status/default";
+    refused(JSON_PATCH, json!([{"op": "add", "path": default, "value": {"no": 1}}]), unknown).await;
+    let moved = json!([{"op": "replace", "path": "/spec/versions/0/storage", "value": false},
+        {"op": "replace", "path": "/spec/versions/1/storage", "value": true}]);
+    assert_eq!(patch(&server, &path, JSON_PATCH, &moved).await.0, 200);
+    let remove = json!([{"op": "remove", "path": "/spec/versions/0"}]);
+    let stored = r#"status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes v1 from status.storedVersions"#;
+    refused(JSON_PATCH, remove.clone(), stored).await;
+    let migrated = json!({"status": {"storedVersions": ["v1beta1"]}});
+    assert_eq!(patch(&server, &format!("{path}/status"), MERGE, &migrated).await.0, 200);
+    assert_eq!(patch(&server, &path, JSON_PATCH, &remove).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_goes_with_its_contents() {
     let server = Server::start().await;
     let namespace = post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;

@@ -81,6 +81,13 @@ impl Schema {
         removed
     }
 
+    /// The defaults that do not fit where they stand; `at` is the path of the schema in the definition.
+    pub(crate) fn check_defaults(&self, at: &str) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        self.0.check_defaults(at, &mut causes);
+        causes
+    }
+
     /// Fills in the defaults.
     pub(crate) fn default(&self, value: &mut Value) {
         self.0.fill(value);
@@ -270,6 +277,24 @@ impl Node {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn check_defaults(&self, at: &str, causes: &mut Vec<Cause>) {
+        if let Some(default) = self.default.as_ref().filter(|default| !default.is_null()) {
+            let field = format!("{at}.default");
+            let mut unknown = Vec::new();
+            self.prune(&mut default.clone(), "", (self.embedded, true), &mut unknown);
+            if !unknown.is_empty() {
+                causes.push(Cause::invalid(&field, default, "must not have unknown fields"));
+            }
+            self.validate(default, &field, causes);
+        }
+        if let Some(items) = &self.items {
+            items.check_defaults(&format!("{at}.items"), causes);
+        }
+        for (name, property) in &self.properties {
+            property.check_defaults(&format!("{at}.properties[{name}]"), causes);
         }
     }
 

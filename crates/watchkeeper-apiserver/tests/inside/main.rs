@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod kinds;
 mod lists;
 mod objects;
 mod refusals;

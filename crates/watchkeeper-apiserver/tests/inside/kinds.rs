@@ -1,0 +1,107 @@
+//! Does a request meet the kinds as they are at its moment?
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::stream;
+use http::Request;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tower::ServiceExt as _;
+
+use crate::common::*;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const BARS: &str = "/apis/wktest.io/v1/namespaces/wktest/bars";
+
+async fn server() -> Server {
+    let server = Server::embedded(|settings| settings).await;
+    post(&server, DEFINITIONS, &definition("Namespaced", 9)).await;
+    server
+}
+
+fn definition(scope: &str, most: usize) -> Value {
+    let spec = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": most}}});
+    json!({"metadata": {"name": "bars.wktest.io"}, "spec": {
+        "group": "wktest.io", "scope": scope, "names": {"kind": "Bar", "plural": "bars"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}})
+}
+
+fn bar() -> Value {
+    json!({"apiVersion": "wktest.io/v1", "kind": "Bar", "metadata": {"name": "b"}, "spec": {"name": "abc"}})
+}
+
+/// Sends a request whose body comes only after `meanwhile`; gives the code of its answer.
+async fn slow(server: &Server, (method, path): (&str, &str), body: &Value, meanwhile: impl AsyncFn()) -> u16 {
+    let (sender, receiver) = oneshot::channel::<Bytes>();
+    let frames = stream::once(async { Ok::<_, Infallible>(Frame::data(receiver.await.unwrap())) });
+    let kind = if method == "PATCH" { MERGE } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let mut answer = inside(server).service().oneshot(request.body(StreamBody::new(frames)).unwrap());
+    assert!(futures::poll!(&mut answer).is_pending(), "answered without its body");
+    meanwhile().await;
+    sender.send(body.to_string().into()).unwrap();
+    answer.await.unwrap().status().as_u16()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_after_its_kind_has_gone_is_not_found() {
+    for request in [("POST", BARS), ("PATCH", &format!("{BARS}/b")), ("DELETE", BARS)] {
+        let server = server().await;
+        let path = format!("{DEFINITIONS}/bars.wktest.io");
+        let body = if request.0 == "DELETE" { json!({}) } else { bar() };
+        let code = slow(&server, request, &body, async || {
+            call(&server, "DELETE", &path, &Value::Null).await;
+            assert_eq!(get(&server, BARS).await.0, 404);
+        });
+        assert_eq!(code.await, 404, "{request:?}");
+        post(&server, DEFINITIONS, &definition("Namespaced", 9)).await;
+        assert_eq!(get(&server, BARS).await.1["items"], json!([]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_judged_by_its_kind_as_it_is_when_the_body_comes() {
+    let server = server().await;
+    let path = format!("{DEFINITIONS}/bars.wktest.io");
+    let narrow = async |most| {
+        let change = json!({"spec": definition("Namespaced", most)["spec"]});
+        assert_eq!(patch(&server, &path, MERGE, &change).await.0, 200);
+    };
+    assert_eq!(slow(&server, ("POST", BARS), &bar(), async || narrow(2).await).await, 422);
+    assert_eq!(slow(&server, ("POST", BARS), &bar(), async || narrow(3).await).await, 201);
+    let other = async || {
+        call(&server, "DELETE", &path, &Value::Null).await;
+        post(&server, DEFINITIONS, &definition("Cluster", 9)).await;
+    };
+    assert_eq!(slow(&server, ("POST", BARS), &bar(), other).await, 404);
+    assert_eq!(get(&server, "/apis/wktest.io/v1/bars").await.1["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_takes_along_what_is_not_served() {
+    let server = server().await;
+    post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;
+    post(&server, "/apis/wktest.io/v1/namespaces/wktest-n/bars", &bar()).await;
+    let mut held = bar();
+    held["metadata"] = json!({"name": "held", "finalizers": ["example.com/f"]});
+    post(&server, "/apis/wktest.io/v1/namespaces/wktest-n/bars", &held).await;
+    let serve = async |served: bool| {
+        let change = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": served}]);
+        let path = format!("{DEFINITIONS}/bars.wktest.io");
+        assert_eq!(patch(&server, &path, JSON_PATCH, &change).await.0, 200);
+    };
+    serve(false).await;
+    assert_eq!(get(&server, BARS).await.0, 404);
+    call(&server, "DELETE", "/api/v1/namespaces/wktest-n", &Value::Null).await;
+    assert_eq!(get(&server, "/api/v1/namespaces/wktest-n").await.1["status"]["phase"], "Terminating");
+    serve(true).await;
+    let left = get(&server, "/apis/wktest.io/v1/bars").await.1;
+    assert_eq!(names(&left), ["held"]);
+    let path = "/apis/wktest.io/v1/namespaces/wktest-n/bars/held";
+    patch(&server, path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&server, "/api/v1/namespaces/wktest-n").await.0, 404);
+}

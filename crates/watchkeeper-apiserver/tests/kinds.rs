@@ -334,7 +334,7 @@ async fn a_definition_keeps_what_its_objects_depend_on() {
     let immutable = r#"spec.names.kind: Invalid value: "Bar": field is immutable"#;
     refused(MERGE, json!({"spec": {"names": {"kind": "Bar"}}}), immutable).await;
     let default = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/default";
-    let misfit = r#"properties[replicas].default in body must be of type integer: "string""#;
+    let misfit = r#"properties[replicas].default: Invalid value: "string":  in body must be of type integer: "string""#;
     refused(JSON_PATCH, json!([{"op": "replace", "path": default, "value": "x"}]), misfit).await;
     let unknown = r#"properties[status].default: Invalid value: {"no":1}: must not have unknown fields"#;
     let default = "/spec/versions/0/schema/openAPIV3Schema/properties/status/default";

@@ -288,7 +288,12 @@ impl Node {
             if !unknown.is_empty() {
                 causes.push(Cause::invalid(&field, default, "must not have unknown fields"));
             }
-            self.validate(default, &field, causes);
+            let mut misfits = Vec::new();
+            self.validate(default, "", &mut misfits);
+            causes.extend(misfits.into_iter().map(|cause| {
+                let inside = if cause.field.is_empty() { field.clone() } else { join(&field, &cause.field) };
+                Cause { field: inside, ..cause }
+            }));
         }
         if let Some(items) = &self.items {
             items.check_defaults(&format!("{at}.items"), causes);

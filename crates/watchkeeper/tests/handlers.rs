@@ -10,7 +10,7 @@ use common::{Log, QUEUES, World, event, gone, list};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, HandlerOptions, filtered, on_change};
+use watchkeeper::informer::{Change, HandlerOptions, QueueKind, Registration, filtered, on_change};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::{Env, Object, SharedInformer};
 
@@ -138,10 +138,17 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it()
     }
 }
 
-// client-go: TestRemoveEventHandler_SynchronousShutdown, TestShutDownEventHandler_Lifecycles
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
-    for queue in QUEUES {
+/// A running informer that has told the first of two objects to a handler which does not return yet.
+struct Held {
+    informer: SharedInformer<ConfigMap>,
+    registration: Registration<ConfigMap>,
+    stuck: Stuck,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Held {
+    async fn at_the_first_of_two(queue: QueueKind) -> Self {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
         let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
         let (mut stuck, handler) = Stuck::new();
@@ -151,6 +158,15 @@ async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
         stuck.entered.recv().await.unwrap();
+        Self { informer, registration, stuck, stop, task }
+    }
+}
+
+// client-go: TestRemoveEventHandler_SynchronousShutdown, TestShutDownEventHandler_Lifecycles
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
+    for queue in QUEUES {
+        let Held { informer, registration, stuck, stop, task } = Held::at_the_first_of_two(queue).await;
         informer.remove_handler(&registration);
         let waiting = registration.clone();
         let ended = tokio::spawn(async move { waiting.ended().await });
@@ -167,15 +183,7 @@ async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_is_removed_amid_the_first_objects_has_not_synced() {
     for queue in QUEUES {
-        let (env, source) = (Env::simulated(1), ScriptedSource::new());
-        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
-        let (mut stuck, handler) = Stuck::new();
-        let registration = informer.add_handler(on_change(handler)).unwrap();
-        source.on_list(list(10, &["a@1", "b@2"])).on_watch(Reply::body("").then_hang());
-        let stop = CancellationToken::new();
-        let (running, token) = (informer.clone(), stop.clone());
-        let task = tokio::spawn(async move { running.run(token).await });
-        stuck.entered.recv().await.unwrap();
+        let Held { informer, registration, stuck, stop, task } = Held::at_the_first_of_two(queue).await;
         informer.wait_until_synced().await;
         informer.remove_handler(&registration);
         stuck.release.send(()).unwrap();

@@ -1,28 +1,17 @@
 //! Do the two queues tell the same? Random streams, with missed changes, relists, resyncs and failures, through both.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "common/deltas.rs"]
+mod deltas;
+
 use std::collections::BTreeMap;
 
+use deltas::{deleted, delta_fifo, obj};
 use proptest::prelude::*;
-use watchkeeper::clock::Generator;
+use watchkeeper::Env;
 use watchkeeper::informer::{Change, on_change, process_deltas};
-use watchkeeper::queue::{Deleted, Delta, DeltaFifo, OrderedFifo, Popped, Queue};
+use watchkeeper::queue::{Delta, OrderedFifo, Popped, Queue};
 use watchkeeper::store::Indexer;
-use watchkeeper::{Env, Object};
-
-fn obj(name: &str, version: u64) -> Object<()> {
-    let json =
-        format!(r#"{{"metadata":{{"name":"{name}","uid":"u-{name}","resourceVersion":"{version}"}}}}"#);
-    Object::from_json(json.as_bytes()).unwrap()
-}
-
-fn deleted(name: &str, version: u64) -> Delta<()> {
-    Delta::Deleted(Deleted::Final(obj(name, version)))
-}
-
-fn delta_fifo() -> DeltaFifo<()> {
-    DeltaFifo::new(Generator::seeded(1).hasher())
-}
 
 /// One step of a stream, on few names so that they meet.
 #[derive(Clone, Debug)]

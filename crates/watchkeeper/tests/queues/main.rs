@@ -4,31 +4,19 @@
 mod both;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/deltas.rs"]
+mod deltas;
 mod gathering;
 mod ordered;
 
 use common::Log;
-use watchkeeper::clock::Generator;
+use deltas::{deleted, delta_fifo, obj};
 use watchkeeper::informer::{on_change, process_deltas};
-use watchkeeper::queue::{Deleted, Delta, DeltaFifo, OrderedFifo, Popped, Queue};
+use watchkeeper::queue::{Deleted, Delta, OrderedFifo, Popped, Queue};
 use watchkeeper::store::Indexer;
 use watchkeeper::{Env, Object};
 
 type Obj = Object<()>;
-
-fn obj(name: &str, version: u64) -> Obj {
-    let json =
-        format!(r#"{{"metadata":{{"name":"{name}","uid":"u-{name}","resourceVersion":"{version}"}}}}"#);
-    Object::from_json(json.as_bytes()).unwrap()
-}
-
-fn deleted(name: &str, version: u64) -> Delta<()> {
-    Delta::Deleted(Deleted::Final(obj(name, version)))
-}
-
-fn delta_fifo() -> DeltaFifo<()> {
-    DeltaFifo::new(Generator::seeded(1).hasher())
-}
 
 fn both() -> [Box<dyn Queue<()>>; 2] {
     [Box::new(OrderedFifo::new()), Box::new(delta_fifo())]

@@ -219,20 +219,13 @@ impl Kinds {
     pub(super) async fn dependents_now(
         &self,
         owner: &Item,
-    ) -> Result<Vec<(ApiResource, Object<Meta>)>, CollectError> {
-        let mut found = Vec::new();
+    ) -> Result<Vec<(ApiResource, Meta)>, CollectError> {
+        let (mut found, namespace) = (Vec::new(), owner.key.namespace());
         for (kind, is_namespaced) in self.served().await?.into_values() {
-            let scope = match owner.key.namespace() {
-                // What is in a namespace owns nothing elsewhere.
-                Some(_) if !is_namespaced => continue,
-                Some(namespace) => Scope::Namespace(namespace.to_owned()),
-                None => Scope::Cluster,
-            };
-            match live::owned(&owner.uid, &kind, &scope, &self.clients).await {
-                Ok(owned) => found.extend(owned.into_iter().map(|object| (kind.clone(), object))),
-                // The kind has gone just now, with all its objects.
-                Err(error) if error.is_not_found() => {}
-                Err(source) => return Err(CollectError::Unseen { kind: kind.plural, source }),
+            // What is in a namespace owns nothing elsewhere.
+            if namespace.is_none() || is_namespaced {
+                let owned = live::owned(&owner.uid, &kind, namespace, &self.clients).await?;
+                found.extend(owned.into_iter().map(|object| (kind.clone(), object)));
             }
         }
         Ok(found)

@@ -2,62 +2,47 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use kube_client::core::ApiResource;
-use watchkeeper::source::{ApiSource, ListOptions, ListerWatcher as _, Scope};
-use watchkeeper::wire::{ApiError, Class, ListSplitter};
-use watchkeeper::{Clients, Object};
+use kube_client::Api;
+use kube_client::core::params::ListParams;
+use kube_client::core::{ApiResource, DynamicObject};
+use watchkeeper::Clients;
 
+use super::CollectError;
 use super::kinds::Meta;
 
 const PAGE: u32 = 500;
 /// A page must come within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An error unless all of them are seen.
+/// An error unless all of them are seen, in one namespace or in all.
 pub(super) async fn owned(
     owner: &str,
     kind: &ApiResource,
-    scope: &Scope,
+    namespace: Option<&str>,
     clients: &Clients,
-) -> Result<Vec<Object<Meta>>, ApiError> {
-    let source = ApiSource::new::<Meta>(clients.watch().clone(), kind, scope);
+) -> Result<Vec<Meta>, CollectError> {
+    let client = clients.watch().clone();
+    let objects: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, kind),
+        None => Api::all_with(client, kind),
+    };
+    let is_owned = |object: &Meta| {
+        object.metadata.owner_references.iter().flatten().any(|reference| reference.uid == owner)
+    };
+    let unseen = |source| CollectError::Unseen { kind: kind.plural.clone(), source };
     let mut found = Vec::new();
-    let mut options = ListOptions { limit: PAGE, ..ListOptions::default() };
+    let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = page(&source, &options, owner, &mut found);
-        let late = |_| ApiError::new(Class::Timeout, format!("no list within {PATIENCE:?}"));
-        options.continue_token = clients.env().clock.timeout(PATIENCE, page).await.map_err(late)??;
-        if options.continue_token.is_empty() {
+        let page = clients.env().clock.timeout(PATIENCE, objects.list_metadata(&params)).await;
+        let page = match page.map_err(|_| CollectError::Late(kind.plural.clone()))? {
+            // The kind has gone just now, with all its objects.
+            Err(kube_client::Error::Api(status)) if status.is_not_found() => return Ok(Vec::new()),
+            page => page.map_err(unseen)?,
+        };
+        found.extend(page.items.into_iter().filter(is_owned));
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
             return Ok(found);
         }
     }
-}
-
-/// Adds what is found on one page; the token of the next.
-async fn page(
-    source: &ApiSource,
-    options: &ListOptions,
-    owner: &str,
-    found: &mut Vec<Object<Meta>>,
-) -> Result<String, ApiError> {
-    let mut chunks = source.list(options).await?;
-    let mut splitter = ListSplitter::default();
-    let mut bad = None;
-    while let Some(chunk) = chunks.next().await {
-        splitter.feed(&chunk?, |item| {
-            let object = item
-                .map_err(ApiError::undecodable)
-                .and_then(|bytes| Object::<Meta>::from_json(bytes).map_err(ApiError::undecodable));
-            match object {
-                Ok(object) if object.owner_references().iter().any(|reference| reference.uid == owner) => {
-                    found.push(object);
-                }
-                Ok(_) => {}
-                Err(error) => bad = Some(error),
-            }
-        })?;
-    }
-    let meta = splitter.finish()?;
-    bad.map_or(Ok(meta.continue_token), Err)
 }

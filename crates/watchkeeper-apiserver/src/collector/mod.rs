@@ -10,6 +10,7 @@ mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::core::ApiResource;
 use kube_client::core::params::{DeleteParams, Patch, Preconditions, PropagationPolicy};
 use serde_json::json;
@@ -77,7 +78,9 @@ enum CollectError {
     #[error("not all kinds have been listed yet")]
     NotSynced,
     #[error("cannot see whether it owns any {kind}")]
-    Unseen { kind: String, source: ApiError },
+    Unseen { kind: String, source: kube_client::Error },
+    #[error("cannot see in time whether it owns any {0}")]
+    Late(String),
     #[error("cannot see which kinds there are")]
     Discovery(#[from] kube_client::Error),
 }
@@ -202,11 +205,13 @@ impl Collector {
             }
             Action::Orphan => {
                 for (kind, dependent) in self.kinds.dependents_now(item).await? {
-                    let mut owners = dependent.owner_references();
-                    owners.retain(|owner| owner.uid != *item.uid);
-                    let (uid, version) = (dependent.uid(), dependent.version().to_string());
-                    let change = json!({"ownerReferences": owners, "uid": uid, "resourceVersion": version});
-                    match self.patch(kind, &dependent.key(), change).await {
+                    let ObjectMeta { owner_references, uid, resource_version, .. } = &dependent.metadata;
+                    let owners = owner_references.iter().flatten().filter(|owner| owner.uid != *item.uid);
+                    let change = json!({
+                        "ownerReferences": owners.collect::<Vec<_>>(), "uid": uid, "resourceVersion": resource_version,
+                    });
+                    let key = ObjectName::of(&dependent).map_err(ApiError::undecodable)?;
+                    match self.patch(kind, &key, change).await {
                         Err(error) if error.is_not_found() => {}
                         outcome => outcome?,
                     }

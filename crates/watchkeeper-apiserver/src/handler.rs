@@ -316,8 +316,7 @@ impl Call {
                 let namespace = namespace.unwrap_or_default();
                 let stored = self.change(&kind, |core| core.create(&kind, namespace, value, &write));
                 let stored = stored.map_err(|failure| failure.of(&write))?;
-                write.warnings.extend(strategy::warnings(&kind, &stored));
-                Ok(created(form, &kind, &stored, &write, "", self.now()))
+                Ok(self.written(form, &kind, Part::Main, (stored, true), write, ""))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
                 let body = self.read_body(body).await?;
@@ -357,14 +356,8 @@ impl Call {
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let version = meta::text(&value, "resourceVersion").to_owned();
                 let replaced = self.change(&kind, |core| core.replace(&kind, key, value, part, &write));
-                let (stored, new) = replaced.map_err(|failure| failure.of(&write))?;
-                if part == Part::Main {
-                    write.warnings.extend(strategy::warnings(&kind, &stored));
-                }
-                if new {
-                    return Ok(created(form, &kind, &stored, &write, &version, self.now()));
-                }
-                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
+                let replaced = replaced.map_err(|failure| failure.of(&write))?;
+                Ok(self.written(form, &kind, part, replaced, write, &version))
             }
             Method::PATCH => {
                 let mut write = self.write_options("PatchOptions")?;
@@ -378,14 +371,8 @@ impl Call {
                     Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
                     patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
                 });
-                let (stored, new) = patched.map_err(|failure| failure.of(&write))?;
-                if part == Part::Main {
-                    write.warnings.extend(strategy::warnings(&kind, &stored));
-                }
-                if new {
-                    return Ok(created(form, &kind, &stored, &write, &version, self.now()));
-                }
-                Ok(warn(reply::object(200, form, &kind, &stored, self.now()), &write.warnings))
+                let patched = patched.map_err(|failure| failure.of(&write))?;
+                Ok(self.written(form, &kind, part, patched, write, &version))
             }
             Method::DELETE => {
                 let body = self.read_body(body).await?;
@@ -486,17 +473,30 @@ impl Call {
         let current = self.shared.core.lock().store.revision();
         if version > current { Err(Failure::version_too_large(version, current)) } else { Ok(()) }
     }
-}
 
-/// The answer to a write that made an object; `version` is the one that was sent with it.
-fn created(form: Form, kind: &Kind, stored: &Stored, write: &Write, version: &str, now: Timestamp) -> Reply {
-    if !write.dry_run {
-        return warn(reply::object(201, form, kind, stored, now), &write.warnings);
+    /// The answer to a write of an object, which may have made it; `version` is the one that was sent with it.
+    fn written(
+        &self,
+        form: Form,
+        kind: &Kind,
+        part: Part,
+        (stored, new): (Arc<Stored>, bool),
+        mut write: Write,
+        version: &str,
+    ) -> Reply {
+        if part == Part::Main {
+            write.warnings.extend(strategy::warnings(kind, &stored));
+        }
+        let reply = if new && write.dry_run {
+            // Nothing was stored: there is no other version to tell.
+            let mut value = Core::view(kind, &stored);
+            meta::set(&mut value, "resourceVersion", version);
+            reply::value(201, form, &value)
+        } else {
+            reply::object(if new { 201 } else { 200 }, form, kind, &stored, self.now())
+        };
+        warn(reply, &write.warnings)
     }
-    // Nothing was stored: there is no other version to tell.
-    let mut value = Core::view(kind, stored);
-    meta::set(&mut value, "resourceVersion", version);
-    warn(reply::value(201, form, &value), &write.warnings)
 }
 
 /// Tells the warnings with the answer, each in a header of its own.

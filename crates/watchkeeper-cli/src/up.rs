@@ -9,6 +9,7 @@ use sample_controller::api::{self, Foo};
 use sample_controller::{Program, RunError};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::{ClientArgs, ConnectError, Pages};
+use watchkeeper::source::without_userinfo;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Clients, Env};
 
@@ -68,11 +69,7 @@ async fn on_cluster(
         return Err(UpError::Unused);
     }
     let config = args.client.config().await?;
-    // What stands before an @ is nobody's business.
-    let (url, host) = (&config.cluster_url, config.cluster_url.authority().map_or("", |all| all.as_str()));
-    let host = host.rsplit('@').next().unwrap_or_default();
-    let server =
-        format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'));
+    let server = without_userinfo(config.cluster_url.to_string().trim_end_matches('/'));
     let client =
         ClientArgs { master: args.client.master.as_ref().map(|_| server.clone()), ..args.client.clone() };
     let kubectl = front::kubectl(&client, &config.default_namespace);

@@ -1,7 +1,6 @@
 //! Which cluster is meant? Flags, then the environment, then the cluster around the process, then the user's own file.
 
 use std::env;
-use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -12,6 +11,7 @@ use kube_client::config::{AuthInfo, InClusterError};
 use super::kubeconfig::{Kubeconfigs, master_url};
 use super::proxy::Proxies;
 use crate::env::Env;
+use crate::report::What;
 use crate::source::{ClientError, Clients};
 
 /// Flags that say which cluster to talk to, for `#[command(flatten)]`.
@@ -134,7 +134,7 @@ impl ClientArgs {
         match (home, master) {
             (Some(file), _) => {
                 if let Some(error) = &unusable {
-                    tracing::warn!(error = error as &dyn Error, file = %file.display(), "using a kubeconfig instead");
+                    tracing::warn!(error = %What::Error(error), file = %file.display(), "using a kubeconfig instead");
                 }
                 Kubeconfigs::read(&[file])?.config(context, master)
             }

@@ -29,7 +29,7 @@ pub struct ClientError {
 }
 
 /// A URL as it may be shown: what stands before the host may be a password.
-pub(crate) fn without_userinfo(url: &str) -> String {
+pub fn without_userinfo(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let host = url[start..].rfind('@').map_or(start, |at| start + at + 1);
     format!("{}{}", &url[..start], &url[host..])

@@ -19,8 +19,7 @@ use futures::Stream;
 
 pub(crate) use api::Edit;
 pub use api::{ApiSource, Query, Scope};
-pub(crate) use clients::without_userinfo;
-pub use clients::{ClientError, Clients};
+pub use clients::{ClientError, Clients, without_userinfo};
 pub use requests::{Requests, Resources, Written};
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
 

@@ -193,7 +193,7 @@ mod tests {
         tokio::select! {
             quota = seen.recv() => assert_eq!(quota.ok_or("none")??.spec, new_quota(&namespace, "10").spec),
             ended = run(&clients, &stop) => panic!("{ended:?}"),
-            () = env.clock.sleep(Duration::from_secs(20)) => panic!("no quota"),
+            () = env.clock.sleep(Duration::from_secs(60)) => panic!("no quota"),
         }
         Ok(())
     }

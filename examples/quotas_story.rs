@@ -109,7 +109,7 @@ impl Seen {
                 println!("  {}", self.early.remove(at));
                 return Ok(());
             }
-            let next = self.clock.timeout(Duration::from_secs(20), self.lines.recv()).await;
+            let next = self.clock.timeout(Duration::from_secs(60), self.lines.recv()).await;
             self.early.push(next.ok().flatten().ok_or_else(|| format!("not seen: {wanted}"))?);
         }
     }

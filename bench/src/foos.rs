@@ -178,11 +178,12 @@ async fn clean_up(clients: &Clients, namespace: &str, args: &FoosArgs) -> Result
 
 /// The writes once no more are made: events come a little after what they tell of.
 async fn settled(client: &Client, clock: &Clock) -> Result<Writes, Failure> {
-    let mut last = writes(client).await?;
+    let (mut last, mut equal) = (writes(client).await?, 0);
     for _ in 0..20 {
         clock.sleep(Duration::from_millis(500)).await;
         let now = writes(client).await?;
-        if now == last {
+        equal = if now == last { equal + 1 } else { 0 };
+        if equal == 3 {
             break;
         }
         last = now;

@@ -25,7 +25,12 @@ impl Process {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(program);
         command.arg("serve").args(args).arg("--kubeconfig-out").arg(folder.path().join("kubeconfig"));
-        let child = command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let child = command
+            .env_remove("RUST_LOG")
+            .env_remove("CLICOLOR_FORCE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
         let child = child.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
         // From here on, an early return ends it.
         let mut process = Self { child, address: None, _folder: folder };

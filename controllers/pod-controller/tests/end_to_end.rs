@@ -92,7 +92,8 @@ impl World {
         } else {
             let listening = ApiServer::new(&env).listen(ListenOptions::default()).await.unwrap();
             let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
-            let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+            let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+            config.proxy_url = None;
             // Serves until the test ends.
             tokio::spawn(async move {
                 std::future::pending::<()>().await;

@@ -77,6 +77,7 @@ async fn a_foreign_deployment(world: World) {
     world.deployments().create(&foreign).await.unwrap();
     world.create_foo("a", "web", 1).await;
     world.until("the user is warned", |w| w.has_event("a", "Warning", "ErrResourceExists")).await;
+    world.until("both are seen", |w| w.deployment("web").is_some() && w.foo("a").is_some()).await;
     assert_eq!(world.replicas("web"), Some(7));
     assert!(world.foo("a").unwrap().status.is_none());
     world.deployments().delete(&world.key("web")).await.unwrap();

@@ -202,7 +202,8 @@ async fn in_the_foreground_an_owner_waits_for_those_that_block_it() {
     let root = world.get("root").await.unwrap().metadata;
     assert!(root.deletion_timestamp.is_some());
     assert_eq!(root.finalizers.unwrap(), ["foregroundDeletion"]);
-    assert!(world.get("blocking").await.unwrap().metadata.deletion_timestamp.is_some());
+    let marked = async || world.get("blocking").await?.metadata.deletion_timestamp;
+    world.server.until("blocking marked", marked).await;
     world.set_finalizers("blocking", &[]).await;
     world.left(&["root", "blocking", "free"], "free").await;
     world.set_finalizers("free", &[]).await;
@@ -219,7 +220,11 @@ async fn in_the_foreground_a_chain_goes_from_its_end() {
     world.set_finalizers("grandchild", &["example.com/hold"]).await;
     world.delete("root", PropagationPolicy::Foreground).await;
     world.left(&["root", "child", "grandchild"], "root child grandchild").await;
-    assert_eq!(world.get("child").await.unwrap().metadata.finalizers.unwrap(), ["foregroundDeletion"]);
+    let waits = async || {
+        let finalizers = world.get("child").await?.metadata.finalizers?;
+        (finalizers == ["foregroundDeletion"]).then_some(())
+    };
+    world.server.until("the child waits", waits).await;
     world.set_finalizers("grandchild", &[]).await;
     world.left(&["root", "child", "grandchild"], "").await;
     world.end().await;

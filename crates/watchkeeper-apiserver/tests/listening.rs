@@ -14,8 +14,13 @@ use watchkeeper::Env;
 use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions, Listening, ServeError};
 
 async fn client(listening: &Listening) -> Client {
-    let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    client_of(&listening.kubeconfig()).await
+}
+
+async fn client_of(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.proxy_url = None;
     Client::try_from(config).unwrap()
 }
 
@@ -79,9 +84,7 @@ async fn a_request_without_the_token_is_unauthorized() {
         kubeconfig.replace(credentials.token(), "wrong"),
         kubeconfig.replace(&format!("token: {}", credentials.token()), "username: x"),
     ] {
-        let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let error = Client::try_from(config).unwrap().apiserver_version().await.unwrap_err();
+        let error = client_of(&text).await.apiserver_version().await.unwrap_err();
         let kube_client::Error::Api(status) = error else { panic!("{error}") };
         assert_eq!(
             (status.code, status.reason.as_str(), status.message.as_str()),
@@ -99,9 +102,7 @@ async fn another_ca_is_not_trusted() {
         server.listen(ListenOptions::default()).await.unwrap(),
     );
     let text = first.kubeconfig().replace(&first.url(), &second.url());
-    let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let error = Client::try_from(config).unwrap().apiserver_version().await.unwrap_err();
+    let error = client_of(&text).await.apiserver_version().await.unwrap_err();
     assert!(!matches!(error, kube_client::Error::Api(_)), "{error}");
     first.stop().await;
     second.stop().await;
@@ -120,9 +121,7 @@ async fn credentials_of_a_folder_are_made_once_and_for_the_owner_alone() {
     };
     let (one, other) = (listen(&first).await.unwrap(), listen(&second).await.unwrap());
     let text = one.kubeconfig().replace(&one.url(), &other.url());
-    let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Client::try_from(config).unwrap().apiserver_version().await.unwrap();
+    client_of(&text).await.apiserver_version().await.unwrap();
     for name in ["ca.pem", "token"] {
         let file = folder.path().join(name);
         #[cfg(unix)]
@@ -232,6 +231,8 @@ async fn a_stop_with_idle_connections_does_not_wait() {
     let client = client(&listening).await;
     client.apiserver_version().await.unwrap();
     let silent = tokio::net::TcpStream::connect(listening.address()).await.unwrap();
+    // From here on only a wait lets time pass.
+    tokio::time::pause();
     let before = env.clock.now();
     listening.stop().await;
     assert!(env.clock.now() - before < Duration::from_secs(4));

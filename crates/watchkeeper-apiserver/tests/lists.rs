@@ -71,7 +71,9 @@ async fn versions_are_understood_by_their_rules() {
         assert_eq!(response.status(), 504);
         assert_eq!(response.headers()["retry-after"], "1");
         let waited = server.env.clock.now() - before;
-        assert!(waited >= Duration::from_secs(3) && waited < Duration::from_secs(4), "{waited:?}");
+        assert!(waited >= Duration::from_secs(3), "{waited:?}");
+        // Elsewhere the clock goes on, however long the machine takes.
+        assert!(server.inside().is_none() || waited < Duration::from_secs(4), "{waited:?}");
     }
 }
 

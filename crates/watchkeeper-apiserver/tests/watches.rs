@@ -118,7 +118,7 @@ async fn the_old_watch_path_and_metadata_only_watches_work() {
     post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
     post(&server, CONFIG_MAPS, &config_map("b", &json!({"k": "v"}))).await;
     let mut watch =
-        Watch::open(&server, "/api/v1/watch/namespaces/wktest/configmaps/b?timeoutSeconds=1").await;
+        Watch::open(&server, "/api/v1/watch/namespaces/wktest/configmaps/b?timeoutSeconds=5").await;
     assert_eq!(watch.told().await.1, "b");
     assert_eq!(watch.next().await, None);
     let accept = [("accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")];

@@ -23,7 +23,7 @@ use crate::args::DemoArgs;
 use crate::front::{BOLD, DIM, GREEN, RED};
 
 /// What is not seen within this time does not happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why the story has no good end.
 #[derive(Debug, thiserror::Error)]

@@ -94,8 +94,9 @@ impl View {
         Self { factory, foos, deployments, queue: queue.clone(), notes, pen }
     }
 
-    /// Waits until all Deployments that were there are known to have been: what is made later is seen to be new.
+    /// Waits until all Foos and Deployments that were there are known to have been: what is made or written later is seen to be new.
     pub(crate) async fn has_begun(&self) {
+        self.foos.wait_until_synced().await;
         self.deployments.wait_until_synced().await;
     }
 

@@ -27,7 +27,9 @@ impl Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
             .args(arguments)
             .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
             .env_remove("RUST_LOG")
+            .env_remove("CLICOLOR_FORCE")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -54,8 +56,13 @@ impl Program {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
+        self.signals(&[name]);
+    }
+
+    /// One right after the other.
+    fn signals(&self, names: &[&str]) {
+        let kills: String = names.iter().map(|name| format!("kill -s {name} {};", self.child.id())).collect();
+        assert!(Command::new("sh").args(["-ec", &kills]).status().unwrap().success(), "{kills}");
     }
 
     fn exit(mut self) -> (ExitStatus, String) {
@@ -376,16 +383,15 @@ fn a_second_signal_exits_at_once() {
     let mut server = Program::start(&["serve", "--insecure-http", "--kubeconfig-out", file]);
     let ready = server.until(&["ready"]);
     let address = ready.split_whitespace().find_map(|word| word.strip_prefix("http://")).unwrap();
-    // A request that never comes to its end keeps an orderly stop waiting.
+    // A request that never comes to its end keeps an orderly stop waiting, once the server waits for its body.
     let mut request = TcpStream::connect(address).unwrap();
     request
-        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{")
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n")
         .unwrap();
-    server.signal("INT");
-    while TcpStream::connect(address).is_ok() {
-        std::thread::yield_now();
-    }
-    server.signal("TERM");
+    let mut answer = [0; 12];
+    request.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    server.signals(&["INT", "TERM"]);
     let (status, errors) = server.exit();
     assert_eq!(status.code(), Some(1), "{errors}");
 }

@@ -187,7 +187,7 @@ async fn an_informer_can_be_asked_for_while_another_is_made() {
         });
         finished.send(()).unwrap();
     });
-    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    told.recv_timeout(Duration::from_secs(120)).unwrap();
     // Of one kind, the first that is there is kept.
     let outer = factory.informer_with::<Secret>((), |builder, source| {
         factory.informer::<Secret>();

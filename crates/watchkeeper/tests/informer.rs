@@ -439,7 +439,7 @@ async fn a_hook_on_reports_may_use_the_informer_whose_index_panicked() {
             (informer.clone(), CancellationToken::new(), tokio::runtime::Handle::current());
         let token = stop.clone();
         let thread = std::thread::spawn(move || runtime.block_on(running.run(token)));
-        let report = hook_told.recv_timeout(Duration::from_secs(10)).unwrap();
+        let report = hook_told.recv_timeout(Duration::from_secs(120)).unwrap();
         assert_eq!(report, (r#"index "bad" of ns/a"#.to_owned(), 1));
         informer.wait_until_synced().await;
         assert_eq!(env.reporter.panics(), 1);

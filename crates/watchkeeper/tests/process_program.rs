@@ -111,7 +111,7 @@ impl Running {
     }
 
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status();
+        let sent = Command::new("sh").args(["-c", &format!("kill -s {name} {}", self.0.id())]).status();
         assert!(sent.unwrap().success());
     }
 

@@ -99,20 +99,17 @@ impl World {
         Self { controller_env, admin, namespace, factory, changed, link, stop, controller, collector }
     }
 
-    /// Waits until what the observer sees is as `wanted`.
+    /// Waits until what the observer sees is as `wanted`, as long as anything changes.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Self) -> bool) {
-        let seen = async {
-            loop {
-                let changed = self.changed.notified();
-                if wanted(self) {
-                    return;
-                }
-                changed.await;
-            }
-        };
         let patience = Duration::from_secs(300);
-        let in_time = self.controller_env.clock.timeout(patience, seen).await;
-        assert!(in_time.is_ok(), "not seen within {patience:?}: {what}");
+        loop {
+            let changed = self.changed.notified();
+            if wanted(self) {
+                return;
+            }
+            let in_time = self.controller_env.clock.timeout(patience, changed).await;
+            assert!(in_time.is_ok(), "not seen, and no change for {patience:?}: {what}");
+        }
     }
 
     /// The controller ends by itself and without errors of its own.
@@ -255,7 +252,8 @@ impl Link {
         let server = ApiServer::new(env);
         let listening = server.listen(ListenOptions::default()).await.unwrap();
         let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        config.proxy_url = None;
         let clients = Clients::from_config(config, controller).unwrap();
         let admin = Clients::from_client(server.client(), env);
         let (address, credentials) = (listening.address(), listening.credentials().cloned());

@@ -19,7 +19,7 @@ use watchkeeper_apiserver::{ApiServer, ApiServerBuilder};
 pub(crate) const OURS: &str = "wktest";
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

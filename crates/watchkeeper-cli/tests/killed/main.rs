@@ -38,7 +38,14 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_watchkeeper"));
         command.args(["serve", "--insecure-http", "--listen", &address.to_string()]);
         command.arg("--data-dir").arg(data).arg("--kubeconfig-out").arg(kubeconfig);
-        Self(command.env_remove("RUST_LOG").stdout(Stdio::piped()).spawn().unwrap())
+        Self(
+            command
+                .env_remove("RUST_LOG")
+                .env_remove("CLICOLOR_FORCE")
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     /// Where it listens, once it does.

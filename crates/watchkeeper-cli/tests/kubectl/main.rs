@@ -64,6 +64,7 @@ impl Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
             .args(["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()])
             .env_remove("RUST_LOG")
+            .env_remove("CLICOLOR_FORCE")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

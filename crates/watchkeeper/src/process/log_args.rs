@@ -69,23 +69,27 @@ impl LogArgs {
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
         let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let subscriber = self.subscriber(default, writer, io::stderr().is_terminal() && !is_plain)?;
+        let level = self.level(env::var("RUST_LOG").ok(), default);
+        let subscriber = self.subscriber(&level, writer, io::stderr().is_terminal() && !is_plain)?;
         tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadyInstalled)?;
         panic::set_hook(Box::new(log_panic));
         Ok(())
     }
 
+    fn level(&self, variable: Option<String>, default: &str) -> String {
+        let level = self.log_level.clone().or(variable);
+        level.filter(|level| !level.is_empty()).unwrap_or_else(|| default.to_owned())
+    }
+
     fn subscriber<W>(
         &self,
-        default: &str,
+        level: &str,
         writer: W,
         colours: bool,
     ) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
-        let level = self.log_level.clone().or_else(|| env::var("RUST_LOG").ok());
-        let level = level.as_deref().filter(|level| !level.is_empty()).unwrap_or(default);
         let bad = |source| LogError::Level { level: level.to_owned(), source };
         let panics = format!("{PANIC}=error").parse().map_err(bad)?;
         let filter = EnvFilter::builder().parse(level).map_err(bad)?.add_directive(panics);
@@ -152,7 +156,7 @@ mod tests {
     fn logged(args: &LogArgs, colours: bool) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
-        let subscriber = args.subscriber("warn", move || writer.clone(), colours).unwrap();
+        let subscriber = args.subscriber(&args.level(None, "warn"), move || writer.clone(), colours).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::error!(number = 1, "bad");
             tracing::warn!("so so");
@@ -175,6 +179,15 @@ mod tests {
     }
 
     #[test]
+    fn the_variable_says_how_much_where_no_flag_does() {
+        let level = |flags: &[&str], variable: &str| args(flags).level(Some(variable.to_owned()), "warn");
+        assert_eq!(level(&[], "debug"), "debug");
+        assert_eq!(level(&[], ""), "warn");
+        assert_eq!(level(&["--log-level", "info"], "debug"), "info");
+        assert_eq!(level(&["--log-level", ""], "debug"), "warn");
+    }
+
+    #[test]
     fn a_line_is_text_or_json() {
         let text = logged(&args(&[]), false);
         assert!(text.contains("ERROR") && text.contains("bad number=1") && !text.contains('\x1b'), "{text}");
@@ -190,7 +203,9 @@ mod tests {
     #[test]
     fn a_level_that_makes_no_sense_is_told() {
         let args = args(&["--log-level", "loud=very"]);
-        let Err(error) = args.subscriber("info", io::sink, false) else { panic!("it was taken") };
+        let Err(error) = args.subscriber(&args.level(None, "info"), io::sink, false) else {
+            panic!("it was taken")
+        };
         assert!(error.to_string().contains("--log-level \"loud=very\" is not"), "{error}");
         assert!(Args::try_parse_from(["program", "--log-format", "xml"]).is_err());
     }

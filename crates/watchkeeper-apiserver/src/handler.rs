@@ -4,26 +4,24 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
+use http::header::{HeaderValue, WARNING};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use http_body_util::Full;
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
 use crate::core::Core;
-use crate::discovery;
 use crate::kinds::Review;
 use crate::meta;
 use crate::negotiate::{self, Asked, Form};
-use crate::openapi;
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::requests::Request as Counted;
 use crate::route::{Query, Route, Target, route};
+use crate::static_routes;
 use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
 use crate::strategy;
@@ -53,7 +51,7 @@ where
     let query = Query::parse(head.uri.query());
     let target = match route(head.uri.path()) {
         Route::Resource(target) => target,
-        other => return static_route(&shared, &other, &query, &head.method, &head.headers),
+        other => return static_routes::answer(&shared, &other, &query, &head.method, &head.headers),
     };
     let call = Call {
         shared: shared.clone(),
@@ -78,94 +76,6 @@ where
     };
     if let Some(request) = counted {
         shared.requests.count(request, reply.status());
-    }
-    reply
-}
-
-/// Everything that is not a resource.
-fn static_route(
-    shared: &Shared,
-    route: &Route,
-    query: &Query,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Reply {
-    if *method != Method::GET && *method != Method::HEAD {
-        return reply::failure(&Failure::method_not_allowed());
-    }
-    let core = shared.core.lock();
-    let registry = &core.registry;
-    let json = |value: Value| reply::value(200, Form::Json, &value);
-    match route {
-        Route::Index => json(discovery::index(registry)),
-        Route::Version => json(discovery::version()),
-        Route::Metrics => reply::text(200, shared.requests.text()),
-        Route::Health { name, checks } => health(name, checks, query),
-        Route::Core if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, &discovery::aggregated(registry, true))
-        }
-        Route::Groups if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, &discovery::aggregated(registry, false))
-        }
-        Route::Core => json(discovery::core_versions()),
-        Route::Groups => json(discovery::groups(registry)),
-        Route::Group(name) => discovery::group(registry, name).map_or_else(reply::page_not_found, json),
-        Route::GroupVersion { group, version } => {
-            discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
-        }
-        // Plain text, as the real server says; clients read it as JSON.
-        Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
-        Route::OpenApiDocument(name) => {
-            openapi::document(registry, name).map_or_else(reply::page_not_found, json)
-        }
-        Route::Resource(_) | Route::Unknown => reply::page_not_found(),
-    }
-}
-
-/// A group of ours answers for its versions; of others nobody knows.
-fn not_served(registry: &Registry, group: &str) -> Reply {
-    if registry.is_builtin(group) {
-        reply::failure(&Failure::no_such_path())
-    } else {
-        reply::page_not_found()
-    }
-}
-
-/// What the server watches in itself.
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-
-/// Says that all is well: where a disk has failed, no request gets this far.
-fn health(name: &str, check: &[String], query: &Query) -> Reply {
-    match check {
-        [] if query.flag("verbose").is_some() => {
-            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-            reply::text(200, format!("{lines}{name} check passed\n"))
-        }
-        [] => reply::plain(200, "ok"),
-        [one] if CHECKS.contains(&one.as_str()) => reply::plain(200, "ok"),
-        _ => reply::page_not_found(),
-    }
-}
-
-fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
-    let etag = format!("\"{}\"", discovery::fingerprint(value.to_string().as_bytes()));
-    let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-    let mut reply = if known.is_some_and(|known| known.contains(&etag)) {
-        let mut reply = reply::plain(304, "");
-        reply.headers_mut().clear();
-        reply
-    } else {
-        reply::value(200, Form::Json, value)
-    };
-    let headers = reply.headers_mut();
-    if headers.contains_key(http::header::CONTENT_TYPE) {
-        let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(form));
-    }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-    headers.insert(VARY, HeaderValue::from_static("Accept"));
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        headers.insert(ETAG, etag);
     }
     reply
 }
@@ -195,7 +105,9 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let kind = match named? {
-            None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
+            None => {
+                return Ok(static_routes::not_served(&self.shared.core.lock().registry, &self.target.group));
+            }
             Some(_) if self.target.too_deep => return Err(Failure::no_such_path()),
             Some(Named::Review(review)) => {
                 return self.review(review, &self.read_body(body).await?);

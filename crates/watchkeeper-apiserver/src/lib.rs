@@ -70,6 +70,7 @@ mod schema;
 mod selector;
 mod serve;
 mod stall;
+mod static_routes;
 mod status;
 mod store;
 mod strategic;

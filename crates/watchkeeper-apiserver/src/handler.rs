@@ -188,11 +188,22 @@ impl Call {
 
     /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
     fn change<T>(&self, kind: &Arc<Kind>, write: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        self.shared.run(|core| self.check(core, kind).and_then(|()| write(core)))
+    }
+
+    /// Looks at the core under the same condition.
+    fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&Core) -> Result<T>) -> Result<T> {
+        let core = self.shared.core.lock();
+        self.check(&core, kind)?;
+        read(&core)
+    }
+
+    fn check(&self, core: &Core, kind: &Arc<Kind>) -> Result<()> {
         let Target { group, version, resource, .. } = &self.target;
-        self.shared.run(|core| match core.registry.find(group, version, resource) {
-            Some(found) if Arc::ptr_eq(found, kind) => write(core),
+        match core.registry.find(group, version, resource) {
+            Some(found) if Arc::ptr_eq(found, kind) => Ok(()),
             _ => Err(Failure::outdated()),
-        })
+        }
     }
 
     /// As what this is counted.
@@ -259,7 +270,7 @@ impl Call {
         match self.method {
             Method::GET | Method::HEAD => {
                 self.wait_for_get().await?;
-                let stored = self.shared.core.lock().get(&kind, key)?;
+                let stored = self.read(&kind, |core| core.get(&kind, key))?;
                 Ok(reply::object(200, form, &kind, &stored, self.now()))
             }
             Method::PUT => {
@@ -304,7 +315,7 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let scale = match self.method {
-            Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
+            Method::GET | Method::HEAD => self.read(kind, |core| core.get_scale(kind, key))?,
             Method::PUT => {
                 let write = self.write_options("UpdateOptions")?;
                 let body = self.read_body(body).await?;
@@ -328,7 +339,7 @@ impl Call {
         if let Some(version) = options.wanted_version()? {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
-        let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;
+        let page = self.read(kind, |core| core.list(kind, self.target.namespace.as_deref(), &options))?;
         Ok(reply::list(form, kind, &page, self.now()))
     }
 
@@ -358,19 +369,17 @@ impl Call {
             Some(name) => options.selector.and_name(name),
             None => options.selector,
         };
-        let body = WatchBody::open(
-            &self.shared,
-            WatchRequest {
-                kind,
-                namespace: self.target.namespace.clone(),
-                selector,
-                form,
-                start,
-                bookmarks: self.query.flag("allowWatchBookmarks").unwrap_or(false),
-                timeout,
-                stop: self.stop.clone(),
-            },
-        );
+        let request = WatchRequest {
+            kind: kind.clone(),
+            namespace: self.target.namespace.clone(),
+            selector,
+            form,
+            start,
+            bookmarks: self.query.flag("allowWatchBookmarks").unwrap_or(false),
+            timeout,
+            stop: self.stop.clone(),
+        };
+        let body = self.read(&kind, |core| Ok(WatchBody::open(&self.shared, &core.store, request)))?;
         Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
     }
 
@@ -426,4 +435,60 @@ fn bad_version(text: &str) -> Box<Failure> {
     Failure::internal(format!(
         "resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+    use serde_json::{Value, json};
+    use watchkeeper::Env;
+
+    use super::*;
+    use crate::ApiServer;
+
+    fn definition(version: &str) -> Value {
+        json!({"metadata": {"name": "bars.example.com"}, "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    }
+
+    fn get(server: &ApiServer, path: &str) -> Call {
+        let uri: http::Uri = path.parse().unwrap();
+        let Route::Resource(target) = route(uri.path()) else { panic!("{path} is no resource") };
+        Call {
+            shared: server.shared.clone(),
+            method: Method::GET,
+            headers: HeaderMap::new(),
+            query: Query::parse(uri.query()),
+            target,
+            stop: None,
+            body: OnceLock::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_read_is_of_the_kind_as_it_is_at_that_moment() {
+        for path in ["bars", "bars?watch=1", "bars/b"] {
+            let server = ApiServer::new(&Env::simulated(1));
+            let define = |version: &str| {
+                server.shared.run(|core| {
+                    let kind =
+                        core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+                    let key = Key::new("", "bars.example.com");
+                    let _may_be_absent = core.delete(&kind, &key, &Default::default());
+                    core.create(&kind, "", definition(version), &Write::own()).unwrap();
+                });
+            };
+            define("v1");
+            let call = get(&server, &format!("/apis/example.com/v1/{path}"));
+            let found = call.find();
+            define("v2");
+            let answer = call.answer(found, Empty::<Bytes>::new()).await;
+            assert!(answer.is_err_and(|failure| failure.outdated), "{path}");
+            let request = Request::builder().uri(format!("/apis/example.com/v1/{path}"));
+            let reply =
+                handle(server.shared.clone(), request.body(Empty::<Bytes>::new()).unwrap(), None).await;
+            assert_eq!(reply.status(), 404, "{path}");
+        }
+    }
 }

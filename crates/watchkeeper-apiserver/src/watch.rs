@@ -97,12 +97,10 @@ impl fmt::Debug for WatchBody {
 
 impl WatchBody {
     /// Opens a watch. A start that is too old is told by the stream, not refused.
-    pub(crate) fn open(shared: &Arc<Shared>, request: WatchRequest) -> Self {
+    pub(crate) fn open(shared: &Arc<Shared>, store: &Store, request: WatchRequest) -> Self {
         let WatchRequest { kind, namespace, selector, form, start, bookmarks, timeout, stop } = request;
         let clock = shared.clock.clone();
         let now = clock.now();
-        let core = shared.core.lock();
-        let store = &core.store;
         let (mut initial, mut failed) = (VecDeque::new(), None);
         let cursor = match start {
             Start::Initial => {
@@ -120,7 +118,6 @@ impl WatchBody {
             }
         };
         let (epoch, (closings, _)) = (store.watch_epoch(), store.closings(&kind.storage));
-        drop(core);
         // Some three years: far beyond any watch, and no overflow of the clock.
         let timeout = timeout.min(Duration::from_secs(100_000_000));
         let ends = now + timeout;

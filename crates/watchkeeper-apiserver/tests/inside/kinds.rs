@@ -82,6 +82,23 @@ async fn a_body_is_judged_by_its_kind_as_it_is_when_the_body_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_waits_for_a_version_is_of_the_kind_as_it_is_then() {
+    let server = server().await;
+    post(&server, BARS, &bar()).await;
+    let (path, definition) = (format!("{DEFINITIONS}/bars.wktest.io"), definition("Cluster", 9));
+    // The definition is marked, its object goes, then the definition itself; it comes again; a namespace is made.
+    let awaited = revision(&server).await + 5;
+    let list = format!("{BARS}?resourceVersion={awaited}&resourceVersionMatch=NotOlderThan");
+    let mut answer = Box::pin(get(&server, &list));
+    assert!(futures::poll!(&mut answer).is_pending(), "answered before the version was there");
+    call(&server, "DELETE", &path, &Value::Null).await;
+    post(&server, DEFINITIONS, &definition).await;
+    post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;
+    assert_eq!(revision(&server).await, awaited);
+    assert_eq!(answer.await.0, 404, "bars are no longer in namespaces");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_takes_along_what_is_not_served() {
     let server = server().await;
     post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;

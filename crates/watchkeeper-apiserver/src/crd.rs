@@ -231,7 +231,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
                 delete_collection: true,
                 names: NameRule::Subdomain,
                 fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
-                storage: ResourceId::new(group, plural),
+                storage: ResourceId::of_definition(group, plural),
                 schema: None,
                 blank: OnceLock::new(),
                 custom: Some(Custom {
@@ -411,7 +411,7 @@ impl Core {
         };
         let value = stored.value();
         let spec = &value["spec"];
-        let storage = ResourceId::new(text(spec, "group"), text(&spec["names"], "plural"));
+        let storage = ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural"));
         let empty = self.store.range(&storage, None, None).next().is_none();
         let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
         if empty && !held {
@@ -423,7 +423,7 @@ impl Core {
     pub(crate) fn withdraw_definition(&mut self, value: &Value) {
         self.registry.define(meta::text(value, "name"), Vec::new());
         let spec = &value["spec"];
-        self.store.close(&ResourceId::new(text(spec, "group"), text(&spec["names"], "plural")));
+        self.store.close(&ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural")));
         self.reconsider_definitions();
     }
 }

@@ -93,6 +93,12 @@ impl ResourceId {
         Self(format!("{group}/{plural}").into())
     }
 
+    /// Where the objects of a definition are: apart from those of a built-in kind that has its name.
+    pub(crate) fn of_definition(group: &str, plural: &str) -> Self {
+        let taken = BUILTINS.iter().any(|row| row.group == group && row.plural == plural);
+        if taken { Self(format!("{group}/{plural}/custom").into()) } else { Self::new(group, plural) }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

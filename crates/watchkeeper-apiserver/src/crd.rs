@@ -190,14 +190,20 @@ fn condition(value: &Value, name: &str) -> bool {
     list(&value["status"]["conditions"]).iter().any(|c| c["type"] == name && c["status"] == "True")
 }
 
+/// Where the objects of a definition are.
+fn storage(value: &Value) -> ResourceId {
+    let spec = &value["spec"];
+    ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural"))
+}
+
 /// The kinds of a definition under the names that were accepted, one for each version.
 fn kinds(value: &Value) -> Vec<Kind> {
     let spec = &value["spec"];
     let names = &value["status"]["acceptedNames"];
-    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
+    let group = text(spec, "group");
     let (established, waiting) = (condition(value, "Established"), *names != spec["names"]);
-    let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
-    let storage = storage.map_or("", |version| text(version, "name"));
+    let stored = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
+    let stored = stored.map_or("", |version| text(version, "name"));
     list(&spec["versions"])
         .iter()
         .map(|version| {
@@ -231,11 +237,11 @@ fn kinds(value: &Value) -> Vec<Kind> {
                 delete_collection: true,
                 names: NameRule::Subdomain,
                 fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
-                storage: ResourceId::of_definition(group, plural),
+                storage: storage(value),
                 schema: None,
                 blank: OnceLock::new(),
                 custom: Some(Custom {
-                    storage_version: api_version(group, storage),
+                    storage_version: api_version(group, stored),
                     warning: (version["deprecated"] == true).then(|| {
                         match text(version, "deprecationWarning") {
                             "" => format!(
@@ -368,8 +374,16 @@ impl Core {
 
     /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
     pub(crate) fn publish_definition(&mut self, value: &Value) {
-        self.registry.define(meta::text(value, "name"), kinds(value));
+        if !self.registry.is_defined(meta::text(value, "name")) {
+            self.store.begin(&storage(value));
+        }
+        self.define(value);
         self.reconsider_definitions();
+    }
+
+    /// The kinds of a definition are these from now on.
+    pub(crate) fn define(&mut self, value: &Value) {
+        self.registry.define(meta::text(value, "name"), kinds(value));
     }
 
     /// Looks again at the definitions that wait for a name.
@@ -410,9 +424,7 @@ impl Core {
             return;
         };
         let value = stored.value();
-        let spec = &value["spec"];
-        let storage = ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural"));
-        let empty = self.store.range(&storage, None, None).next().is_none();
+        let empty = self.store.range(&storage(&value), None, None).next().is_none();
         let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
         if empty && !held {
             self.erase(&kind, &stored);
@@ -422,8 +434,7 @@ impl Core {
     /// Stops serving the kinds of a definition that is gone; its watches end, and names it held are free.
     pub(crate) fn withdraw_definition(&mut self, value: &Value) {
         self.registry.define(meta::text(value, "name"), Vec::new());
-        let spec = &value["spec"];
-        self.store.close(&ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural")));
+        self.store.close(&storage(value));
         self.reconsider_definitions();
     }
 }

@@ -192,10 +192,10 @@ impl Call {
     }
 
     /// Looks at the core under the same condition.
-    fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&Core) -> Result<T>) -> Result<T> {
-        let core = self.shared.core.lock();
+    fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let mut core = self.shared.core.lock();
         self.check(&core, kind)?;
-        read(&core)
+        read(&mut core)
     }
 
     fn check(&self, core: &Core, kind: &Arc<Kind>) -> Result<()> {
@@ -379,7 +379,7 @@ impl Call {
             timeout,
             stop: self.stop.clone(),
         };
-        let body = self.read(&kind, |core| Ok(WatchBody::open(&self.shared, &core.store, request)))?;
+        let body = self.read(&kind, |core| Ok(WatchBody::open(&self.shared, &mut core.store, request)))?;
         Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
     }
 

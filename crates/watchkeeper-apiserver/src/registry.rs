@@ -314,6 +314,10 @@ impl Registry {
         self.reindex();
     }
 
+    pub(crate) fn is_defined(&self, definition: &str) -> bool {
+        self.customs.contains_key(definition)
+    }
+
     /// The definitions that wait for a name.
     pub(crate) fn waiting(&self) -> Vec<String> {
         let waits = |kind: &Arc<Kind>| kind.custom.as_ref().is_some_and(|custom| custom.waiting);

@@ -148,6 +148,31 @@ async fn what_waited_for_a_finalizer_goes_on_waiting() {
 }
 
 #[tokio::test]
+async fn a_watch_sees_its_kind_go_and_after_a_restart_nothing_is_known_of_it() {
+    let (_parent, folder) = folder();
+    let server = open(&folder).await;
+    post(&server, DEFINITIONS, &widgets()).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let from =
+        format!("{WIDGETS}?watch=1&resourceVersion={}", version(&post(&server, WIDGETS, &widget).await));
+    let mut watches = [Watch::open(&server, &from).await, Watch::open(&server, &from).await];
+    let mut next = Box::pin(watches[0].next());
+    assert!(futures::poll!(&mut next).is_pending(), "nothing has happened yet");
+    call(&server, "DELETE", &format!("{DEFINITIONS}/widgets.example.com"), &Value::Null).await;
+    post(&server, DEFINITIONS, &widgets()).await;
+    assert_eq!(next.await.unwrap()["type"], "DELETED");
+    assert_eq!(watches[0].next().await, None);
+    assert_eq!(watches[1].told().await.0, "DELETED", "also to one that reads late");
+    assert_eq!(watches[1].next().await, None);
+    drop(watches);
+    drop(server);
+    let server = open(&folder).await;
+    let expired = Watch::open(&server, &from).await.next().await.unwrap();
+    assert_eq!(expired["object"]["code"], 410);
+    assert_eq!(get(&server, WIDGETS).await.1["items"], json!([]));
+}
+
+#[tokio::test]
 async fn a_seeded_generator_gives_no_uid_twice() {
     let (_parent, folder) = folder();
     let mut uids = Vec::new();

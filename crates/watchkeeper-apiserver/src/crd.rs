@@ -159,10 +159,8 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
         } else {
-            causes.extend(match Schema::compile(schema, &field) {
-                Ok(schema) => schema.check_defaults(&field),
-                Err(causes) => causes,
-            });
+            let (compiled, problems) = Schema::compile(schema, &field);
+            causes.extend(if problems.is_empty() { compiled.check_defaults(&field) } else { problems });
             causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
         }
     }
@@ -255,7 +253,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
                     document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
                     rules: Rules::compile(&version["schema"]["openAPIV3Schema"], "").ok().flatten(),
-                    schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
+                    schema: Some(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0),
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
                     waiting,

@@ -49,8 +49,9 @@ pub(crate) fn default(value: &mut Value) {
     }
 }
 
-/// What is wrong with a definition.
-pub(crate) fn validate(value: &Value) -> Vec<Cause> {
+/// What is wrong with a definition; `old` is its state before a change. What was taken once, perhaps by an earlier version, is not looked at
+/// again.
+pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let spec = &value["spec"];
     let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
@@ -83,7 +84,9 @@ pub(crate) fn validate(value: &Value) -> Vec<Cause> {
         "" => causes.push(Cause::required("spec.scope", "")),
         _ => causes.push(Cause::not_supported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"])),
     }
-    validate_versions(&spec["versions"], &mut causes);
+    if old.is_none_or(|old| old["spec"]["versions"] != spec["versions"]) {
+        validate_versions(&spec["versions"], &mut causes);
+    }
     let protected = [".k8s.io", ".kubernetes.io"].iter().any(|suffix| group.ends_with(suffix));
     let approval = value["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
     if protected && approval.unwrap_or_default().is_empty() {
@@ -161,7 +164,7 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         } else {
             let (compiled, problems) = Schema::compile(schema, &field);
             causes.extend(if problems.is_empty() { compiled.check_defaults(&field) } else { problems });
-            causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
+            causes.extend(Rules::check(schema, &field));
         }
     }
 }
@@ -252,7 +255,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
                     }),
                     document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
-                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"], "").ok().flatten(),
+                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"]),
                     schema: Some(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0),
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
@@ -463,5 +466,24 @@ fn set_condition(status: &mut Value, now: &str, condition: (&str, &str, &str, &s
             *old = new;
         }
         None => conditions.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_were_taken_are_not_looked_at_again() {
+        let mut value = json!({"metadata": {"name": "bars.example.com"}, "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+                    "properties": {"a": {"type": "string", "pattern": "^.{100000}$"}}}}}]}});
+        default(&mut value);
+        assert_eq!(validate(&value, None).len(), 1);
+        assert_eq!(validate(&value, Some(&value)), []);
+        let mut changed = value.clone();
+        changed["spec"]["versions"][0]["deprecated"] = true.into();
+        assert_eq!(validate(&changed, Some(&value)).len(), 1);
     }
 }

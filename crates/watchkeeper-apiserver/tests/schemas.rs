@@ -69,3 +69,43 @@ async fn patterns_that_are_too_large_are_refused() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_could_take_too_long_are_refused() {
+    let server = Server::start().await;
+    let numbers = |most: Option<u64>| match most {
+        Some(most) => json!({"type": "array", "maxItems": most, "items": {"type": "integer"}}),
+        None => json!({"type": "array", "items": {"type": "integer"}}),
+    };
+    let lists = |most: Option<u64>| json!({"type": "array", "items": {"type": "object", "properties": {"n": numbers(most)}}});
+    let maps = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+    let once = "self.n.all(x, x > 0)";
+    let twice = "self.n.all(x, self.n.all(y, x + y > 0))";
+    for (field, rule, code) in [
+        (numbers(Some(100)), once, 201),
+        (numbers(Some(100)), twice, 201),
+        (numbers(None), twice, 422),
+        (maps, "self.n.all(k, self.n.exists(l, self.n[k] == self.n[l]))", 422),
+        (numbers(None), "self.n.filter(x, x > 0).all(x, self.n.map(y, y + x).exists(y, y > 0))", 422),
+        (lists(None), "self.n.all(x, x.n.all(y, y > 0))", 422),
+    ] {
+        let spec = json!({"type": "object", "properties": {"n": field}, "x-kubernetes-validations": [{"rule": rule}]});
+        let path = format!("{DEFINITIONS}?dryRun=All");
+        let (found, status) = call(&server, "POST", &path, &definition(&spec)).await;
+        assert_eq!(found, code, "{rule}: {status}");
+        if code == 422 {
+            let cause = &status["details"]["causes"][0];
+            let field = "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
+            assert!(cause["field"].as_str().unwrap().ends_with(field), "{status}");
+            let problem = "Forbidden: estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
+            assert_eq!(cause["message"], problem);
+        }
+    }
+    // A rule that is looked at for each element counts as often.
+    let mut spec = json!({"type": "object", "properties": {"n": lists(Some(100))}});
+    spec["properties"]["n"]["items"]["x-kubernetes-validations"] = json!([{"rule": twice}]);
+    let path = format!("{DEFINITIONS}?dryRun=All");
+    assert_eq!(call(&server, "POST", &path, &definition(&spec)).await.0, 422);
+    spec["properties"]["n"]["maxItems"] = 2.into();
+    assert_eq!(call(&server, "POST", &path, &definition(&spec)).await.0, 201);
+}

@@ -97,6 +97,9 @@ impl Core {
             core.store.restore(&id, stored, version.removed);
         }
         core.store.close_others(|id| kinds.contains_key(id));
+        for definition in core.registry.definitions() {
+            core.renew_objects(&definition, &[]);
+        }
         Ok(core)
     }
 

@@ -375,16 +375,18 @@ impl Core {
 
     /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
     pub(crate) fn publish_definition(&mut self, value: &Value) {
-        if !self.registry.is_defined(meta::text(value, "name")) {
+        let before = self.define(value);
+        if before.is_empty() {
             self.store.begin(&storage(value));
+        } else {
+            self.renew_objects(meta::text(value, "name"), &before);
         }
-        self.define(value);
         self.reconsider_definitions();
     }
 
-    /// The kinds of a definition are these from now on.
-    pub(crate) fn define(&mut self, value: &Value) {
-        self.registry.define(meta::text(value, "name"), kinds(value));
+    /// The kinds of a definition are these from now on. Gives those that it had.
+    pub(crate) fn define(&mut self, value: &Value) -> Vec<Arc<Kind>> {
+        self.registry.define(meta::text(value, "name"), kinds(value))
     }
 
     /// Looks again at the definitions that wait for a name.

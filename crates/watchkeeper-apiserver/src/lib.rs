@@ -62,6 +62,7 @@ mod negotiate;
 mod openapi;
 mod options;
 mod registry;
+mod renew;
 mod reply;
 mod requests;
 mod route;

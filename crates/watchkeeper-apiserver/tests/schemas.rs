@@ -109,3 +109,41 @@ async fn rules_that_could_take_too_long_are_refused() {
     spec["properties"]["n"]["maxItems"] = 2.into();
     assert_eq!(call(&server, "POST", &path, &definition(&spec)).await.0, 201);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_is_read_by_the_schema_as_it_is_now() {
+    let server = Server::start().await;
+    let before = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
+    define(&server, &before).await;
+    let made = post(&server, BARS, &bar("b", &json!({"a": "1", "b": "2"}))).await;
+    post(&server, BARS, &bar("other", &json!({"a": "2", "c": {}}))).await;
+    let nested = json!({"type": "object", "properties": {"d": {"type": "integer", "default": 5}}});
+    let after = json!({"type": "object", "properties": {"a": {"type": "string"}, "c": nested, "e": {"type": "integer", "default": 7}}});
+    let mut versions = definition(&after)["spec"]["versions"].clone();
+    versions[0]["selectableFields"] = json!([{"jsonPath": ".spec.a"}]);
+    let path = format!("{DEFINITIONS}/bars.wktest.io");
+    let (code, answer) = patch(&server, &path, MERGE, &json!({"spec": {"versions": versions}})).await;
+    assert_eq!(code, 200, "{answer}");
+    let object = format!("{BARS}/b");
+    let renewed = async || (get(&server, &object).await.1["spec"]["e"] == 7).then_some(());
+    assert!(server.inside().is_none() || renewed().await.is_some(), "not at once");
+    server.until("read anew", renewed).await;
+    let (_, read) = get(&server, &object).await;
+    assert_eq!(read["spec"], json!({"a": "1", "e": 7}));
+    assert_eq!(read["metadata"], made["metadata"], "nothing was written");
+    let (_, list) = get(&server, &format!("{BARS}?fieldSelector=spec.a%3D1")).await;
+    assert_eq!((names(&list), &list["items"][0]["spec"]), (vec!["b"], &read["spec"]), "{list}");
+    // Whoever writes what is there brings the store up to date, once.
+    let (code, written) = call(&server, "PUT", &object, &read).await;
+    assert_eq!(code, 200, "{written}");
+    assert_eq!(written["spec"], read["spec"]);
+    assert_eq!(&written["metadata"]["generation"], &read["metadata"]["generation"]);
+    assert!(version(&written) > version(&read), "{written}");
+    let (_, again) = call(&server, "PUT", &object, &written).await;
+    assert_eq!(version(&again), version(&written));
+    let mut watch =
+        Watch::open(&server, &format!("{BARS}?watch=1&resourceVersion={}", version(&again))).await;
+    patch(&server, &object, MERGE, &json!({"spec": {"c": {}}})).await;
+    let event = watch.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["spec"]["c"]), (&json!("MODIFIED"), &json!({"d": 5})));
+}

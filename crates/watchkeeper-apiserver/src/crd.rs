@@ -144,7 +144,8 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
     }
     // The real server takes a schema that all versions have for one of the whole definition, which leaves none for a version's own fields.
     let same = |field: &str| versions.iter().all(|version| version.get(field) == versions[0].get(field));
-    let hoisted = versions.len() > 1 && same("schema") && !same("selectableFields");
+    let shared = same("schema");
+    let hoisted = versions.len() > 1 && shared && !same("selectableFields");
     for (at, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{at}]");
         if hoisted && !list(&version["selectableFields"]).is_empty() {
@@ -161,7 +162,8 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         let field = format!("{field}.schema.openAPIV3Schema");
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
-        } else {
+        } else if !shared || at == 0 {
+            let field = if shared { "spec.validation.openAPIV3Schema".to_owned() } else { field };
             let (compiled, problems) = Schema::compile(schema, &field);
             causes.extend(if problems.is_empty() { compiled.check_defaults(&field) } else { problems });
             causes.extend(Rules::check(schema, &field));

@@ -96,6 +96,10 @@ impl Core {
                 .ok_or(NotRestored { resource: version.resource, revision: version.revision })?;
             core.store.restore(&id, stored, version.removed);
         }
+        core.store.close_others(|id| kinds.contains_key(id));
+        for definition in core.registry.definitions() {
+            core.renew_objects(&definition, &[]);
+        }
         Ok(core)
     }
 
@@ -111,7 +115,7 @@ impl Core {
             newest.insert(name, (!version.removed).then_some(value));
         }
         for value in newest.into_values().flatten() {
-            self.publish_definition(&value);
+            self.define(&value);
         }
     }
 
@@ -224,5 +228,34 @@ impl Core {
     /// The object of `stored` in the version of `kind`.
     pub(crate) fn view(kind: &Kind, stored: &Stored) -> Value {
         convert::from_storage(kind, stored.value())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_of_a_kind_that_is_gone_is_let_go() {
+        let text = |revision: u64| {
+            format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "{revision}"}}}}"#).into()
+        };
+        let resource = "example.com/bars";
+        let version = |revision: u64, removed: bool| Version {
+            revision,
+            resource: resource.to_owned(),
+            removed,
+            head: 0,
+            text: text(revision),
+        };
+        let kept = Kept {
+            state: Some(State { revision: 9, floor: 1 }),
+            dropped: BTreeMap::from([(resource.to_owned(), 6)]),
+            versions: vec![version(7, false), version(8, true)],
+        };
+        let mut core = Core::restore(&Env::simulated(1), 10, kept).unwrap();
+        let batch = core.store.take_batch().unwrap();
+        assert_eq!((&batch.forgotten[..], batch.revision), (&[7, 8][..], 9));
+        assert_eq!(batch.resources[&ResourceId::from(resource)], crate::store::Reach::Gone);
     }
 }

@@ -49,8 +49,9 @@ pub(crate) fn default(value: &mut Value) {
     }
 }
 
-/// What is wrong with a definition.
-pub(crate) fn validate(value: &Value) -> Vec<Cause> {
+/// What is wrong with a definition; `old` is its state before a change. What was taken once, perhaps by an earlier version, is not looked at
+/// again.
+pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let spec = &value["spec"];
     let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
@@ -83,7 +84,9 @@ pub(crate) fn validate(value: &Value) -> Vec<Cause> {
         "" => causes.push(Cause::required("spec.scope", "")),
         _ => causes.push(Cause::not_supported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"])),
     }
-    validate_versions(&spec["versions"], &mut causes);
+    if old.is_none_or(|old| old["spec"]["versions"] != spec["versions"]) {
+        validate_versions(&spec["versions"], &mut causes);
+    }
     let protected = [".k8s.io", ".kubernetes.io"].iter().any(|suffix| group.ends_with(suffix));
     let approval = value["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
     if protected && approval.unwrap_or_default().is_empty() {
@@ -141,7 +144,8 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
     }
     // The real server takes a schema that all versions have for one of the whole definition, which leaves none for a version's own fields.
     let same = |field: &str| versions.iter().all(|version| version.get(field) == versions[0].get(field));
-    let hoisted = versions.len() > 1 && same("schema") && !same("selectableFields");
+    let shared = same("schema");
+    let hoisted = versions.len() > 1 && shared && !same("selectableFields");
     for (at, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{at}]");
         if hoisted && !list(&version["selectableFields"]).is_empty() {
@@ -158,12 +162,11 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         let field = format!("{field}.schema.openAPIV3Schema");
         if !schema.is_object() {
             causes.push(Cause::required(&field, "schemas are required"));
-        } else {
-            causes.extend(match Schema::compile(schema, &field) {
-                Ok(schema) => schema.check_defaults(&field),
-                Err(causes) => causes,
-            });
-            causes.extend(Rules::compile(schema, &field).err().into_iter().flatten());
+        } else if !shared || at == 0 {
+            let field = if shared { "spec.validation.openAPIV3Schema".to_owned() } else { field };
+            let (compiled, problems) = Schema::compile(schema, &field);
+            causes.extend(if problems.is_empty() { compiled.check_defaults(&field) } else { problems });
+            causes.extend(Rules::check(schema, &field));
         }
     }
 }
@@ -190,14 +193,20 @@ fn condition(value: &Value, name: &str) -> bool {
     list(&value["status"]["conditions"]).iter().any(|c| c["type"] == name && c["status"] == "True")
 }
 
+/// Where the objects of a definition are.
+fn storage(value: &Value) -> ResourceId {
+    let spec = &value["spec"];
+    ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural"))
+}
+
 /// The kinds of a definition under the names that were accepted, one for each version.
 fn kinds(value: &Value) -> Vec<Kind> {
     let spec = &value["spec"];
     let names = &value["status"]["acceptedNames"];
-    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
+    let group = text(spec, "group");
     let (established, waiting) = (condition(value, "Established"), *names != spec["names"]);
-    let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
-    let storage = storage.map_or("", |version| text(version, "name"));
+    let stored = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
+    let stored = stored.map_or("", |version| text(version, "name"));
     list(&spec["versions"])
         .iter()
         .map(|version| {
@@ -231,11 +240,11 @@ fn kinds(value: &Value) -> Vec<Kind> {
                 delete_collection: true,
                 names: NameRule::Subdomain,
                 fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
-                storage: ResourceId::new(group, plural),
+                storage: storage(value),
                 schema: None,
                 blank: OnceLock::new(),
                 custom: Some(Custom {
-                    storage_version: api_version(group, storage),
+                    storage_version: api_version(group, stored),
                     warning: (version["deprecated"] == true).then(|| {
                         match text(version, "deprecationWarning") {
                             "" => format!(
@@ -248,8 +257,8 @@ fn kinds(value: &Value) -> Vec<Kind> {
                     }),
                     document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
-                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"], "").ok().flatten(),
-                    schema: Schema::compile(&version["schema"]["openAPIV3Schema"], "").ok(),
+                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"]),
+                    schema: Some(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0),
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
                     waiting,
@@ -368,8 +377,18 @@ impl Core {
 
     /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
     pub(crate) fn publish_definition(&mut self, value: &Value) {
-        self.registry.define(meta::text(value, "name"), kinds(value));
+        let before = self.define(value);
+        if before.is_empty() {
+            self.store.begin(&storage(value));
+        } else {
+            self.renew_objects(meta::text(value, "name"), &before);
+        }
         self.reconsider_definitions();
+    }
+
+    /// The kinds of a definition are these from now on. Gives those that it had.
+    pub(crate) fn define(&mut self, value: &Value) -> Vec<Arc<Kind>> {
+        self.registry.define(meta::text(value, "name"), kinds(value))
     }
 
     /// Looks again at the definitions that wait for a name.
@@ -410,9 +429,7 @@ impl Core {
             return;
         };
         let value = stored.value();
-        let spec = &value["spec"];
-        let storage = ResourceId::new(text(spec, "group"), text(&spec["names"], "plural"));
-        let empty = self.store.range(&storage, None, None).next().is_none();
+        let empty = self.store.range(&storage(&value), None, None).next().is_none();
         let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
         if empty && !held {
             self.erase(&kind, &stored);
@@ -422,8 +439,7 @@ impl Core {
     /// Stops serving the kinds of a definition that is gone; its watches end, and names it held are free.
     pub(crate) fn withdraw_definition(&mut self, value: &Value) {
         self.registry.define(meta::text(value, "name"), Vec::new());
-        let spec = &value["spec"];
-        self.store.close(&ResourceId::new(text(spec, "group"), text(&spec["names"], "plural")));
+        self.store.close(&storage(value));
         self.reconsider_definitions();
     }
 }
@@ -454,5 +470,24 @@ fn set_condition(status: &mut Value, now: &str, condition: (&str, &str, &str, &s
             *old = new;
         }
         None => conditions.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_were_taken_are_not_looked_at_again() {
+        let mut value = json!({"metadata": {"name": "bars.example.com"}, "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+                    "properties": {"a": {"type": "string", "pattern": "^.{100000}$"}}}}}]}});
+        default(&mut value);
+        assert_eq!(validate(&value, None).len(), 1);
+        assert_eq!(validate(&value, Some(&value)), []);
+        let mut changed = value.clone();
+        changed["spec"]["versions"][0]["deprecated"] = true.into();
+        assert_eq!(validate(&changed, Some(&value)).len(), 1);
     }
 }

@@ -10,7 +10,7 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageError, Ta
 
 use crate::core::NotRestored;
 use crate::credentials::{CA_FILE, TOKEN_FILE};
-use crate::store::Batch;
+use crate::store::{Batch, Reach};
 
 /// What this version writes. A folder with a higher number is left alone.
 const FORMAT: u64 = 1;
@@ -295,10 +295,12 @@ fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
             versions.remove(revision)?;
         }
         let mut dropped = transaction.open_table(DROPPED)?;
-        for (id, revision) in &batch.resources {
-            if let Some(revision) = revision {
-                dropped.insert(id.as_str(), revision)?;
-            }
+        for (id, reach) in &batch.resources {
+            match reach {
+                Reach::AsBefore => None,
+                Reach::After(revision) => dropped.insert(id.as_str(), revision)?,
+                Reach::Gone => dropped.remove(id.as_str())?,
+            };
         }
         let mut state = transaction.open_table(STATE)?;
         state.insert("revision", batch.revision)?;

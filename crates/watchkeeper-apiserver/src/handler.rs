@@ -4,26 +4,24 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
+use http::header::{HeaderValue, WARNING};
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use http_body_util::Full;
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
 use crate::core::Core;
-use crate::discovery;
 use crate::kinds::Review;
 use crate::meta;
 use crate::negotiate::{self, Asked, Form};
-use crate::openapi;
 use crate::options::read_body;
 use crate::registry::{Kind, Registry};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::requests::Request as Counted;
 use crate::route::{Query, Route, Target, route};
+use crate::static_routes;
 use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
 use crate::strategy;
@@ -53,7 +51,7 @@ where
     let query = Query::parse(head.uri.query());
     let target = match route(head.uri.path()) {
         Route::Resource(target) => target,
-        other => return static_route(&shared, &other, &query, &head.method, &head.headers),
+        other => return static_routes::answer(&shared, &other, &query, &head.method, &head.headers),
     };
     let call = Call {
         shared: shared.clone(),
@@ -78,94 +76,6 @@ where
     };
     if let Some(request) = counted {
         shared.requests.count(request, reply.status());
-    }
-    reply
-}
-
-/// Everything that is not a resource.
-fn static_route(
-    shared: &Shared,
-    route: &Route,
-    query: &Query,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Reply {
-    if *method != Method::GET && *method != Method::HEAD {
-        return reply::failure(&Failure::method_not_allowed());
-    }
-    let core = shared.core.lock();
-    let registry = &core.registry;
-    let json = |value: Value| reply::value(200, Form::Json, &value);
-    match route {
-        Route::Index => json(discovery::index(registry)),
-        Route::Version => json(discovery::version()),
-        Route::Metrics => reply::text(200, shared.requests.text()),
-        Route::Health { name, checks } => health(name, checks, query),
-        Route::Core if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, &discovery::aggregated(registry, true))
-        }
-        Route::Groups if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, &discovery::aggregated(registry, false))
-        }
-        Route::Core => json(discovery::core_versions()),
-        Route::Groups => json(discovery::groups(registry)),
-        Route::Group(name) => discovery::group(registry, name).map_or_else(reply::page_not_found, json),
-        Route::GroupVersion { group, version } => {
-            discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
-        }
-        // Plain text, as the real server says; clients read it as JSON.
-        Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
-        Route::OpenApiDocument(name) => {
-            openapi::document(registry, name).map_or_else(reply::page_not_found, json)
-        }
-        Route::Resource(_) | Route::Unknown => reply::page_not_found(),
-    }
-}
-
-/// A group of ours answers for its versions; of others nobody knows.
-fn not_served(registry: &Registry, group: &str) -> Reply {
-    if registry.is_builtin(group) {
-        reply::failure(&Failure::no_such_path())
-    } else {
-        reply::page_not_found()
-    }
-}
-
-/// What the server watches in itself.
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-
-/// Says that all is well: where a disk has failed, no request gets this far.
-fn health(name: &str, check: &[String], query: &Query) -> Reply {
-    match check {
-        [] if query.flag("verbose").is_some() => {
-            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-            reply::text(200, format!("{lines}{name} check passed\n"))
-        }
-        [] => reply::plain(200, "ok"),
-        [one] if CHECKS.contains(&one.as_str()) => reply::plain(200, "ok"),
-        _ => reply::page_not_found(),
-    }
-}
-
-fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
-    let etag = format!("\"{}\"", discovery::fingerprint(value.to_string().as_bytes()));
-    let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-    let mut reply = if known.is_some_and(|known| known.contains(&etag)) {
-        let mut reply = reply::plain(304, "");
-        reply.headers_mut().clear();
-        reply
-    } else {
-        reply::value(200, Form::Json, value)
-    };
-    let headers = reply.headers_mut();
-    if headers.contains_key(http::header::CONTENT_TYPE) {
-        let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(form));
-    }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-    headers.insert(VARY, HeaderValue::from_static("Accept"));
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        headers.insert(ETAG, etag);
     }
     reply
 }
@@ -195,7 +105,9 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let kind = match named? {
-            None => return Ok(not_served(&self.shared.core.lock().registry, &self.target.group)),
+            None => {
+                return Ok(static_routes::not_served(&self.shared.core.lock().registry, &self.target.group));
+            }
             Some(_) if self.target.too_deep => return Err(Failure::no_such_path()),
             Some(Named::Review(review)) => {
                 return self.review(review, &self.read_body(body).await?);
@@ -276,11 +188,22 @@ impl Call {
 
     /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
     fn change<T>(&self, kind: &Arc<Kind>, write: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        self.shared.run(|core| self.check(core, kind).and_then(|()| write(core)))
+    }
+
+    /// Looks at the core under the same condition.
+    fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let mut core = self.shared.core.lock();
+        self.check(&core, kind)?;
+        read(&mut core)
+    }
+
+    fn check(&self, core: &Core, kind: &Arc<Kind>) -> Result<()> {
         let Target { group, version, resource, .. } = &self.target;
-        self.shared.run(|core| match core.registry.find(group, version, resource) {
-            Some(found) if Arc::ptr_eq(found, kind) => write(core),
+        match core.registry.find(group, version, resource) {
+            Some(found) if Arc::ptr_eq(found, kind) => Ok(()),
             _ => Err(Failure::outdated()),
-        })
+        }
     }
 
     /// As what this is counted.
@@ -347,7 +270,7 @@ impl Call {
         match self.method {
             Method::GET | Method::HEAD => {
                 self.wait_for_get().await?;
-                let stored = self.shared.core.lock().get(&kind, key)?;
+                let stored = self.read(&kind, |core| core.get(&kind, key))?;
                 Ok(reply::object(200, form, &kind, &stored, self.now()))
             }
             Method::PUT => {
@@ -392,7 +315,7 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let scale = match self.method {
-            Method::GET | Method::HEAD => self.shared.core.lock().get_scale(kind, key)?,
+            Method::GET | Method::HEAD => self.read(kind, |core| core.get_scale(kind, key))?,
             Method::PUT => {
                 let write = self.write_options("UpdateOptions")?;
                 let body = self.read_body(body).await?;
@@ -416,7 +339,7 @@ impl Call {
         if let Some(version) = options.wanted_version()? {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
-        let page = self.shared.core.lock().list(kind, self.target.namespace.as_deref(), &options)?;
+        let page = self.read(kind, |core| core.list(kind, self.target.namespace.as_deref(), &options))?;
         Ok(reply::list(form, kind, &page, self.now()))
     }
 
@@ -446,19 +369,17 @@ impl Call {
             Some(name) => options.selector.and_name(name),
             None => options.selector,
         };
-        let body = WatchBody::open(
-            &self.shared,
-            WatchRequest {
-                kind,
-                namespace: self.target.namespace.clone(),
-                selector,
-                form,
-                start,
-                bookmarks: self.query.flag("allowWatchBookmarks").unwrap_or(false),
-                timeout,
-                stop: self.stop.clone(),
-            },
-        );
+        let request = WatchRequest {
+            kind: kind.clone(),
+            namespace: self.target.namespace.clone(),
+            selector,
+            form,
+            start,
+            bookmarks: self.query.flag("allowWatchBookmarks").unwrap_or(false),
+            timeout,
+            stop: self.stop.clone(),
+        };
+        let body = self.read(&kind, |core| Ok(WatchBody::open(&self.shared, &mut core.store, request)))?;
         Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
     }
 
@@ -514,4 +435,60 @@ fn bad_version(text: &str) -> Box<Failure> {
     Failure::internal(format!(
         "resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+    use serde_json::{Value, json};
+    use watchkeeper::Env;
+
+    use super::*;
+    use crate::ApiServer;
+
+    fn definition(version: &str) -> Value {
+        json!({"metadata": {"name": "bars.example.com"}, "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    }
+
+    fn get(server: &ApiServer, path: &str) -> Call {
+        let uri: http::Uri = path.parse().unwrap();
+        let Route::Resource(target) = route(uri.path()) else { panic!("{path} is no resource") };
+        Call {
+            shared: server.shared.clone(),
+            method: Method::GET,
+            headers: HeaderMap::new(),
+            query: Query::parse(uri.query()),
+            target,
+            stop: None,
+            body: OnceLock::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_read_is_of_the_kind_as_it_is_at_that_moment() {
+        for path in ["bars", "bars?watch=1", "bars/b"] {
+            let server = ApiServer::new(&Env::simulated(1));
+            let define = |version: &str| {
+                server.shared.run(|core| {
+                    let kind =
+                        core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+                    let key = Key::new("", "bars.example.com");
+                    let _may_be_absent = core.delete(&kind, &key, &Default::default());
+                    core.create(&kind, "", definition(version), &Write::own()).unwrap();
+                });
+            };
+            define("v1");
+            let call = get(&server, &format!("/apis/example.com/v1/{path}"));
+            let found = call.find();
+            define("v2");
+            let answer = call.answer(found, Empty::<Bytes>::new()).await;
+            assert!(answer.is_err_and(|failure| failure.outdated), "{path}");
+            let request = Request::builder().uri(format!("/apis/example.com/v1/{path}"));
+            let reply =
+                handle(server.shared.clone(), request.body(Empty::<Bytes>::new()).unwrap(), None).await;
+            assert_eq!(reply.status(), 404, "{path}");
+        }
+    }
 }

@@ -93,6 +93,12 @@ impl ResourceId {
         Self(format!("{group}/{plural}").into())
     }
 
+    /// Where the objects of a definition are: apart from those of a built-in kind that has its name.
+    pub(crate) fn of_definition(group: &str, plural: &str) -> Self {
+        let taken = BUILTINS.iter().any(|row| row.group == group && row.plural == plural);
+        if taken { Self(format!("{group}/{plural}/custom").into()) } else { Self::new(group, plural) }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -298,14 +304,25 @@ impl Registry {
         self.builtins.iter().chain(others).any(|kind| kind.group == group && taken(kind))
     }
 
-    /// The kinds of a definition, from now on; an empty list takes them away.
-    pub(crate) fn define(&mut self, definition: &str, kinds: Vec<Kind>) {
-        if kinds.is_empty() {
-            self.customs.remove(definition);
+    /// The kinds of a definition, from now on; an empty list takes them away. Gives those that it had.
+    pub(crate) fn define(&mut self, definition: &str, kinds: Vec<Kind>) -> Vec<Arc<Kind>> {
+        let before = if kinds.is_empty() {
+            self.customs.remove(definition)
         } else {
-            self.customs.insert(definition.to_owned(), kinds.into_iter().map(Arc::new).collect());
-        }
+            self.customs.insert(definition.to_owned(), kinds.into_iter().map(Arc::new).collect())
+        };
         self.reindex();
+        before.unwrap_or_default()
+    }
+
+    /// The names of all definitions.
+    pub(crate) fn definitions(&self) -> Vec<String> {
+        self.customs.keys().cloned().collect()
+    }
+
+    /// The kinds of a definition.
+    pub(crate) fn defined(&self, definition: &str) -> Vec<Arc<Kind>> {
+        self.customs.get(definition).cloned().unwrap_or_default()
     }
 
     /// The definitions that wait for a name.

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use crate::status::Cause;
 
+mod cost;
+
 /// The compiled rules of a version.
 pub(crate) struct Rules(CompiledSchema);
 
@@ -17,21 +19,14 @@ impl fmt::Debug for Rules {
 }
 
 impl Rules {
-    /// Compiles the rules of a schema, if it has any; the errors name those that cannot be understood.
-    pub(crate) fn compile(schema: &Value, at: &str) -> Result<Option<Self>, Vec<Cause>> {
-        if !has_rules(schema) {
-            return Ok(None);
-        }
-        let compiled = compile_schema(schema);
-        let errors = compiled.compilation_errors();
-        if errors.is_empty() {
-            return Ok(Some(Self(compiled)));
-        }
-        let field = format!("{at}.x-kubernetes-validations");
-        Err(errors
-            .iter()
-            .map(|error| Cause::invalid(&field, &"".into(), &format!("compilation failed: {error}")))
-            .collect())
+    /// Compiles the rules of a schema, if it has any. One that cannot be understood is broken by every object.
+    pub(crate) fn compile(schema: &Value) -> Option<Self> {
+        has_rules(schema).then(|| Self(compile_schema(schema)))
+    }
+
+    /// What is wrong with the rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
+    pub(crate) fn check(schema: &Value, at: &str) -> Vec<Cause> {
+        Self::compile(schema).map_or_else(Vec::new, |rules| cost::check(schema, &rules.0, at))
     }
 
     /// The rules that an object breaks; those about a change need the state before it.
@@ -81,7 +76,7 @@ mod tests {
             "x-kubernetes-validations": [
                 {"rule": "self.n <= 10", "message": "too many"},
                 {"rule": "self.n >= oldSelf.n", "message": "must not shrink"}]}}});
-        let rules = Rules::compile(&schema, "").unwrap().unwrap();
+        let rules = Rules::compile(&schema).unwrap();
         let with = |n: i64| json!({"spec": {"n": n}});
         assert_eq!(rules.broken(&with(3), None), []);
         let broken = rules.broken(&with(11), None);
@@ -90,8 +85,17 @@ mod tests {
             ("spec", "Invalid value: too many")
         );
         assert_eq!(rules.broken(&with(2), Some(&with(3)))[0].message, "Invalid value: must not shrink");
-        assert!(Rules::compile(&json!({"type": "object"}), "").unwrap().is_none());
-        let bad = json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.("}]});
-        assert_eq!(Rules::compile(&bad, "s").unwrap_err()[0].field, "s.x-kubernetes-validations");
+        assert!(Rules::compile(&json!({"type": "object"})).is_none());
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_understood_is_named_wherever_it_stands() {
+        let bad =
+            json!({"type": "object", "x-kubernetes-validations": [{"rule": "true"}, {"rule": "self.("}]});
+        let at =
+            |schema: &Value| Rules::check(schema, "s").iter().map(|c| c.field.clone()).collect::<Vec<_>>();
+        assert_eq!(at(&bad), ["s.x-kubernetes-validations[1].rule"]);
+        let inside = json!({"type": "object", "properties": {"a": {"type": "array", "items": bad}}});
+        assert_eq!(at(&inside), ["s.properties[a].items.x-kubernetes-validations[1].rule"]);
     }
 }

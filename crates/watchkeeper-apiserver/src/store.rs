@@ -1,5 +1,6 @@
 //! Where do objects live, and what happened to them? One revision counter, objects by key, and a bounded log of changes per resource.
 
+mod follow;
 mod journal;
 mod stored;
 
@@ -10,7 +11,8 @@ use std::task::Waker;
 
 use crate::registry::ResourceId;
 
-pub(crate) use journal::Batch;
+pub(crate) use follow::Followed;
+pub(crate) use journal::{Batch, Reach};
 pub use stored::encodings;
 pub(crate) use stored::{Key, Stored, Text, View, encode};
 
@@ -51,13 +53,25 @@ struct Resource {
     log_bytes: usize,
     /// Revision of the newest change that has left the log.
     dropped: u64,
-    /// How often the resource was closed, and at which revision last: watches from before end there.
-    closings: u64,
-    closed_at: u64,
+    /// The revision at which its kind came to be; 0 for one that was there from the start.
+    began: u64,
+    /// The revision at which its kind was gone.
+    closed_at: Option<u64>,
+    /// How many watches follow it.
+    watches: usize,
     wakers: BTreeMap<u64, Waker>,
 }
 
 impl Resource {
+    fn take_wakers(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakers).into_values().collect()
+    }
+
+    fn changes_after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Change> {
+        let first = self.log.partition_point(|change| change.revision <= revision);
+        self.log.range(first..)
+    }
+
     fn append(&mut self, change: Change) {
         self.log_bytes += change.after.bytes.len();
         self.log.push_back(change);
@@ -98,6 +112,8 @@ pub(crate) struct Store {
     floor: u64,
     window: Window,
     resources: BTreeMap<ResourceId, Resource>,
+    /// Resources whose kind is gone, as long as a watch follows them.
+    closed: Vec<(ResourceId, Resource)>,
     /// Raised to end every open watch.
     watch_epoch: u64,
     to_wake: Vec<Waker>,
@@ -112,6 +128,7 @@ impl Store {
             floor: revision,
             window,
             resources: BTreeMap::new(),
+            closed: Vec::new(),
             watch_epoch: 0,
             to_wake: Vec::new(),
             journal: None,
@@ -157,7 +174,7 @@ impl Store {
         match &mut self.journal {
             // Watches are woken once the change is safe.
             Some(journal) => journal.keep(id, &after, removed),
-            None => self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values()),
+            None => self.to_wake.append(&mut resource.take_wakers()),
         }
         resource.append(Change::new(before, after, removed));
         if let Some(older) =
@@ -167,6 +184,16 @@ impl Store {
             older.left = OnceLock::new();
         }
         resource.trim(id, self.window, self.journal.as_mut());
+    }
+
+    /// Replaces the objects that `renew` gives anew, in their versions.
+    pub(crate) fn renew(&mut self, id: &ResourceId, renew: impl Fn(&Stored) -> Option<Stored>) {
+        let resource = self.resources.get_mut(id);
+        for stored in resource.into_iter().flat_map(|resource| resource.objects.values_mut()) {
+            if let Some(new) = renew(stored) {
+                *stored = Arc::new(new);
+            }
+        }
     }
 
     /// The objects of a resource, in the order of their keys, optionally of one namespace and after a key.
@@ -212,7 +239,9 @@ impl Store {
         };
         // The oldest change after `revision` knows what stood there before: it is looked at last and wins.
         let mut undone: BTreeMap<Key, Option<Arc<Stored>>> = BTreeMap::new();
-        for change in self.changes_after(id, revision).rev() {
+        let changes =
+            self.resources.get(id).into_iter().flat_map(|resource| resource.changes_after(revision));
+        for change in changes.rev() {
             if in_range(&change.after.key) {
                 undone.insert(change.after.key.clone(), change.before.clone());
             }
@@ -232,62 +261,9 @@ impl Store {
         Ok(objects.into_values().collect())
     }
 
-    fn changes_after(
-        &self,
-        id: &ResourceId,
-        revision: u64,
-    ) -> impl DoubleEndedIterator<Item = &Change> + use<'_> {
-        self.resources.get(id).into_iter().flat_map(move |resource| {
-            let first = resource.log.partition_point(|change| change.revision <= revision);
-            resource.log.range(first..)
-        })
-    }
-
-    /// The next change after a watch's cursor.
-    ///
-    /// Fails when changes between the two have left the log, as happens to a reader that is too slow.
-    pub(crate) fn next_change(&self, id: &ResourceId, cursor: u64) -> Result<Option<&Change>, Forgotten> {
-        let Some(resource) = self.resources.get(id) else { return Ok(None) };
-        if cursor < resource.dropped {
-            return Err(Forgotten { oldest: self.oldest(id) });
-        }
-        Ok(self.changes_after(id, cursor).next())
-    }
-
-    /// Wakes `waker` at the next change of the resource, or when watches are ended.
-    ///
-    /// Returns the waker it replaces, to be dropped once the store is unlocked: with it a task may go, and with that a watch,
-    /// which locks the store to say good-bye.
-    pub(crate) fn wake_on_change(&mut self, id: &ResourceId, watch: u64, waker: &Waker) -> Option<Waker> {
-        let resource = self.resources.entry(id.clone()).or_default();
-        resource.wakers.insert(watch, waker.clone())
-    }
-
-    /// Forgets the waker of a watch that was dropped, and returns it for the same reason.
-    pub(crate) fn forget_waker(&mut self, id: &ResourceId, watch: u64) -> Option<Waker> {
-        self.resources.get_mut(id)?.wakers.remove(&watch)
-    }
-
     /// The wakers to call once the store is unlocked.
     pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.to_wake)
-    }
-
-    /// How often the resource was closed, and the revision at which it last was.
-    pub(crate) fn closings(&self, id: &ResourceId) -> (u64, u64) {
-        self.resources.get(id).map_or((0, 0), |resource| (resource.closings, resource.closed_at))
-    }
-
-    /// Ends the watches of a resource whose kind is no longer served, once they have seen every change so far.
-    pub(crate) fn close(&mut self, id: &ResourceId) {
-        let revision = self.revision;
-        let resource = self.resources.entry(id.clone()).or_default();
-        resource.closings += 1;
-        resource.closed_at = revision;
-        if let Some(journal) = &mut self.journal {
-            journal.touch(id);
-        }
-        self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values());
     }
 
     pub(crate) fn watch_epoch(&self) -> u64 {
@@ -297,8 +273,9 @@ impl Store {
     /// Ends every open watch.
     pub(crate) fn end_watches(&mut self) {
         self.watch_epoch += 1;
-        for resource in self.resources.values_mut() {
-            self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values());
+        let closed = self.closed.iter_mut().map(|(_, resource)| resource);
+        for resource in self.resources.values_mut().chain(closed) {
+            self.to_wake.append(&mut resource.take_wakers());
         }
     }
 
@@ -307,6 +284,9 @@ impl Store {
         self.floor = self.revision;
         for (id, resource) in &mut self.resources {
             resource.trim(id, Window::of(0), self.journal.as_mut());
+        }
+        for (id, resource) in &mut self.closed {
+            resource.trim(id, Window::of(0), None);
         }
     }
 }
@@ -376,8 +356,9 @@ mod tests {
         f.put("a");
         assert_eq!(f.at(first - 1), Err(Forgotten { oldest: first }));
         assert!(f.at(first).is_ok());
-        assert!(f.store.next_change(&f.kind.storage, first - 1).is_err());
-        assert!(f.store.next_change(&f.kind.storage, first).unwrap().is_some());
+        let followed = f.store.follow(&f.kind.storage, 1);
+        assert!(f.store.next_change(&followed, first - 1).is_err());
+        assert!(f.store.next_change(&followed, first).unwrap().is_some());
     }
 
     #[test]
@@ -403,8 +384,57 @@ mod tests {
         f.store.revision += 5;
         f.store.compact();
         assert_eq!(f.store.oldest(&f.kind.storage), seen + 5);
-        assert!(f.store.next_change(&f.kind.storage, seen).unwrap().is_none());
-        assert!(f.store.next_change(&f.kind.storage, seen - 1).is_err());
+        let followed = f.store.follow(&f.kind.storage, 1);
+        assert!(f.store.next_change(&followed, seen).unwrap().is_none());
+        assert!(f.store.next_change(&followed, seen - 1).is_err());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_resource_that_was_closed() {
+        let mut f = Fixture::new(10);
+        f.put("a");
+        f.remove("a");
+        f.store.close(&f.kind.storage);
+        assert!(f.store.resources.is_empty() && f.store.closed.is_empty());
+    }
+
+    #[test]
+    fn a_log_outlives_its_resource_until_the_last_watch_has_left() {
+        let mut f = Fixture::new(10);
+        let id = f.kind.storage.clone();
+        let seen = f.put("a");
+        let watches = [1, 2].map(|watch| f.store.follow(&id, watch));
+        let gone = f.remove("a");
+        f.store.close(&id);
+        f.store.begin(&id);
+        let again = f.put("a");
+        for followed in &watches {
+            assert_eq!(f.store.next_change(followed, seen).unwrap().unwrap().revision, gone);
+            assert!(f.store.next_change(followed, gone).unwrap().is_none() && f.store.is_over(followed));
+            drop(f.store.leave(followed));
+        }
+        assert!(f.store.closed.is_empty());
+        let followed = f.store.follow(&id, 3);
+        assert!(f.store.next_change(&followed, seen).is_err(), "what was before is not known");
+        assert_eq!(f.store.next_change(&followed, gone).unwrap().unwrap().revision, again);
+        assert!(!f.store.is_over(&followed));
+    }
+
+    #[test]
+    fn what_was_written_down_of_a_closed_resource_is_forgotten() {
+        let mut f = Fixture::new(10);
+        let id = f.kind.storage.clone();
+        f.store = Store::kept(100, 100, Window::of(10), []);
+        f.store.begin(&id);
+        for _ in 0..3 {
+            f.put("a");
+        }
+        f.remove("a");
+        f.store.close(&id);
+        let batch = f.store.take_batch().unwrap();
+        let mut left: Vec<_> = batch.versions.iter().map(|(_, stored, _)| stored.revision).collect();
+        left.retain(|revision| !batch.forgotten.contains(revision));
+        assert_eq!((left, &batch.resources[&id]), (vec![], &Reach::Gone));
     }
 
     #[test]

@@ -18,11 +18,11 @@ use watchkeeper::clock::{Clock, Instant};
 use crate::Shared;
 use crate::convert;
 use crate::negotiate::Form;
-use crate::registry::{Kind, ResourceId};
+use crate::registry::Kind;
 use crate::reply::{Chunks, metadata_version};
 use crate::selector::Selector;
 use crate::status::Failure;
-use crate::store::{Change, Store, Stored, Text, View};
+use crate::store::{Change, Followed, Store, Stored, Text, View};
 
 /// How much a body takes out of the log at a time: it bounds the memory of a watch and the time under the lock.
 const CHUNK: usize = 64 * 1024;
@@ -59,7 +59,7 @@ pub(crate) enum Start {
 pub(crate) struct WatchBody {
     shared: Arc<Shared>,
     clock: Clock,
-    id: u64,
+    followed: Followed,
     kind: Arc<Kind>,
     namespace: Option<String>,
     selector: Selector,
@@ -73,7 +73,6 @@ pub(crate) struct WatchBody {
     /// An error to end with.
     failed: Option<Box<Failure>>,
     epoch: u64,
-    closings: u64,
     bookmarks: Option<Instant>,
     last_bookmark: Option<Instant>,
     ends: Instant,
@@ -97,12 +96,10 @@ impl fmt::Debug for WatchBody {
 
 impl WatchBody {
     /// Opens a watch. A start that is too old is told by the stream, not refused.
-    pub(crate) fn open(shared: &Arc<Shared>, request: WatchRequest) -> Self {
+    pub(crate) fn open(shared: &Arc<Shared>, store: &mut Store, request: WatchRequest) -> Self {
         let WatchRequest { kind, namespace, selector, form, start, bookmarks, timeout, stop } = request;
         let clock = shared.clock.clone();
         let now = clock.now();
-        let core = shared.core.lock();
-        let store = &core.store;
         let (mut initial, mut failed) = (VecDeque::new(), None);
         let cursor = match start {
             Start::Initial => {
@@ -119,15 +116,15 @@ impl WatchBody {
                 version
             }
         };
-        let (epoch, (closings, _)) = (store.watch_epoch(), store.closings(&kind.storage));
-        drop(core);
+        let epoch = store.watch_epoch();
+        let followed = store.follow(&kind.storage, shared.next_watch());
         // Some three years: far beyond any watch, and no overflow of the clock.
         let timeout = timeout.min(Duration::from_secs(100_000_000));
         let ends = now + timeout;
         Self {
             shared: shared.clone(),
             clock,
-            id: shared.next_watch(),
+            followed,
             kind,
             namespace,
             selector,
@@ -137,7 +134,6 @@ impl WatchBody {
             announce: start == Start::Initial && bookmarks,
             failed,
             epoch,
-            closings,
             bookmarks: bookmarks.then(|| now + shared.bookmark_period),
             last_bookmark: (bookmarks && timeout > shared.bookmark_period)
                 .then(|| now + timeout.saturating_sub(LAST_BOOKMARK)),
@@ -212,13 +208,12 @@ impl WatchBody {
         }
         let mut news = Vec::new();
         let forgotten = self.collect(&core.store, size, &mut news).err();
-        let (closings, closed_at) = core.store.closings(&self.kind.storage);
-        let closed = closings != self.closings && core.store.safe_revision() >= closed_at;
+        let over = core.store.is_over(&self.followed);
         let caught_up = news.is_empty() && forgotten.is_none();
         let mut replaced = None;
-        if caught_up && !closed {
+        if caught_up && !over {
             if size == 0 {
-                replaced = core.store.wake_on_change(&self.kind.storage, self.id, cx.waker());
+                replaced = core.store.wake_on_change(&self.followed, cx.waker());
             }
             // Nothing up to here concerns this watch: a bookmark may say so.
             self.cursor = self.cursor.max(core.store.safe_revision());
@@ -226,14 +221,9 @@ impl WatchBody {
         drop(core);
         drop(replaced);
         for (kind, stored) in &news {
-            // A kind that was withdrawn and defined again is another kind.
-            if closed && stored.revision > closed_at {
-                self.ended = true;
-                return chunks;
-            }
             self.write(&mut chunks, kind, stored, true);
         }
-        if closed && caught_up {
+        if over && caught_up {
             self.ended = true;
         }
         if let Some(forgotten) = forgotten {
@@ -249,9 +239,8 @@ impl WatchBody {
         mut size: usize,
         news: &mut Vec<(&'static str, Arc<Stored>)>,
     ) -> Result<(), crate::store::Forgotten> {
-        let id: ResourceId = self.kind.storage.clone();
         while size < CHUNK {
-            let Some(change) = store.next_change(&id, self.cursor)? else { break };
+            let Some(change) = store.next_change(&self.followed, self.cursor)? else { break };
             if change.revision > store.safe_revision() {
                 break;
             }
@@ -379,8 +368,8 @@ impl WatchBody {
 
 impl Drop for WatchBody {
     fn drop(&mut self) {
-        let waker = self.shared.core.lock().store.forget_waker(&self.kind.storage, self.id);
-        drop(waker);
+        let left = self.shared.core.lock().store.leave(&self.followed);
+        drop(left);
     }
 }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use watchkeeper::Env;
 use watchkeeper_apiserver::{ApiServer, DataDirError};
 
-use common::{CONFIG_MAPS, MERGE, Server, Watch, call, config_map, get, inside, patch, post, version};
+use common::{CONFIG_MAPS, MERGE, Server, Watch, call, config_map, get, inside, names, patch, post, version};
 
 fn folder() -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
@@ -145,6 +145,52 @@ async fn what_waited_for_a_finalizer_goes_on_waiting() {
     assert_eq!((code, get(&server, &definition).await.0, get(&server, WIDGETS).await.0), (200, 404, 404));
     drop(server);
     assert_eq!(get(&open(&folder).await, WIDGETS).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_watch_sees_its_kind_go_and_after_a_restart_nothing_is_known_of_it() {
+    let (_parent, folder) = folder();
+    let server = open(&folder).await;
+    post(&server, DEFINITIONS, &widgets()).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let from =
+        format!("{WIDGETS}?watch=1&resourceVersion={}", version(&post(&server, WIDGETS, &widget).await));
+    let mut watches = [Watch::open(&server, &from).await, Watch::open(&server, &from).await];
+    let mut next = Box::pin(watches[0].next());
+    assert!(futures::poll!(&mut next).is_pending(), "nothing has happened yet");
+    call(&server, "DELETE", &format!("{DEFINITIONS}/widgets.example.com"), &Value::Null).await;
+    post(&server, DEFINITIONS, &widgets()).await;
+    assert_eq!(next.await.unwrap()["type"], "DELETED");
+    assert_eq!(watches[0].next().await, None);
+    assert_eq!(watches[1].told().await.0, "DELETED", "also to one that reads late");
+    assert_eq!(watches[1].next().await, None);
+    drop(watches);
+    drop(server);
+    let server = open(&folder).await;
+    let expired = Watch::open(&server, &from).await.next().await.unwrap();
+    assert_eq!(expired["object"]["code"], 410);
+    assert_eq!(get(&server, WIDGETS).await.1["items"], json!([]));
+}
+
+#[tokio::test]
+async fn what_was_written_under_another_schema_is_read_by_the_newest_after_a_restart() {
+    let (_parent, folder) = folder();
+    let server = open(&folder).await;
+    post(&server, DEFINITIONS, &widgets()).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 4}});
+    let made = post(&server, WIDGETS, &widget).await;
+    let mut versions = widgets()["spec"]["versions"].clone();
+    versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] =
+        json!({"weight": {"type": "integer", "default": 9}});
+    versions[0]["selectableFields"] = json!([{"jsonPath": ".spec.weight"}]);
+    let change = json!({"spec": {"versions": versions}});
+    patch(&server, &format!("{DEFINITIONS}/widgets.example.com"), MERGE, &change).await;
+    let (_, read) = get(&server, &format!("{WIDGETS}/w")).await;
+    assert_eq!((&read["spec"], version(&read)), (&json!({"weight": 9}), version(&made)));
+    drop(server);
+    let server = open(&folder).await;
+    assert_eq!(get(&server, &format!("{WIDGETS}/w")).await.1, read);
+    assert_eq!(names(&get(&server, &format!("{WIDGETS}?fieldSelector=spec.weight%3D9")).await.1), ["w"]);
 }
 
 #[tokio::test]

@@ -213,6 +213,9 @@ async fn a_definition_goes_with_its_objects_and_ends_its_watches() {
     post(&server, FOOS, &foo("new")).await;
     assert_eq!(watch.next().await, None, "a kind that is defined again is another");
     assert_eq!(get(&server, &format!("{FOOS}/f")).await.0, 404);
+    let mut late = Watch::open(&server, &format!("{FOOS}?watch=1&resourceVersion={start}")).await;
+    let told = late.next().await.unwrap();
+    assert_eq!((&told["type"], &told["object"]["code"]), (&json!("ERROR"), &json!(410)), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -428,3 +428,34 @@ async fn an_eviction_that_is_refused_writes_nothing() {
     assert_eq!(evict(json!({"resourceVersion": before["metadata"]["resourceVersion"]})).await, 201);
     assert_eq!(get(&server, &format!("{PODS}/p")).await.0, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_of_another_pod_or_another_version_is_refused() {
+    let server = Server::start().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = post(&server, PODS, &pod).await;
+    let bind = async |precondition: &str, value: &Value| {
+        let mut binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+        binding["metadata"][precondition] = value.clone();
+        call(&server, "POST", &format!("{PODS}/p/binding"), &binding).await
+    };
+    let field = |name: &str| &made["metadata"][name];
+    for (precondition, sent, shown) in
+        [("uid", json!("another"), "UID"), ("resourceVersion", json!("1"), "ResourceVersion")]
+    {
+        let (code, status) = bind(precondition, &sent).await;
+        let found = field(precondition).as_str().unwrap();
+        let sent = sent.as_str().unwrap();
+        let message = format!(
+            "Operation cannot be fulfilled on pods \"p\": StorageError: invalid object, Code: 4, Key: /registry/pods/wktest/p, \
+             ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {shown} in precondition: {sent}, {shown} in object meta: {found}"
+        );
+        assert_eq!((code, &status["message"]), (409, &json!(message)), "{status}");
+        assert_eq!(status["details"], json!({"name": "p", "kind": "pods"}));
+    }
+    assert_eq!(
+        &get(&server, &format!("{PODS}/p")).await.1["metadata"]["resourceVersion"],
+        field("resourceVersion")
+    );
+    assert_eq!(bind("uid", field("uid")).await.0, 201);
+}

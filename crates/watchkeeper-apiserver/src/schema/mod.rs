@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::Value;
 
 use crate::managed::shape::{Shape, Treatment};
 use crate::status::Cause;
 
+mod pattern;
 mod validate;
+
+use pattern::{Pattern, Patterns};
 
 /// A compiled schema of one version of a custom kind.
 ///
@@ -38,7 +40,7 @@ pub(crate) struct Node {
     max_items: Option<usize>,
     min_properties: Option<usize>,
     max_properties: Option<usize>,
-    pattern: Option<Regex>,
+    pattern: Option<Pattern>,
     format: String,
     nullable: bool,
     default: Option<Value>,
@@ -55,8 +57,8 @@ pub(crate) struct Node {
 }
 
 impl Schema {
-    /// Compiles an `openAPIV3Schema`; `at` is its path in the definition, for messages.
-    pub(crate) fn compile(schema: &Value, at: &str) -> Result<Self, Vec<Cause>> {
+    /// Compiles an `openAPIV3Schema`, as far as it can be understood, and tells what is wrong with it; `at` is its path in the definition.
+    pub(crate) fn compile(schema: &Value, at: &str) -> (Self, Vec<Cause>) {
         let mut causes = Vec::new();
         if schema["type"] != "object" {
             let field = format!("{at}.type");
@@ -65,8 +67,9 @@ impl Schema {
                 Some(other) => Cause::invalid(&field, other, "must be object at the root"),
             });
         }
-        let node = Node::compile(schema, at, true, &mut causes);
-        if causes.is_empty() { Ok(Self(node)) } else { Err(causes) }
+        let mut compiler = Compiler { causes, patterns: Patterns::default() };
+        let node = Node::compile(schema, at, true, &mut compiler);
+        (Self(node), compiler.causes)
     }
 
     pub(crate) fn root(&self) -> &Node {
@@ -113,9 +116,15 @@ impl Schema {
     }
 }
 
+/// What the parts of a schema share while it is compiled.
+struct Compiler {
+    causes: Vec<Cause>,
+    patterns: Patterns,
+}
+
 impl Node {
     /// `structural`: inside of allOf and its like, a type need not be given.
-    fn compile(schema: &Value, at: &str, structural: bool, causes: &mut Vec<Cause>) -> Self {
+    fn compile(schema: &Value, at: &str, structural: bool, compiler: &mut Compiler) -> Self {
         let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
         let flag = |field: &str| schema[field].as_bool().unwrap_or(false);
         let count = |field: &str| schema[field].as_u64().and_then(|number| usize::try_from(number).ok());
@@ -131,31 +140,34 @@ impl Node {
                 && property["x-kubernetes-preserve-unknown-fields"] != true;
             if structural && untyped {
                 let field = format!("{at}.type");
-                causes.push(Cause::required(&field, "must not be empty for specified object fields"));
+                compiler
+                    .causes
+                    .push(Cause::required(&field, "must not be empty for specified object fields"));
             }
-            properties.insert(name.clone(), Self::compile(property, &at, structural, causes));
+            properties.insert(name.clone(), Self::compile(property, &at, structural, compiler));
         }
-        let pattern = schema["pattern"].as_str().and_then(|pattern| match Regex::new(pattern) {
-            Ok(regex) => Some(regex),
-            Err(_) => {
-                let problem = "must be a valid regular expression";
-                causes.push(Cause::invalid(&format!("{at}.pattern"), &pattern.into(), problem));
-                None
-            }
+        let pattern = schema["pattern"].as_str().and_then(|pattern| {
+            let compiled = compiler.patterns.compile(pattern);
+            compiled
+                .map_err(|problem| {
+                    let field = format!("{at}.pattern");
+                    compiler.causes.push(Cause::invalid(&field, &pattern.into(), problem));
+                })
+                .ok()
         });
         let additional = schema["additionalProperties"].is_object().then(|| {
             let at = format!("{at}.additionalProperties");
-            Box::new(Self::compile(&schema["additionalProperties"], &at, structural, causes))
+            Box::new(Self::compile(&schema["additionalProperties"], &at, structural, compiler))
         });
         let items = schema["items"]
             .is_object()
-            .then(|| Box::new(Self::compile(&schema["items"], &format!("{at}.items"), structural, causes)));
+            .then(|| Box::new(Self::compile(&schema["items"], &format!("{at}.items"), structural, compiler)));
         let not = schema["not"]
             .is_object()
-            .then(|| Box::new(Self::compile(&schema["not"], &format!("{at}.not"), false, causes)));
+            .then(|| Box::new(Self::compile(&schema["not"], &format!("{at}.not"), false, compiler)));
         let mut alternatives = |field: &str| -> Vec<Self> {
             let list = schema[field].as_array().into_iter().flatten().enumerate();
-            list.map(|(i, s)| Self::compile(s, &format!("{at}.{field}[{i}]"), false, causes)).collect()
+            list.map(|(i, s)| Self::compile(s, &format!("{at}.{field}[{i}]"), false, compiler)).collect()
         };
         let (all_of, any_of, one_of) = (alternatives("allOf"), alternatives("anyOf"), alternatives("oneOf"));
         Self {
@@ -356,7 +368,9 @@ mod tests {
                 "nested": {"type": "object", "default": {}, "properties": {"x": {"type": "integer", "default": 5}}},
                 "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                     "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}}}});
-        Schema::compile(&schema, "schema").unwrap()
+        let (schema, causes) = Schema::compile(&schema, "schema");
+        assert_eq!(causes, []);
+        schema
     }
 
     #[test]
@@ -400,15 +414,10 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_not_structural_is_refused() {
-        let causes = Schema::compile(&json!({"properties": {"a": {}}}), "s").unwrap_err();
+        let (_, causes) = Schema::compile(&json!({"properties": {"a": {}}}), "s");
         assert_eq!(causes.len(), 2);
         assert_eq!(causes[1].field, "s.properties[a].type");
-        assert!(
-            Schema::compile(
-                &json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}),
-                "s"
-            )
-            .is_err()
-        );
+        let bad = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}});
+        assert_eq!(Schema::compile(&bad, "s").1[0].field, "s.properties[a].pattern");
     }
 }

@@ -116,8 +116,12 @@ impl Node {
         if let Some(least) = self.min_length.filter(|least| length < *least) {
             invalid(format!("{path} in body should be at least {least} chars long"));
         }
-        if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-            invalid(format!("{path} in body should match '{pattern}'"));
+        if let Some(pattern) = &self.pattern {
+            if pattern.is_too_long(text) {
+                invalid(format!("{path} in body is too long to be matched with '{pattern}'"));
+            } else if !pattern.is_match(text) {
+                invalid(format!("{path} in body should match '{pattern}'"));
+            }
         }
         if self.format == "date-time" && text.parse::<Timestamp>().is_err() {
             invalid(format!("{path} in body must be of type date-time: {}", crate::status::quoted(text)));

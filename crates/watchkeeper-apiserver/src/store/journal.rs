@@ -3,7 +3,7 @@
 //! Every version of an object is kept under its revision, as long as it is the newest or a change in the log speaks of it. So the
 //! versions in order give back both objects and log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::{Change, Store, Stored, Window};
@@ -24,12 +24,23 @@ pub(crate) struct Batch {
     pub(crate) versions: Vec<(ResourceId, Arc<Stored>, bool)>,
     /// Revisions of versions that nobody can ask for any more; some may be among the new ones.
     pub(crate) forgotten: Vec<u64>,
-    /// What has left the log of a resource, and whose watches are to be woken.
-    pub(crate) resources: BTreeMap<ResourceId, Option<u64>>,
+    /// Whose watches are to be woken, and how far those logs reach.
+    pub(crate) resources: BTreeMap<ResourceId, Reach>,
     /// The revision after these changes.
     pub(crate) revision: u64,
     /// Versions before this one are gone.
     pub(crate) floor: u64,
+}
+
+/// How far back the log of a resource reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    #[default]
+    AsBefore,
+    /// Not to this revision, nor to those before.
+    After(u64),
+    /// The resource is no more.
+    Gone,
 }
 
 impl Journal {
@@ -38,15 +49,24 @@ impl Journal {
         self.touch(id);
     }
 
-    pub(super) fn touch(&mut self, id: &ResourceId) {
+    fn touch(&mut self, id: &ResourceId) {
         self.batch.resources.entry(id.clone()).or_default();
+    }
+
+    pub(super) fn begin(&mut self, id: &ResourceId, revision: u64) {
+        self.batch.resources.insert(id.clone(), Reach::After(revision));
+    }
+
+    pub(super) fn close(&mut self, id: &ResourceId, log: &VecDeque<Change>) {
+        log.iter().for_each(|change| self.forget(id, change));
+        self.batch.resources.insert(id.clone(), Reach::Gone);
     }
 
     /// A change has left the log, and with it the state before; of an object that is gone also the state after.
     pub(super) fn forget(&mut self, id: &ResourceId, change: &Change) {
         self.batch.forgotten.extend(change.before.iter().map(|before| before.revision));
         self.batch.forgotten.extend(change.removed.then_some(change.revision));
-        self.batch.resources.insert(id.clone(), Some(change.revision));
+        self.batch.resources.insert(id.clone(), Reach::After(change.revision));
     }
 }
 
@@ -107,9 +127,9 @@ impl Store {
         let Some(journal) = &mut self.journal else { return };
         journal.safe = batch.revision;
         for id in batch.resources.keys() {
-            if let Some(resource) = self.resources.get_mut(id) {
-                self.to_wake.extend(std::mem::take(&mut resource.wakers).into_values());
-            }
+            let closed = self.closed.iter_mut().filter(|(closed, _)| closed == id);
+            let both = self.resources.get_mut(id).into_iter().chain(closed.map(|(_, resource)| resource));
+            both.for_each(|resource| self.to_wake.append(&mut resource.take_wakers()));
         }
     }
 }

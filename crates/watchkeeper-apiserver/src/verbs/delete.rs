@@ -13,7 +13,7 @@ use crate::registry::Kind;
 use crate::selector::Selector;
 use crate::status::{self, Cause, Failure, Result};
 use crate::store::{Key, Stored};
-use crate::verbs::update::stored_at;
+use crate::verbs::update::precondition_failed;
 
 /// What becomes of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,11 +128,8 @@ impl Core {
         let goes_now = finalizers.is_empty() && (grace.is_none() || (at_its_end && grace == Some(0)));
         if goes_now && options.version.is_some() && !meta::finalizers(&value).is_empty() {
             // The real server has no version of what it would have stored, had it not been about to go.
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: {}",
-                stored_at(kind, key, options.dry_run),
-                old.revision
-            );
+            let found = old.revision.to_string();
+            let why = precondition_failed(kind, key, options.dry_run, ("ResourceVersion", "", &found));
             return Err(Failure::conflict(kind, &key.name, &why));
         }
         if finalizers.is_empty() && grace.is_none() {

@@ -10,9 +10,10 @@ use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::verbs::delete::DeleteOptions;
+use crate::verbs::update::precondition_failed;
 
 impl Core {
-    /// Gives a pod its node, once.
+    /// Gives a pod its node, once; the pod with the uid and of the version that the binding names, if it does.
     pub(crate) fn bind(&mut self, kind: &Arc<Kind>, key: &Key, binding: &Value, dry_run: bool) -> Result<()> {
         let old = self.get(kind, key)?;
         let mut pod = old.value();
@@ -29,6 +30,16 @@ impl Core {
             }
             failure
         };
+        for (field, shown, found) in [
+            ("uid", "UID", old.uid.clone()),
+            ("resourceVersion", "ResourceVersion", old.revision.to_string()),
+        ] {
+            let sent = meta::text(binding, field);
+            if !sent.is_empty() && sent != found {
+                let why = precondition_failed(kind, key, dry_run, (shown, sent, &found));
+                return Err(Failure::conflict(kind, &key.name, &why));
+            }
+        }
         if old.terminating {
             return Err(conflict(&format!(
                 "pod {} is being deleted, cannot be assigned to a host",

@@ -208,7 +208,7 @@ impl Core {
             self.accept_definition(&mut after);
         }
         let after = convert::to_storage(kind, after);
-        if managed::same(&after, stored) {
+        if managed::same(&after, stored) && !old.unwritten {
             // Nothing changed: the version stays, and nobody is told.
             return Ok(old.clone());
         }
@@ -244,14 +244,24 @@ impl Core {
 
 /// What the real server's store says of an object that has another uid than was sent.
 fn wrong_uid(kind: &Kind, key: &Key, dry_run: bool, sent: &str, found: &str) -> String {
+    precondition_failed(kind, key, dry_run, ("UID", sent, found))
+}
+
+/// What the real server's store says of an object in which a field is not what was sent.
+pub(crate) fn precondition_failed(
+    kind: &Kind,
+    key: &Key,
+    dry_run: bool,
+    (field, sent, found): (&str, &str, &str),
+) -> String {
     let place = stored_at(kind, key, dry_run);
     format!(
-        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {found}"
+        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {field} in precondition: {sent}, {field} in object meta: {found}"
     )
 }
 
 /// Where the real server's store has an object, or would have it.
-pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
+fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
     let root = if dry_run { "" } else { "/registry" };
     let part = match &kind.custom {
         Some(_) => format!("{}/{}", kind.group, kind.plural),

@@ -82,6 +82,44 @@ async fn a_body_is_judged_by_its_kind_as_it_is_when_the_body_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_waits_for_a_version_is_of_the_kind_as_it_is_then() {
+    let server = server().await;
+    post(&server, BARS, &bar()).await;
+    let (path, definition) = (format!("{DEFINITIONS}/bars.wktest.io"), definition("Cluster", 9));
+    // The definition is marked, its object goes, then the definition itself; it comes again; a namespace is made.
+    let awaited = revision(&server).await + 5;
+    let list = format!("{BARS}?resourceVersion={awaited}&resourceVersionMatch=NotOlderThan");
+    let mut answer = Box::pin(get(&server, &list));
+    assert!(futures::poll!(&mut answer).is_pending(), "answered before the version was there");
+    call(&server, "DELETE", &path, &Value::Null).await;
+    post(&server, DEFINITIONS, &definition).await;
+    post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;
+    assert_eq!(revision(&server).await, awaited);
+    assert_eq!(answer.await.0, 404, "bars are no longer in namespaces");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_of_what_is_built_in_takes_nothing_along() {
+    let server = Server::embedded(|settings| settings).await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/wktest/leases";
+    let lease = post(&server, leases, &json!({"metadata": {"name": "a"}})).await;
+    let mut watch =
+        Watch::open(&server, &format!("{leases}?watch=1&resourceVersion={}", version(&lease))).await;
+    let mut definition = definition("Namespaced", 9);
+    definition["metadata"] = json!({"name": "leases.coordination.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, experimental-only"}});
+    definition["spec"]["group"] = "coordination.k8s.io".into();
+    definition["spec"]["names"] = json!({"kind": "Lease", "plural": "leases"});
+    post(&server, DEFINITIONS, &definition).await;
+    let path = format!("{DEFINITIONS}/leases.coordination.k8s.io");
+    call(&server, "DELETE", &path, &Value::Null).await;
+    assert_eq!(get(&server, &path).await.0, 404);
+    assert_eq!(get(&server, &format!("{leases}/a")).await, (200, lease));
+    call(&server, "DELETE", &format!("{leases}/a"), &Value::Null).await;
+    assert_eq!(watch.told().await.0, "DELETED", "the watch has gone on");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_takes_along_what_is_not_served() {
     let server = server().await;
     post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;

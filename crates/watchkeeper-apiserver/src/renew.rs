@@ -1,0 +1,40 @@
+//! What becomes of objects when the schema of their kind changes? They are read by the new one: pruned, and with its defaults.
+//!
+//! As on the real server nothing is written and nobody is told: an object keeps its version until somebody writes it.
+
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::defaults;
+use crate::registry::Kind;
+use crate::store::Stored;
+
+impl Core {
+    /// Makes the objects of a definition fit its kinds, unless those read as they did `before`.
+    pub(crate) fn renew_objects(&mut self, definition: &str, before: &[Arc<Kind>]) {
+        let kinds = self.registry.defined(definition);
+        let same = |kind: &Arc<Kind>| before.iter().any(|before| reads_alike(before, kind));
+        let Some(first) = kinds.first().filter(|_| !kinds.iter().all(same)) else { return };
+        self.store.renew(&first.storage, |stored| {
+            let kind = kinds.iter().find(|kind| kind.api_version == stored.api_version)?;
+            renewed(kind, stored)
+        });
+    }
+}
+
+fn reads_alike(one: &Kind, other: &Kind) -> bool {
+    let documents = [one, other].map(|kind| kind.custom.as_ref().map(|custom| &custom.document));
+    one.version == other.version && one.fields == other.fields && documents[0] == documents[1]
+}
+
+/// The object as it is read now, if that is another.
+fn renewed(kind: &Kind, stored: &Stored) -> Option<Stored> {
+    let mut value = stored.value();
+    if let Some(schema) = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref()) {
+        schema.prune(&mut value, false);
+    }
+    defaults::prepare(kind, &mut value);
+    let mut new = Stored::encode(kind, stored.key.clone(), stored.revision, &value);
+    new.unwritten = stored.unwritten || new.bytes != stored.bytes;
+    (new.bytes != stored.bytes || new.fields != stored.fields).then_some(new)
+}

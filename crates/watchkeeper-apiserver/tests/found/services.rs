@@ -1,0 +1,122 @@
+//! What did random sequences find to differ with services?
+
+use serde_json::{Value, json};
+
+use crate::common::*;
+
+const SERVICES: &str = "/api/v1/namespaces/wktest/services";
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_filled_in_by_its_type() {
+    let server = Server::start().await;
+    let ports = json!([{"port": 80}]);
+    for (name, spec, field, filled) in [
+        ("a", json!({"type": "NodePort", "ports": ports}), "externalTrafficPolicy", json!("Cluster")),
+        ("b", json!({"type": "LoadBalancer", "ports": ports}), "allocateLoadBalancerNodePorts", json!(true)),
+        (
+            "c",
+            json!({"sessionAffinity": "ClientIP", "ports": ports}),
+            "sessionAffinityConfig",
+            json!({"clientIP": {"timeoutSeconds": 10800}}),
+        ),
+        ("d", json!({"clusterIP": "None"}), "ipFamilyPolicy", json!("RequireDualStack")),
+        ("e", json!({"clusterIP": "None", "selector": {"a": "b"}}), "ipFamilyPolicy", json!("SingleStack")),
+    ] {
+        let made = post(&server, SERVICES, &service(name, &spec)).await;
+        assert_eq!(made["spec"][field], filled, "{made}");
+    }
+    let cluster = json!({"spec": {"type": "ClusterIP", "sessionAffinity": "None"}});
+    for (name, field) in [
+        ("a", "externalTrafficPolicy"),
+        ("b", "allocateLoadBalancerNodePorts"),
+        ("c", "sessionAffinityConfig"),
+    ] {
+        let (code, changed) = patch(&server, &format!("{SERVICES}/{name}"), MERGE, &cluster).await;
+        let port = changed["spec"]["ports"][0].get("nodePort");
+        assert_eq!((code, changed["spec"].get(field), port), (200, None, None), "{changed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_with_mistakes_are_refused_by_field() {
+    let server = Server::start().await;
+    let ports = json!([{"port": 80}]);
+    for (spec, fields) in [
+        (json!({}), &["spec.ports"][..]),
+        (json!({"ports": ports, "type": "Odd"}), &["spec.type"]),
+        (json!({"type": "ExternalName"}), &["spec.externalName"]),
+        (json!({"ports": [{"port": 0}]}), &["spec.ports[0].port", "spec.ports[0].targetPort"]),
+        (json!({"ports": [{"name": "x", "port": 1}, {"name": "x", "port": 2}]}), &["spec.ports[1].name"]),
+        (json!({"ports": ports, "type": "NodePort", "clusterIP": "None"}), &["spec.clusterIPs[0]"]),
+    ] {
+        let (code, status) = call(&server, "POST", SERVICES, &service("a", &spec)).await;
+        let told = status["details"]["causes"].as_array().unwrap().iter();
+        let mut told: Vec<_> = told.map(|cause| cause["field"].as_str().unwrap()).collect();
+        told.sort_unstable();
+        assert_eq!((code, &told[..]), (422, fields), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_port_follows_the_name_of_its_port() {
+    let server = Server::start().await;
+    let spec = json!({"type": "NodePort", "ports": [{"name": "x", "port": 80}]});
+    let number = |service: &Value| service["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    let first = number(&post(&server, SERVICES, &service("a", &spec)).await);
+    for (name, port, same) in [("x", 81, true), ("y", 81, false)] {
+        let ports = json!({"spec": {"ports": [{"name": name, "port": port}]}});
+        let (_, changed) = patch(&server, &format!("{SERVICES}/a"), MERGE, &ports).await;
+        assert_eq!(number(&changed) == first, same, "{changed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_kinds_are_shown_once_more_when_they_go() {
+    let server = Server::start().await;
+    let core = "/api/v1/namespaces/wktest";
+    for (plural, object, answer) in [
+        ("services", service("a", &json!({"clusterIP": "None"})), "Service"),
+        ("serviceaccounts", json!({"metadata": {"name": "a"}}), "ServiceAccount"),
+        ("secrets", json!({"metadata": {"name": "a"}}), "Status"),
+    ] {
+        let made = post(&server, &format!("{core}/{plural}"), &object).await;
+        let (code, last) = call(&server, "DELETE", &format!("{core}/{plural}/a"), &Value::Null).await;
+        assert_eq!((code, &last["kind"]), (200, &json!(answer)), "{last}");
+        assert!(answer == "Status" || version(&last) > version(&made), "{last}");
+        assert_eq!(get(&server, &format!("{core}/{plural}/a")).await.0, 404);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_has_no_uid_and_in_a_dry_run_the_version_that_was_sent() {
+    let server = Server::start().await;
+    let path = format!("{SERVICES}/a");
+    let mut object = service("a", &json!({"clusterIP": "None", "sessionAffinity": "ClientIP"}));
+    object["metadata"]["uid"] = "00000000-0000-0000-0000-00000000dead".into();
+    let (code, status) = call(&server, "PUT", &path, &object).await;
+    assert_eq!((code, &status["reason"]), (409, &json!("Conflict")), "{status}");
+    object["metadata"] = json!({"name": "a", "resourceVersion": "1"});
+    let json = [("content-type", "application/json")];
+    let response = send(&server, "PUT", &format!("{path}?dryRun=All"), &json, object.to_string()).await;
+    let warning = "299 - \"spec.SessionAffinity is ignored for headless services\"";
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["warning"]),
+        (201, &warning.parse().unwrap())
+    );
+    let (_, made) = call(&server, "PUT", &format!("{path}?dryRun=All"), &object).await;
+    assert_eq!(version(&made), 1, "{made}");
+    assert_eq!(get(&server, &path).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_service_takes_labels() {
+    let server = Server::start().await;
+    post(&server, SERVICES, &service("a", &json!({"clusterIP": "None"}))).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, object) = patch(&server, &format!("{SERVICES}/a/status"), MERGE, &labels).await;
+    assert_eq!((code, &object["metadata"]["labels"]["a"]), (200, &json!("b")), "{object}");
+}

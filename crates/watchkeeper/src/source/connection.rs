@@ -1,6 +1,7 @@
 //! How are connections to an API server made? So that a dead peer is noticed within a minute, also where nothing is said for long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -17,7 +18,7 @@ use tower::timeout::TimeoutLayer;
 use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::token_file::{token_file, with_token};
+use super::token_file::{noting, token_file, with_token};
 use crate::clock::Clock;
 
 /// A connection on which nothing comes is probed after this time...
@@ -75,7 +76,8 @@ where
         .service(config.rustls_https_connector_with_connector(connector)?);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let file = token_file(&config.auth_info);
-    let from_file = file.map(|file| with_token(file, clock).map(MapRequestLayer::new)).transpose();
+    let refused = Arc::default();
+    let from_file = file.map(|file| with_token(file, clock, &refused).map(MapRequestLayer::new)).transpose();
     let auth = if file.is_some() { Ok(None) } else { auth_layer(config) };
     let service = ServiceBuilder::new()
         .map_err(|error: BoxError| match error.downcast() {
@@ -84,6 +86,7 @@ where
         })
         .layer(config.base_uri_layer())
         .option_layer(from_file.map_err(Error::Auth)?)
+        .map_response(noting(refused))
         .option_layer(auth?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)

@@ -579,3 +579,28 @@ async fn the_token_of_a_file_is_sent_without_its_line_break() {
         assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.tokenFile {problem}"));
     }
 }
+
+#[tokio::test]
+async fn after_a_refusal_the_token_is_read_again() {
+    let world = World::new();
+    let file = world.write("token", "old\n");
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
+    config.auth_info.token_file = Some(file.display().to_string());
+    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    for (token, next, answer) in
+        [("old", "new", "401 Unauthorized"), ("new", "newer", "200 OK"), ("new", "", "200 OK")]
+    {
+        let serve = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let head = head(&mut stream).await;
+            assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
+            world.write("token", next);
+            let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        let (asked, ()) = tokio::join!(clients.watch().request_text(request), serve);
+        assert_eq!(asked.is_ok(), answer == "200 OK");
+    }
+}

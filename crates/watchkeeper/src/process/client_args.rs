@@ -21,8 +21,8 @@ use crate::source::{ClientError, Clients};
 /// cluster only. Over plain HTTP no credentials are sent; a server without a scheme is https where a certificate, an authority or
 /// `insecure-skip-tls-verify` is given.
 ///
-/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY` where the server is an https one, not on this machine and not
-/// named by `NO_PROXY`. A proxy may be of http, https or socks5.
+/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY`, or `HTTP_PROXY` for a server of plain HTTP, where it is not
+/// on this machine and not named by `NO_PROXY`. A proxy may be of http, https or socks5.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// The kubeconfig file to use
@@ -68,8 +68,8 @@ pub enum ConnectError {
     /// `--master` is no URL.
     #[error("--master {0:?} is not a URL such as https://127.0.0.1:6443")]
     Master(String),
-    /// `HTTPS_PROXY` is no proxy that can be used.
-    #[error("HTTPS_PROXY {0}")]
+    /// `HTTPS_PROXY` or `HTTP_PROXY` is no proxy that can be used.
+    #[error("{0}")]
     Proxy(String),
     /// Neither flag, nor variable, nor pod, nor file.
     #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run in a pod")]

@@ -292,7 +292,7 @@ async fn requests_go_through_the_proxy_of_the_cluster() {
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("proxy-url: 'http://alice:hunter2@{}'", proxy.local_addr().unwrap());
     // The proxy of a file is asked whatever the variables say.
-    world.around.proxies = Proxies { https: String::new(), no: "*".into() };
+    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
     let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
     world.args.kubeconfig = Some(world.write("file", &text));
     let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
@@ -342,22 +342,29 @@ async fn a_proxy_may_be_of_socks() {
 }
 
 #[tokio::test]
-async fn https_goes_through_the_proxy_of_the_variable() {
-    let mut world = World::new();
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    world.around.proxies =
-        Proxies { https: proxy.local_addr().unwrap().to_string(), no: "other.invalid".into() };
-    world.args.kubeconfig = Some(world.write("file", &simple("https://api.invalid")));
-    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
-    let serve = async {
-        let (mut stream, _) = proxy.accept().await.unwrap();
-        let connect = head(&mut stream).await;
-        assert!(connect.starts_with("connect api.invalid:443 http/1.1\r\n"), "{connect}");
-        assert!(!connect.contains("proxy-authorization"), "{connect}");
-    };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
-    assert!(answer.is_err(), "the proxy hung up");
+async fn servers_are_reached_through_the_proxy_of_the_variable() {
+    for (server, asked) in
+        [("https://api.invalid", "api.invalid:443"), ("http://api.invalid", "api.invalid:80")]
+    {
+        let mut world = World::new();
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = proxy.local_addr().unwrap().to_string();
+        world.around.proxies = Proxies { https: address.clone(), http: address, no: "other.invalid".into() };
+        world.args.kubeconfig = Some(world.write("file", &simple(server)));
+        let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+        let serve = async {
+            let (mut stream, _) = proxy.accept().await.unwrap();
+            let connect = head(&mut stream).await;
+            assert!(connect.starts_with(&format!("connect {asked} http/1.1\r\n")), "{connect}");
+            assert!(!connect.contains("proxy-authorization"), "{connect}");
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        tokio::select! {
+            biased;
+            () = serve => {}
+            answer = clients.watch().request_text(request) => panic!("without the proxy: {answer:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -520,6 +520,18 @@ async fn what_a_credential_program_prints_is_not_told() {
 }
 
 #[tokio::test]
+async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate() {
+    let mut world = World::new();
+    let runs = world.path("runs");
+    let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
+    let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
+    let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
+    world.args.kubeconfig = Some(world.write("file", &text));
+    world.args.connect(&Env::simulated(1)).await.unwrap();
+    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
 async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
     let mut world = World::new();
     let data = |text: &str| BASE64_STANDARD.encode(text);

@@ -5,6 +5,8 @@ mod advice;
 mod args;
 mod demo;
 mod front;
+#[cfg(target_os = "linux")]
+mod hangup;
 mod next;
 mod picture;
 mod plane;
@@ -75,5 +77,7 @@ fn begin(log: &LogArgs, level: &str) -> Result<(Env, CancellationToken), Box<dyn
 fn world() -> Result<(Env, CancellationToken), Box<dyn Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
+    #[cfg(target_os = "linux")]
+    hangup::stops(&stop)?;
     Ok((env, stop))
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_client::Config;
 use kube_client::config::Kubeconfig;
 use sample_controller::api::{self, Foo};
 use sample_controller::{Program, RunError};
@@ -90,7 +89,7 @@ fn context(client: &ClientArgs) -> Option<String> {
 /// Whether a cluster was named, or is around this process.
 fn is_meant(client: &ClientArgs) -> bool {
     let named = client.kubeconfig.is_some() || client.context.is_some() || client.master.is_some();
-    named || Config::incluster().is_ok()
+    named || ClientArgs::is_in_cluster()
 }
 
 /// The kind, the controller, the example and the view; what is new then is noted in `created`, as kubectl calls it.

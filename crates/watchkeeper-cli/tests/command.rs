@@ -24,8 +24,13 @@ struct Program {
 
 impl Program {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_watchkeeper"));
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env_remove("RUST_LOG")
@@ -221,6 +226,39 @@ async fn what_was_there_before_was_not_created_and_what_no_foo_owns_is_left_out(
     let is_wrong = |line: &String| line.contains("created with") || line.contains("foreign");
     assert!(!second.seen.iter().any(is_wrong), "{:#?}", second.seen);
     assert!(second.exit().0.success());
+}
+
+/// `serve`, with SIGHUP as `how` says, whatever it is here.
+#[cfg(target_os = "linux")]
+fn serve_with_hangup(how: &str, kubeconfig: &Path) -> Program {
+    let mut env = Command::new("env");
+    env.args([&format!("--{how}-signal=HUP"), env!("CARGO_BIN_EXE_watchkeeper"), "serve"]);
+    env.arg("--kubeconfig-out").arg(kubeconfig);
+    let mut program = Program::spawn(env);
+    program.until(&["ready"]);
+    program
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_closed_terminal_stops_it_cleanly_however_often_it_is_told() {
+    let (_folder, kubeconfig) = folder();
+    let program = serve_with_hangup("default", &kubeconfig);
+    program.signal("HUP");
+    program.signal("HUP");
+    let (status, errors) = program.exit();
+    assert!(status.success(), "{status} {errors}");
+    assert!(!kubeconfig.exists(), "it leads nowhere any more");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_command_that_is_to_outlive_its_terminal_goes_on_ignoring_its_end() {
+    let (_folder, kubeconfig) = folder();
+    let program = serve_with_hangup("ignore", &kubeconfig);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "{ignored}");
 }
 
 #[test]

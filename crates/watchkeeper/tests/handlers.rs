@@ -210,6 +210,34 @@ async fn a_handler_that_is_removed_before_the_start_has_ended_at_once() {
     }
 }
 
+/// Reports its end.
+struct Reporting(Env);
+
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        self.0.reporter.error("handler", "reporting", &std::fmt::Error);
+    }
+}
+
+#[test]
+fn a_handler_that_is_removed_before_the_start_may_look_at_the_informer_at_its_end() {
+    let env = Env::simulated(1);
+    let informer = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let (looking, handlers) = (informer.clone(), mpsc::channel());
+    let told = Mutex::new(handlers.0);
+    env.reporter.add_hook(move |_| told.lock().send(looking.stats().handlers.len()).unwrap());
+    let ending = Reporting(env);
+    let registration = informer
+        .add_handler(on_change(move |_: Change<'_, ConfigMap>| {
+            let _kept = &ending;
+        }))
+        .unwrap();
+    // A deadlock would hold a thread for ever: it is not the test's.
+    let thread = std::thread::spawn(move || informer.remove_handler(&registration));
+    assert_eq!(handlers.1.recv_timeout(Duration::from_secs(10)), Ok(0));
+    thread.join().unwrap();
+}
+
 // client-go: TestSharedInformerMultipleRegistration
 #[tokio::test(start_paused = true)]
 async fn one_handler_can_be_added_many_times_and_each_place_is_its_own() {

@@ -113,11 +113,11 @@ impl<K> Processor<K> {
         }
     }
 
-    /// Takes a handler out; what waits for it is dropped.
-    pub(super) fn remove(&mut self, mailbox: &Arc<Mailbox<K>>) {
-        if let Some(at) = self.listeners.iter().position(|listener| Arc::ptr_eq(&listener.mailbox, mailbox)) {
-            self.listeners.remove(at).close();
-        }
+    /// Takes a handler out, for the caller to close when nothing is locked.
+    #[must_use]
+    pub(super) fn remove(&mut self, mailbox: &Arc<Mailbox<K>>) -> Option<Listener<K>> {
+        let at = self.listeners.iter().position(|listener| Arc::ptr_eq(&listener.mailbox, mailbox))?;
+        Some(self.listeners.remove(at))
     }
 
     pub(super) fn start(&mut self) -> &mut [Listener<K>] {
@@ -125,8 +125,10 @@ impl<K> Processor<K> {
         &mut self.listeners
     }
 
-    pub(super) fn stop(&mut self) {
-        self.listeners.drain(..).for_each(|listener| listener.close());
+    /// Takes all handlers out, for the caller to close when nothing is locked.
+    #[must_use]
+    pub(super) fn stop(&mut self) -> Vec<Listener<K>> {
+        std::mem::take(&mut self.listeners)
     }
 
     pub(super) fn check_period(&self) -> Option<Duration> {
@@ -170,7 +172,8 @@ impl<K> Listener<K> {
         self.syncing || !notification.is_resync()
     }
 
-    fn close(self) {
+    /// Drops what waits for the handler; and the handler, whose code may look at the informer then, where no task has it.
+    pub(super) fn close(self) {
         self.mailbox.close();
         if self.handler.is_some() {
             // No task has taken it, and none will.

@@ -232,7 +232,8 @@ impl<K: Kind> SharedInformer<K> {
     /// Takes a handler out. A callback that runs comes to its end; what waits for it is dropped. Nothing happens the second time, nor
     /// with a registration of another informer. To wait for the end of the callback, see [`Registration::ended`].
     pub fn remove_handler(&self, registration: &Registration<K>) {
-        self.0.processor.lock().remove(&registration.mailbox);
+        let removed = self.0.processor.lock().remove(&registration.mailbox);
+        removed.into_iter().for_each(Listener::close);
     }
 
     /// Runs until `stop`: reflector and store first, then the handlers come to their end. A second call returns at once.
@@ -387,7 +388,8 @@ struct Ending<'a, K: Kind>(&'a Inner<K>);
 impl<K: Kind> Ending<'_, K> {
     fn end(&self) -> JoinSet<()> {
         let life = std::mem::replace(&mut *self.0.life.lock(), Life::Stopped);
-        self.0.processor.lock().stop();
+        let listeners = self.0.processor.lock().stop();
+        listeners.into_iter().for_each(Listener::close);
         self.0.pump.health.lock().phase = Phase::Stopped;
         self.0.stopped.set();
         match life {

@@ -3,12 +3,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube_client::Config;
-use kube_client::config::{AuthInfo, InClusterError};
+use kube_client::config::AuthInfo;
 
 use super::kubeconfig::{Kubeconfigs, master_url};
+use super::pod;
 use super::proxy::Proxies;
 use crate::env::Env;
 use crate::report::What;
@@ -21,8 +22,8 @@ use crate::source::{ClientError, Clients};
 /// cluster only. Over plain HTTP no credentials are sent; a server without a scheme is https where a certificate, an authority or
 /// `insecure-skip-tls-verify` is given.
 ///
-/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY` where the server is an https one, not on this machine and not
-/// named by `NO_PROXY`. A proxy may be of http, https or socks5.
+/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY`, or `HTTP_PROXY` for a server of plain HTTP, where it is not
+/// on this machine and not named by `NO_PROXY`. A proxy may be of http, https or socks5.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// The kubeconfig file to use
@@ -63,13 +64,13 @@ pub enum ConnectError {
     #[error("KUBECONFIG names no file that exists: {0}")]
     NoFile(String),
     /// The process is in a pod whose service account cannot be used.
-    #[error("cannot use the service account of the pod")]
-    InCluster(#[source] InClusterError),
+    #[error("cannot use the service account of the pod: {0}")]
+    InCluster(String),
     /// `--master` is no URL.
     #[error("--master {0:?} is not a URL such as https://127.0.0.1:6443")]
     Master(String),
-    /// `HTTPS_PROXY` is no proxy that can be used.
-    #[error("HTTPS_PROXY {0}")]
+    /// `HTTPS_PROXY` or `HTTP_PROXY` is no proxy that can be used.
+    #[error("{0}")]
     Proxy(String),
     /// Neither flag, nor variable, nor pod, nor file.
     #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run in a pod")]
@@ -83,8 +84,13 @@ pub enum ConnectError {
 struct Surroundings {
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
-    in_cluster: fn() -> Result<Config, InClusterError>,
+    in_cluster: fn() -> Result<Option<Config>, String>,
     proxies: Proxies,
+}
+
+/// The configuration of the cluster around this process, if there is one.
+fn around_process() -> Result<Option<Config>, String> {
+    pod::in_cluster(|name| env::var(name).ok(), Path::new(pod::FOLDER))
 }
 
 impl ClientArgs {
@@ -98,10 +104,15 @@ impl ClientArgs {
         let around = Surroundings {
             kubeconfig: env::var_os("KUBECONFIG"),
             home: env::home_dir(),
-            in_cluster: Config::incluster,
+            in_cluster: around_process,
             proxies: Proxies::of_process(),
         };
         self.config_in(&around)
+    }
+
+    /// Whether this process is in a pod whose service account can be used: where the flags are silent, and `KUBECONFIG`, that cluster is meant.
+    pub fn is_in_cluster() -> bool {
+        matches!(around_process(), Ok(Some(_)))
     }
 
     fn config_in(&self, around: &Surroundings) -> Result<Config, ConnectError> {
@@ -124,10 +135,9 @@ impl ClientArgs {
         // A context is one of a file.
         if context.is_none() && master.is_none() {
             match (around.in_cluster)() {
-                // Not in a pod.
-                Err(InClusterError::ReadEnvironmentVariable(_)) => {}
-                Err(error) => unusable = Some(ConnectError::InCluster(error)),
-                Ok(config) => return Ok(config),
+                Err(problem) => unusable = Some(ConnectError::InCluster(problem)),
+                Ok(Some(config)) => return Ok(config),
+                Ok(None) => {}
             }
         }
         let home = around.home.as_ref().map(|home| home.join(".kube/config")).filter(|file| file.exists());

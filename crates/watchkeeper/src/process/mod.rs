@@ -9,6 +9,7 @@ mod credentials;
 mod kubeconfig;
 mod log_args;
 pub mod metrics;
+mod pod;
 mod proxy;
 pub mod signals;
 mod sync;

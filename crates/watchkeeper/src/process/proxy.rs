@@ -1,4 +1,4 @@
-//! Through which proxy is a server reached? By `HTTPS_PROXY` and `NO_PROXY`, nearly as Go reads them.
+//! Through which proxy is a server reached? By `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, nearly as Go reads them.
 
 use std::env;
 use std::net::IpAddr;
@@ -11,31 +11,41 @@ use hyper_util::client::proxy::matcher::Matcher;
 pub(super) struct Proxies {
     /// The proxy of all servers that are talked to over TLS.
     pub(super) https: String,
-    /// The servers that are reached without it, with commas between them.
+    /// The proxy of all others.
+    pub(super) http: String,
+    /// The servers that are reached without one, with commas between them.
     pub(super) no: String,
 }
 
 impl Proxies {
     /// Those of this process.
     pub(super) fn of_process() -> Self {
-        let either = |upper: &str, lower: &str| {
-            let set = [upper, lower].into_iter().filter_map(|name| env::var(name).ok());
-            set.into_iter().find(|value| !value.is_empty()).unwrap_or_default()
-        };
-        Self { https: either("HTTPS_PROXY", "https_proxy"), no: either("NO_PROXY", "no_proxy") }
+        Self::read(|name| env::var(name).ok())
     }
 
-    /// The proxy of `server`, or what is wrong with it. The machine itself needs none.
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let either = |name: &str| set(name).or_else(|| set(&name.to_lowercase())).unwrap_or_default();
+        // To a CGI program, that variable is a header of the request.
+        let http = if set("REQUEST_METHOD").is_some() { String::new() } else { either("HTTP_PROXY") };
+        Self { https: either("HTTPS_PROXY"), http, no: either("NO_PROXY") }
+    }
+
+    /// The proxy of `server`, or the variable and what is wrong with it. The machine itself needs none.
     pub(super) fn of(&self, server: &Uri) -> Result<Option<Uri>, String> {
-        let is_asked = server.scheme_str() == Some("https") && !self.https.is_empty();
-        if !is_asked || is_loopback(server) || self.is_excepted(server) {
+        let (name, proxy, port) = match server.scheme_str() {
+            Some("https") => ("HTTPS_PROXY", &self.https, 443),
+            _ => ("HTTP_PROXY", &self.http, 80),
+        };
+        let port = server.port_u16().unwrap_or(port);
+        if proxy.is_empty() || is_loopback(server) || self.is_excepted(server, port) {
             return Ok(None);
         }
-        proxy_url(&self.https).map(Some)
+        proxy_url(proxy).map(Some).map_err(|problem| format!("{name} {problem}"))
     }
 
-    fn is_excepted(&self, server: &Uri) -> bool {
-        let port = server.port_u16().unwrap_or(443).to_string();
+    fn is_excepted(&self, server: &Uri, port: u16) -> bool {
+        let port = port.to_string();
         let mut hosts = self.no.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
             Some((host, only)) if !host.contains(':') || host.ends_with(']') => {
                 (only == port).then(|| host.trim_matches(['[', ']']))
@@ -71,7 +81,10 @@ mod tests {
 
     #[test]
     fn servers_are_excepted_by_name_address_network_and_port() {
-        let proxies = |no: &str| Proxies { https: "http://proxy:3128".into(), no: no.into() };
+        let proxies = |no: &str| {
+            let proxy = "http://proxy:3128".to_owned();
+            Proxies { https: proxy.clone(), http: proxy, no: no.into() }
+        };
         let is_proxied = |no: &str, server: &str| proxies(no).of(&server.parse().unwrap()).unwrap().is_some();
         let far = "https://10.1.2.3:6443";
         for (no, server) in [
@@ -81,6 +94,8 @@ mod tests {
             ("k.example", "https://xk.example"),
             ("proxy", far),
             ("[fd00::1]:443", "https://[fd00::1]:6443"),
+            ("", "http://10.1.2.3"),
+            ("10.1.2.3:443", "http://10.1.2.3"),
         ] {
             assert!(is_proxied(no, server), "{no} {server}");
         }
@@ -89,7 +104,8 @@ mod tests {
             ("", "https://127.9.9.9"),
             ("", "https://[::1]:6443"),
             ("", "https://localhost:6443"),
-            ("", "http://10.1.2.3"),
+            ("", "http://127.0.0.1:8080"),
+            ("10.1.2.3:80", "http://10.1.2.3"),
             ("*", far),
             ("a, 10.1.2.3 ,,", far),
             ("10.1.0.0/16", far),
@@ -104,8 +120,29 @@ mod tests {
         ] {
             assert!(!is_proxied(no, server), "{no} {server}");
         }
-        let none = Proxies { https: String::new(), no: String::new() };
-        assert_eq!(none.of(&far.parse().unwrap()), Ok(None));
+    }
+
+    #[test]
+    fn each_scheme_has_its_variable_in_large_letters_or_small() {
+        let of = |variables: &[(&str, &str)], server: &str| {
+            let value = |name: &str| {
+                let (_, value) = variables.iter().find(|(key, _)| *key == name)?;
+                Some((*value).to_owned())
+            };
+            Proxies::read(value).of(&server.parse().unwrap()).map(|url| url.map(|url| url.to_string()))
+        };
+        let (plain, secure) = ("http://10.1.2.3", "https://10.1.2.3");
+        let proxy = |url: &str| Ok(Some(url.to_owned()));
+        let both = [("HTTP_PROXY", "p"), ("HTTPS_PROXY", "s"), ("http_proxy", "x")];
+        assert_eq!(of(&both, plain), proxy("http://p/"));
+        assert_eq!(of(&both, secure), proxy("http://s/"));
+        let small = [("HTTP_PROXY", ""), ("http_proxy", "p"), ("no_proxy", "10.1.2.3:80")];
+        assert_eq!(of(&small[..2], plain), proxy("http://p/"));
+        assert_eq!((of(&small[..2], secure), of(&small, plain)), (Ok(None), Ok(None)));
+        let in_cgi = [("HTTP_PROXY", "p"), ("HTTPS_PROXY", "s"), ("REQUEST_METHOD", "GET")];
+        assert_eq!((of(&in_cgi, plain), of(&in_cgi, secure)), (Ok(None), proxy("http://s/")));
+        let bad = "has a scheme other than http, https and socks5";
+        assert_eq!(of(&[("HTTP_PROXY", "ftp://p")], plain), Err(format!("HTTP_PROXY {bad}")));
     }
 
     #[test]

@@ -106,10 +106,13 @@ impl ApiSource {
     }
 
     async fn get(&self, query: Query) -> Result<ByteStream, ApiError> {
+        // Not every server that serves an API of its own can leave things out: it sends whole objects instead.
         let accept = match (self.metadata_only, query.is_watch()) {
             (false, _) => "application/json",
-            (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-            (true, false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            (true, false) => {
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+            }
         };
         let request = Request::get(self.url(query)?)
             .header(ACCEPT, accept)
@@ -283,7 +286,7 @@ mod tests {
         let source = ApiSource::new::<PartialObjectMeta<Pod>>(client, &(), &Scope::Cluster);
         source.list(&ListOptions::default()).await.map(drop).unwrap();
         source.watch(&WatchOptions::default()).await.map(drop).unwrap();
-        let accept = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1");
+        let accept = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
         assert_eq!(seen.lock()[..], [accept("PartialObjectMetadataList"), accept("PartialObjectMetadata")]);
     }
 

@@ -1,4 +1,4 @@
-//! Which clients does a process have? One that lists and watches, one for all other requests.
+//! Which clients does a process have? What lists and watches, and what sends all other requests: two ways to use one.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::connection::client;
 use super::requests::Requests;
 use crate::env::Env;
 
-/// The two clients of a process: one for list and watch, which the reflectors retry themselves, and one for requests, each of which has
-/// a deadline.
+/// The clients of a process: one for list and watch, which the reflectors retry themselves, and the same behind the seam for requests,
+/// each of which has a deadline.
 #[derive(Clone)]
 pub struct Clients {
     watch: Client,
@@ -36,14 +36,13 @@ pub fn without_userinfo(url: &str) -> String {
 }
 
 impl Clients {
-    /// Two clients from one configuration; must be called on a tokio runtime.
+    /// Both roles on the client of a configuration; must be called on a tokio runtime.
     pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
-        let make = || {
-            let server = || without_userinfo(&config.cluster_url.to_string());
-            client(&config, &env.clock).map_err(|source| ClientError { server: server(), source })
-        };
-        Ok(Self { watch: make()?, requests: Requests::new(make()?, env), env: env.clone() })
+        let server = || without_userinfo(&config.cluster_url.to_string());
+        let client =
+            client(&config, &env.clock).map_err(|source| ClientError { server: server(), source })?;
+        Ok(Self::from_client(client, env))
     }
 
     /// Both roles on one client of the caller's making.

@@ -1,6 +1,7 @@
 //! How are connections to an API server made? So that a dead peer is noticed within a minute, also where nothing is said for long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -17,7 +18,7 @@ use tower::timeout::TimeoutLayer;
 use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::token_file::{token_file, with_token};
+use super::token_file::{noting, token_file, with_token};
 use crate::clock::Clock;
 
 /// A connection on which nothing comes is probed after this time...
@@ -36,24 +37,35 @@ const UNANSWERED: Duration = Duration::from_secs(45);
 /// its deadline.
 pub(super) fn client(config: &Config, clock: &Clock) -> Result<Client, Error> {
     let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock) };
+    let mut config = config.clone();
+    config.cluster_url = with_port(config.cluster_url);
     let proxy = Matcher::builder().all(url.to_string()).build().intercept(&config.cluster_url);
     match proxy.as_ref().map(|proxy| (proxy, proxy.uri().scheme_str())) {
-        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp()), config, clock),
+        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp()), &config, clock),
         Some((proxy, Some("https"))) => {
-            client_over(tunnel(proxy, config.rustls_https_connector_with_connector(tcp())?), config, clock)
+            client_over(tunnel(proxy, config.rustls_https_connector_with_connector(tcp())?), &config, clock)
         }
         Some((proxy, Some("socks5" | "socks5h"))) => {
             let socks = SocksV5::new(proxy.uri().clone(), tcp());
             match proxy.raw_auth() {
                 Some((user, password)) => {
-                    client_over(socks.with_auth(user.into(), password.into()), config, clock)
+                    client_over(socks.with_auth(user.into(), password.into()), &config, clock)
                 }
-                None => client_over(socks, config, clock),
+                None => client_over(socks, &config, clock),
             }
         }
         // What there is of the URL may hold a password.
         _ => Err(Error::ProxyProtocolUnsupported { proxy_url: Box::default() }),
     }
+}
+
+/// `server` with a port where it is not 443, which whoever asks a proxy takes for the port of all that have none.
+fn with_port(server: Uri) -> Uri {
+    let is_plain = server.scheme_str() == Some("http") && server.port().is_none();
+    let Some(authority) = server.authority().filter(|_| is_plain) else { return server };
+    let (port, mut parts) = (format!("{authority}:80"), server.clone().into_parts());
+    parts.authority = port.parse().ok();
+    Uri::from_parts(parts).unwrap_or(server)
 }
 
 fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
@@ -75,7 +87,8 @@ where
         .service(config.rustls_https_connector_with_connector(connector)?);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let file = token_file(&config.auth_info);
-    let from_file = file.map(|file| with_token(file, clock).map(MapRequestLayer::new)).transpose();
+    let refused = Arc::default();
+    let from_file = file.map(|file| with_token(file, clock, &refused).map(MapRequestLayer::new)).transpose();
     let auth = if file.is_some() { Ok(None) } else { auth_layer(config) };
     let service = ServiceBuilder::new()
         .map_err(|error: BoxError| match error.downcast() {
@@ -84,6 +97,7 @@ where
         })
         .layer(config.base_uri_layer())
         .option_layer(from_file.map_err(Error::Auth)?)
+        .map_response(noting(refused))
         .option_layer(auth?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)

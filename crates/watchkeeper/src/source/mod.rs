@@ -1,7 +1,7 @@
 //! Where do lists and watches come from, and where do requests go?
 //!
 //! A [`ListerWatcher`] is anything that can be listed and watched: [`ApiSource`] asks an API server, [`ScriptedSource`] plays a script in
-//! tests. [`Clients`] holds the two clients of a process; every other request leaves through its [`Requests`].
+//! tests. [`Clients`] holds the client of a process; every other request leaves through its [`Requests`].
 
 mod api;
 mod clients;

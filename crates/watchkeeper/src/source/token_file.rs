@@ -1,10 +1,12 @@
 //! Which token goes with a request, where it is kept in a file? That of the file some time ago, as it may be another one by now.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io};
 
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response, StatusCode};
 use kube_client::client::AuthError;
 use kube_client::config::AuthInfo;
 
@@ -20,23 +22,35 @@ pub(super) fn token_file(user: &AuthInfo) -> Option<&str> {
     user.token_file.as_deref().filter(|_| is_first)
 }
 
-/// Puts the token in `file` on requests. It must be there at first; later on the last one is kept where the file cannot be read.
+/// Puts the token in `file` on requests. It must be there at first; later on the last one is kept where the file cannot be read. It is
+/// read early where `refused` tells that a server did not take it.
 ///
 /// kube's own takes a line break at the end of the file for a part of the token.
 pub(super) fn with_token<B>(
     file: &str,
     clock: &Clock,
+    refused: &Arc<AtomicBool>,
 ) -> Result<impl FnMut(Request<B>) -> Request<B> + Clone + use<B>, AuthError> {
-    let (file, clock) = (file.to_owned(), clock.clone());
+    let (file, clock, refused) = (file.to_owned(), clock.clone(), refused.clone());
     let (mut header, mut read_at) = (bearer(&file)?, clock.now());
     Ok(move |mut request: Request<B>| {
-        if clock.now() >= read_at + FRESH {
+        if refused.swap(false, Ordering::Relaxed) || clock.now() >= read_at + FRESH {
             header = bearer(&file).unwrap_or_else(|_| header.clone());
             read_at = clock.now();
         }
         request.headers_mut().insert(AUTHORIZATION, header.clone());
         request
     })
+}
+
+/// Notes in `refused` that a server did not take the token of a request.
+pub(super) fn noting<B>(refused: Arc<AtomicBool>) -> impl FnMut(Response<B>) -> Response<B> + Clone {
+    move |answer| {
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            refused.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
 }
 
 fn bearer(file: &str) -> Result<HeaderValue, AuthError> {
@@ -64,15 +78,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let file = path.to_str().unwrap();
-        let clock = Env::simulated(1).clock;
-        assert!(with_token::<()>(file, &clock).is_err(), "there is no file");
+        let (clock, refused) = (Env::simulated(1).clock, Arc::default());
+        assert!(with_token::<()>(file, &clock, &refused).is_err(), "there is no file");
         for bad in [" \n", "a\nb"] {
             fs::write(file, bad).unwrap();
-            assert!(with_token::<()>(file, &clock).is_err(), "{bad:?}");
+            assert!(with_token::<()>(file, &clock, &refused).is_err(), "{bad:?}");
         }
 
         fs::write(file, " one\r\n").unwrap();
-        let mut put = with_token(file, &clock).unwrap();
+        let mut put = with_token(file, &clock, &refused).unwrap();
         let mut sent = || put(Request::new(())).headers()[AUTHORIZATION].clone();
         assert_eq!(sent(), "Bearer one");
         assert!(sent().is_sensitive());

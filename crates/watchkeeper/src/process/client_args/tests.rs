@@ -15,12 +15,16 @@ struct World {
     args: ClientArgs,
 }
 
-fn no_pod() -> Result<Config, InClusterError> {
-    Err(InClusterError::ReadEnvironmentVariable(env::VarError::NotPresent))
+fn no_pod() -> Result<Option<Config>, String> {
+    Ok(None)
 }
 
-fn pod() -> Result<Config, InClusterError> {
-    Ok(Config::new("https://pod".parse().unwrap()))
+fn pod() -> Result<Option<Config>, String> {
+    Ok(Some(Config::new("https://pod".parse().unwrap())))
+}
+
+fn unusable_pod() -> Result<Option<Config>, String> {
+    Err("the token is empty".to_owned())
 }
 
 impl World {
@@ -130,9 +134,8 @@ async fn a_variable_that_names_no_file_is_told() {
 #[tokio::test]
 async fn a_pod_without_a_usable_service_account_is_told() {
     let mut world = World::new();
-    world.around.in_cluster =
-        || Err(InClusterError::ReadDefaultNamespace(io::Error::from(io::ErrorKind::NotFound)));
-    assert!(world.error().await.starts_with("cannot use the service account of the pod: "));
+    world.around.in_cluster = unusable_pod;
+    assert_eq!(world.error().await, "cannot use the service account of the pod: the token is empty");
 }
 
 #[tokio::test]
@@ -292,7 +295,7 @@ async fn requests_go_through_the_proxy_of_the_cluster() {
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("proxy-url: 'http://alice:hunter2@{}'", proxy.local_addr().unwrap());
     // The proxy of a file is asked whatever the variables say.
-    world.around.proxies = Proxies { https: String::new(), no: "*".into() };
+    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
     let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
     world.args.kubeconfig = Some(world.write("file", &text));
     let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
@@ -342,22 +345,29 @@ async fn a_proxy_may_be_of_socks() {
 }
 
 #[tokio::test]
-async fn https_goes_through_the_proxy_of_the_variable() {
-    let mut world = World::new();
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    world.around.proxies =
-        Proxies { https: proxy.local_addr().unwrap().to_string(), no: "other.invalid".into() };
-    world.args.kubeconfig = Some(world.write("file", &simple("https://api.invalid")));
-    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
-    let serve = async {
-        let (mut stream, _) = proxy.accept().await.unwrap();
-        let connect = head(&mut stream).await;
-        assert!(connect.starts_with("connect api.invalid:443 http/1.1\r\n"), "{connect}");
-        assert!(!connect.contains("proxy-authorization"), "{connect}");
-    };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
-    assert!(answer.is_err(), "the proxy hung up");
+async fn servers_are_reached_through_the_proxy_of_the_variable() {
+    for (server, asked) in
+        [("https://api.invalid", "api.invalid:443"), ("http://api.invalid", "api.invalid:80")]
+    {
+        let mut world = World::new();
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = proxy.local_addr().unwrap().to_string();
+        world.around.proxies = Proxies { https: address.clone(), http: address, no: "other.invalid".into() };
+        world.args.kubeconfig = Some(world.write("file", &simple(server)));
+        let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+        let serve = async {
+            let (mut stream, _) = proxy.accept().await.unwrap();
+            let connect = head(&mut stream).await;
+            assert!(connect.starts_with(&format!("connect {asked} http/1.1\r\n")), "{connect}");
+            assert!(!connect.contains("proxy-authorization"), "{connect}");
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        tokio::select! {
+            biased;
+            () = serve => {}
+            answer = clients.watch().request_text(request) => panic!("without the proxy: {answer:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -510,6 +520,18 @@ async fn what_a_credential_program_prints_is_not_told() {
 }
 
 #[tokio::test]
+async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate() {
+    let mut world = World::new();
+    let runs = world.path("runs");
+    let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
+    let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
+    let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
+    world.args.kubeconfig = Some(world.write("file", &text));
+    world.args.connect(&Env::simulated(1)).await.unwrap();
+    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
 async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
     let mut world = World::new();
     let data = |text: &str| BASE64_STANDARD.encode(text);
@@ -546,8 +568,7 @@ async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
 #[tokio::test]
 async fn a_pod_without_a_usable_service_account_uses_the_file_at_home() {
     let mut world = World::new();
-    world.around.in_cluster =
-        || Err(InClusterError::ReadDefaultNamespace(io::Error::from(io::ErrorKind::NotFound)));
+    world.around.in_cluster = unusable_pod;
     world.write(".kube/config", &simple("https://home"));
     world.around.home = Some(world.folder.path().to_owned());
     assert_eq!(world.server().await, "https://home/");
@@ -577,5 +598,30 @@ async fn the_token_of_a_file_is_sent_without_its_line_break() {
         world.write("token", text);
         let error = world.error_of(&simple("https://k").replace("token: hunter2", "tokenFile: token")).await;
         assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.tokenFile {problem}"));
+    }
+}
+
+#[tokio::test]
+async fn after_a_refusal_the_token_is_read_again() {
+    let world = World::new();
+    let file = world.write("token", "old\n");
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
+    config.auth_info.token_file = Some(file.display().to_string());
+    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    for (token, next, answer) in
+        [("old", "new", "401 Unauthorized"), ("new", "newer", "200 OK"), ("new", "", "200 OK")]
+    {
+        let serve = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let head = head(&mut stream).await;
+            assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
+            world.write("token", next);
+            let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        let (asked, ()) = tokio::join!(clients.watch().request_text(request), serve);
+        assert_eq!(asked.is_ok(), answer == "200 OK");
     }
 }

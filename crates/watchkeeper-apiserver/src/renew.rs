@@ -29,12 +29,14 @@ fn reads_alike(one: &Kind, other: &Kind) -> bool {
 
 /// The object as it is read now, if that is another.
 fn renewed(kind: &Kind, stored: &Stored) -> Option<Stored> {
-    let mut value = stored.value();
+    // What an earlier schema did not show is not lost.
+    let written = stored.written.as_ref().unwrap_or(&stored.bytes);
+    let mut value = serde_json::from_slice(written).ok()?;
     if let Some(schema) = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref()) {
         schema.prune(&mut value, false);
     }
     defaults::prepare(kind, &mut value);
     let mut new = Stored::encode(kind, stored.key.clone(), stored.revision, &value);
-    new.unwritten = stored.unwritten || new.bytes != stored.bytes;
+    new.written = (new.bytes != *written).then(|| written.clone());
     (new.bytes != stored.bytes || new.fields != stored.fields).then_some(new)
 }

@@ -208,7 +208,7 @@ impl Core {
             self.accept_definition(&mut after);
         }
         let after = convert::to_storage(kind, after);
-        if managed::same(&after, stored) && !old.unwritten {
+        if managed::same(&after, stored) && old.written.is_none() {
             // Nothing changed: the version stays, and nobody is told.
             return Ok(old.clone());
         }

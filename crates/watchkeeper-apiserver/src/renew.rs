@@ -1,6 +1,6 @@
 //! What becomes of objects when the schema of their kind changes? They are read by the new one: pruned, and with its defaults.
 //!
-//! As on the real server nothing is written and nobody is told: an object keeps its version until somebody writes it.
+//! As on the real server nothing is written: an object keeps its version until somebody writes it. Its watches end, and only a list tells.
 
 use std::sync::Arc;
 
@@ -10,15 +10,20 @@ use crate::registry::Kind;
 use crate::store::Stored;
 
 impl Core {
-    /// Makes the objects of a definition fit its kinds, unless those read as they did `before`.
+    /// Makes the objects of a definition fit its kinds, unless those read as they did `before`. Whoever watches lists anew then, as what is
+    /// selected may be other objects.
     pub(crate) fn renew_objects(&mut self, definition: &str, before: &[Arc<Kind>]) {
         let kinds = self.registry.defined(definition);
         let same = |kind: &Arc<Kind>| before.iter().any(|before| reads_alike(before, kind));
         let Some(first) = kinds.first().filter(|_| !kinds.iter().all(same)) else { return };
-        self.store.renew(&first.storage, |stored| {
+        let any = self.store.renew(&first.storage, |stored| {
             let kind = kinds.iter().find(|kind| kind.api_version == stored.api_version)?;
             renewed(kind, stored)
         });
+        // After a restart all that is known was read so before.
+        if any && !before.is_empty() {
+            self.store.expire(&first.storage);
+        }
     }
 }
 

@@ -235,6 +235,7 @@ impl Core {
             self.finish_namespace(&stored.key.name);
         } else if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             let stored = self.commit(kind, &old.key, after.clone());
+            self.publish_definition(&stored.value());
             self.finish_definition(&stored.key.name);
         } else {
             self.erase(kind, old);

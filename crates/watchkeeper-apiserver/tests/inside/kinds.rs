@@ -172,3 +172,22 @@ async fn a_watch_does_not_outlive_the_schema_by_which_it_selects() {
     call(&server, "DELETE", &format!("{BARS}/b"), &Value::Null).await;
     assert_eq!(watch.told().await.0, "DELETED");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_its_objects_hold_is_still_served_as_it_says() {
+    let server = server().await;
+    let mut held = bar();
+    held["metadata"]["finalizers"] = json!(["example.com/f"]);
+    held["spec"] = json!({});
+    post(&server, BARS, &held).await;
+    let path = format!("{DEFINITIONS}/bars.wktest.io");
+    call(&server, "DELETE", &path, &Value::Null).await;
+    let mut change = definition("Namespaced", 9);
+    change["metadata"]["finalizers"] = Value::Null;
+    change["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["name"]
+        ["default"] = "new".into();
+    assert_eq!(patch(&server, &path, MERGE, &change).await.0, 200);
+    assert_eq!(get(&server, &format!("{BARS}/b")).await.1["spec"], json!({"name": "new"}));
+    patch(&server, &format!("{BARS}/b"), MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&server, &path).await.0, 404);
+}

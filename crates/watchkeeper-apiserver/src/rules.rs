@@ -1,6 +1,7 @@
 //! Does a custom object keep the rules of its author? `x-kubernetes-validations`, in CEL.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kube_cel::{CompiledSchema, compile_schema, validate_compiled};
 use serde_json::Value;
@@ -11,17 +12,11 @@ mod cost;
 
 /// How many signs a rule may have: brackets, dots and operators. It is not deeper than that.
 const MOST_SIGNS: usize = 2_000;
-/// A rule with so many can be followed on any stack.
-const FEW_SIGNS: usize = 16;
 /// Enough for the deepest rule. Only what is used of it is taken.
 const STACK: usize = 256 << 20;
 
-/// The compiled rules of a version.
-pub(crate) struct Rules {
-    /// None: one of them is too long to be followed.
-    compiled: Option<CompiledSchema>,
-    signs: usize,
-}
+/// The compiled rules of a version; none if one of them is too long to be followed.
+pub(crate) struct Rules(Option<CompiledSchema>);
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,15 +28,13 @@ impl Rules {
     /// Compiles the rules of a schema, if it has any. One that cannot be understood is broken by every object.
     pub(crate) fn compile(schema: &Value) -> Option<Self> {
         let signs = most_signs(schema)?;
-        let compiled = (signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten();
-        Some(Self { compiled, signs })
+        Some(Self((signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten()))
     }
 
     /// What is wrong with the rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
     pub(crate) fn check(schema: &Value, at: &str) -> Vec<Cause> {
         let Some(rules) = Self::compile(schema) else { return Vec::new() };
-        let checked =
-            rules.compiled.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
+        let checked = rules.0.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
         checked.unwrap_or_else(|| {
             vec![Cause::invalid(at, &"".into(), "compilation failed: a rule is too long or too deep")]
         })
@@ -49,13 +42,11 @@ impl Rules {
 
     /// The rules that an object breaks; those about a change need the state before it.
     pub(crate) fn broken(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-        let broken = self.compiled.as_ref().and_then(|compiled| {
-            let follow = || validate_compiled(compiled, value, old).err();
-            if self.signs > FEW_SIGNS { with_room(follow) } else { Some(follow()) }
-        });
-        let errors = match broken {
-            Some(Some(errors)) => errors,
-            Some(None) => return Vec::new(),
+        let followed =
+            self.0.as_ref().and_then(|compiled| with_room(|| validate_compiled(compiled, value, old)));
+        let errors = match followed {
+            Some(Err(errors)) => errors,
+            Some(Ok(())) => return Vec::new(),
             None => return vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")],
         };
         let causes = errors.iter().map(|error| {
@@ -93,13 +84,10 @@ fn signs(rule: &str) -> usize {
     rule.chars().filter(|letter| "([{.?+-*/%<>=!".contains(*letter)).count()
 }
 
-/// Does what takes a deep stack, as following a rule does: the thread that answers a request may have little left. None if it did not come
-/// to its end.
-fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
-        thread.ok()?.join().ok()
-    })
+/// Does what takes a deep stack, as following a rule does: the thread that answers a request may have little left. None if it panics, as the
+/// parser does over some mistakes.
+fn with_room<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(|| stacker::grow(STACK, work))).ok()
 }
 
 /// What is said beside other errors when rules could not be looked at.

@@ -6,7 +6,10 @@ use std::fmt;
 use regex::{Error, Regex, RegexBuilder};
 
 /// How large a compiled pattern may be, in bytes: the largest of these, and each counts as the smallest in which it has room.
-const SIZES: [usize; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const SIZES: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+
+/// How often a pattern may repeat something.
+const MOST_OFTEN: u64 = 1_000;
 
 /// How large all patterns of a schema may be together.
 const ROOM: usize = 64 << 20;
@@ -58,7 +61,8 @@ impl Patterns {
         if let Some(known) = self.known.get(text) {
             return Ok(known.clone());
         }
-        let spelled = spell_out(text);
+        let spelled = spell_out(text)
+            .ok_or("must be a valid regular expression, but isn't: something is repeated too often")?;
         for size in SIZES.into_iter().filter(|size| *size <= self.room) {
             match RegexBuilder::new(&spelled).size_limit(size).build() {
                 Ok(regex) => {
@@ -76,8 +80,8 @@ impl Patterns {
 }
 
 /// Writes a pattern as the library wants it. Classes such as `\d` are of ASCII alone in Go, in which the real server is written, and some
-/// letters have a meaning here and none there.
-fn spell_out(pattern: &str) -> String {
+/// letters have a meaning here and none there. None if it repeats something more often than is allowed there.
+fn spell_out(pattern: &str) -> Option<String> {
     let mut spelled = String::with_capacity(pattern.len());
     let mut rest = pattern;
     let mut inside = false;
@@ -86,6 +90,9 @@ fn spell_out(pattern: &str) -> String {
     while let Some(token) = next_token(rest, inside) {
         rest = &rest[token.len()..];
         let (mut literal, mut dash) = (false, false);
+        if !inside && counts(token).is_some_and(|counts| counts.into_iter().any(|count| count > MOST_OFTEN)) {
+            return None;
+        }
         match token {
             r"\d" => spelled.push_str("[0-9]"),
             r"\D" => spelled.push_str("[^0-9]"),
@@ -123,7 +130,7 @@ fn spell_out(pattern: &str) -> String {
         }
         (low, range) = (inside && literal && !range, dash);
     }
-    spelled
+    Some(spelled)
 }
 
 /// What a pattern begins with: a letter, or several that belong together.
@@ -139,16 +146,20 @@ fn next_token(pattern: &str, inside: bool) -> Option<&str> {
         '[' => {
             ["[^]", "[]", "[^"].iter().find(|open| pattern.starts_with(**open)).map_or(1, |open| open.len())
         }
-        '{' => within("{", "}").filter(|end| is_count(&pattern[1..end - 1])).unwrap_or(1),
+        '{' => within("{", "}").filter(|end| counts(&pattern[..*end]).is_some()).unwrap_or(1),
         _ => first.len_utf8(),
     };
     Some(&pattern[..length])
 }
 
-/// Whether this, in braces, says how often.
-fn is_count(text: &str) -> bool {
+/// The least and the most that braces ask for, if they say how often: `{3}`, `{3,}` or `{3,5}`.
+fn counts(token: &str) -> Option<[u64; 2]> {
+    let text = token.strip_prefix('{')?.strip_suffix('}')?;
     let (least, most) = text.split_once(',').unwrap_or((text, ""));
-    !least.is_empty() && [least, most].iter().all(|count| count.bytes().all(|digit| digit.is_ascii_digit()))
+    let is_number = |count: &str| !count.is_empty() && count.bytes().all(|digit| digit.is_ascii_digit());
+    let number = |count: &str| count.parse().unwrap_or(u64::MAX);
+    (is_number(least) && (most.is_empty() || is_number(most)))
+        .then(|| [number(least), if most.is_empty() { 0 } else { number(most) }])
 }
 
 #[cfg(test)]
@@ -157,7 +168,8 @@ mod tests {
 
     #[test]
     fn classes_are_written_out_wherever_they_stand() {
-        assert_eq!(spell_out(r"^\d[\w.-]\\d\S$"), r"^[0-9][[0-9A-Za-z_].\-]\\d[^\t\n\f\r ]$");
+        let spelled = spell_out(r"^\d[\w.-]\\d\S$").unwrap();
+        assert_eq!(spelled, r"^[0-9][[0-9A-Za-z_].\-]\\d[^\t\n\f\r ]$");
         let mut patterns = Patterns::default();
         let word = patterns.compile(r"^[^\w.]$").unwrap();
         assert!(word.is_match("ä") && !word.is_match("a") && !word.is_match("."));
@@ -181,15 +193,24 @@ mod tests {
             ("^a{,3}{{b{2}$", "a{,3}{{bb", "aa"),
             (r"^\p{Greek}[\p{Latin}\x{30}-\x{32}]$", "α1", "αβ"),
             (r"\bx\b", "äx", "ax"),
+            (r"^[\p{L}\p{N}_-]{1,253}$", "é_1", "a b"),
         ] {
             let compiled =
                 Patterns::default().compile(pattern).unwrap_or_else(|problem| panic!("{pattern}: {problem}"));
             assert!(
                 compiled.is_match(fits) && !compiled.is_match(other),
-                "{pattern}: {}",
+                "{pattern}: {:?}",
                 spell_out(pattern)
             );
         }
+    }
+
+    #[test]
+    fn what_repeats_too_often_is_refused_but_not_in_a_class() {
+        let compiles = |pattern: &str| Patterns::default().compile(pattern).is_ok();
+        assert!(["a{1000}", "a{0,1000}", "[{1001}]", "a{1001"].into_iter().all(compiles));
+        let large = format!("a{{1,{}0}}", u64::MAX);
+        assert!(!["a{1001}", "a{1001,}", "a{1,1001}", &large].into_iter().any(compiles));
     }
 
     #[test]

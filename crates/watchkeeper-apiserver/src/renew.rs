@@ -1,6 +1,6 @@
 //! What becomes of objects when the schema of their kind changes? They are read by the new one: pruned, and with its defaults.
 //!
-//! As on the real server nothing is written and nobody is told: an object keeps its version until somebody writes it.
+//! As on the real server nothing is written: an object keeps its version until somebody writes it. Its watches end, and only a list tells.
 
 use std::sync::Arc;
 
@@ -10,15 +10,20 @@ use crate::registry::Kind;
 use crate::store::Stored;
 
 impl Core {
-    /// Makes the objects of a definition fit its kinds, unless those read as they did `before`.
+    /// Makes the objects of a definition fit its kinds, unless those read as they did `before`. Whoever watches lists anew then, as what is
+    /// selected may be other objects.
     pub(crate) fn renew_objects(&mut self, definition: &str, before: &[Arc<Kind>]) {
         let kinds = self.registry.defined(definition);
         let same = |kind: &Arc<Kind>| before.iter().any(|before| reads_alike(before, kind));
         let Some(first) = kinds.first().filter(|_| !kinds.iter().all(same)) else { return };
-        self.store.renew(&first.storage, |stored| {
+        let any = self.store.renew(&first.storage, |stored| {
             let kind = kinds.iter().find(|kind| kind.api_version == stored.api_version)?;
             renewed(kind, stored)
         });
+        // After a restart all that is known was read so before.
+        if any && !before.is_empty() {
+            self.store.expire(&first.storage);
+        }
     }
 }
 
@@ -29,12 +34,14 @@ fn reads_alike(one: &Kind, other: &Kind) -> bool {
 
 /// The object as it is read now, if that is another.
 fn renewed(kind: &Kind, stored: &Stored) -> Option<Stored> {
-    let mut value = stored.value();
+    // What an earlier schema did not show is not lost.
+    let written = stored.written.as_ref().unwrap_or(&stored.bytes);
+    let mut value = serde_json::from_slice(written).ok()?;
     if let Some(schema) = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref()) {
         schema.prune(&mut value, false);
     }
     defaults::prepare(kind, &mut value);
     let mut new = Stored::encode(kind, stored.key.clone(), stored.revision, &value);
-    new.unwritten = stored.unwritten || new.bytes != stored.bytes;
+    new.written = (new.bytes != *written).then(|| written.clone());
     (new.bytes != stored.bytes || new.fields != stored.fields).then_some(new)
 }

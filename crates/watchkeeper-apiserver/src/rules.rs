@@ -1,6 +1,7 @@
 //! Does a custom object keep the rules of its author? `x-kubernetes-validations`, in CEL.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kube_cel::{CompiledSchema, compile_schema, validate_compiled};
 use serde_json::Value;
@@ -9,8 +10,13 @@ use crate::status::Cause;
 
 mod cost;
 
-/// The compiled rules of a version.
-pub(crate) struct Rules(CompiledSchema);
+/// How many signs a rule may have: brackets, dots and operators. It is not deeper than that.
+const MOST_SIGNS: usize = 2_000;
+/// Enough for the deepest rule. Only what is used of it is taken.
+const STACK: usize = 256 << 20;
+
+/// The compiled rules of a version; none if one of them is too long to be followed.
+pub(crate) struct Rules(Option<CompiledSchema>);
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,17 +27,28 @@ impl fmt::Debug for Rules {
 impl Rules {
     /// Compiles the rules of a schema, if it has any. One that cannot be understood is broken by every object.
     pub(crate) fn compile(schema: &Value) -> Option<Self> {
-        has_rules(schema).then(|| Self(compile_schema(schema)))
+        let signs = most_signs(schema)?;
+        Some(Self((signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten()))
     }
 
     /// What is wrong with the rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
     pub(crate) fn check(schema: &Value, at: &str) -> Vec<Cause> {
-        Self::compile(schema).map_or_else(Vec::new, |rules| cost::check(schema, &rules.0, at))
+        let Some(rules) = Self::compile(schema) else { return Vec::new() };
+        let checked = rules.0.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
+        checked.unwrap_or_else(|| {
+            vec![Cause::invalid(at, &"".into(), "compilation failed: a rule is too long or too deep")]
+        })
     }
 
     /// The rules that an object breaks; those about a change need the state before it.
     pub(crate) fn broken(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-        let Err(errors) = validate_compiled(&self.0, value, old) else { return Vec::new() };
+        let followed =
+            self.0.as_ref().and_then(|compiled| with_room(|| validate_compiled(compiled, value, old)));
+        let errors = match followed {
+            Some(Err(errors)) => errors,
+            Some(Ok(())) => return Vec::new(),
+            None => return vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")],
+        };
         let causes = errors.iter().map(|error| {
             let (reason, prefix) = match error.reason.as_deref() {
                 Some("FieldValueRequired") => ("FieldValueRequired", "Required value"),
@@ -46,12 +63,31 @@ impl Rules {
     }
 }
 
-fn has_rules(schema: &Value) -> bool {
+/// The number of signs of the rule that has most; none if there is no rule.
+fn most_signs(schema: &Value) -> Option<usize> {
     match schema {
-        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
-        Value::Array(list) => list.iter().any(has_rules),
-        _ => false,
+        Value::Object(map) => {
+            let rules = map.get("x-kubernetes-validations").into_iter().flat_map(|rules| {
+                let texts = rules.as_array().into_iter().flatten();
+                let texts =
+                    texts.flat_map(|rule| [rule["rule"].as_str(), rule["messageExpression"].as_str()]);
+                texts.flatten().map(signs).chain([0])
+            });
+            rules.chain(map.values().filter_map(most_signs)).max()
+        }
+        Value::Array(list) => list.iter().filter_map(most_signs).max(),
+        _ => None,
     }
+}
+
+fn signs(rule: &str) -> usize {
+    rule.chars().filter(|letter| "([{.?+-*/%<>=!".contains(*letter)).count()
+}
+
+/// Does what takes a deep stack, as following a rule does: the thread that answers a request may have little left. None if it panics, as the
+/// parser does over some mistakes.
+fn with_room<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(|| stacker::grow(STACK, work))).ok()
 }
 
 /// What is said beside other errors when rules could not be looked at.

@@ -186,14 +186,17 @@ impl Store {
         resource.trim(id, self.window, self.journal.as_mut());
     }
 
-    /// Replaces the objects that `renew` gives anew, in their versions.
-    pub(crate) fn renew(&mut self, id: &ResourceId, renew: impl Fn(&Stored) -> Option<Stored>) {
+    /// Replaces the objects that `renew` gives anew, in their versions. Tells whether there were any.
+    pub(crate) fn renew(&mut self, id: &ResourceId, renew: impl Fn(&Stored) -> Option<Stored>) -> bool {
         let resource = self.resources.get_mut(id);
+        let mut any = false;
         for stored in resource.into_iter().flat_map(|resource| resource.objects.values_mut()) {
             if let Some(new) = renew(stored) {
                 *stored = Arc::new(new);
+                any = true;
             }
         }
+        any
     }
 
     /// The objects of a resource, in the order of their keys, optionally of one namespace and after a key.

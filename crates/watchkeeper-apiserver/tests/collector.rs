@@ -286,6 +286,32 @@ async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_is_made_anew_without_namespaces_owns_what_has_one() {
+    let server = Server::embedded(|settings| settings).await;
+    let theirs = server.clients();
+    let world = World::around(server, theirs);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let crd = |scope: &str| {
+        json!({"metadata": {"name": "lamps.example.com"}, "spec": {
+            "group": "example.com", "scope": scope, "names": {"kind": "Lamp", "plural": "lamps"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    };
+    common::post(&world.server, definitions, &crd("Namespaced")).await;
+    let lamp = json!({"apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": "desk"}});
+    let lamps = format!("/apis/example.com/v1/namespaces/{}/lamps", world.server.ours());
+    let owner = |made: &Value| json!({"apiVersion": "example.com/v1", "kind": "Lamp", "name": "desk", "uid": made["metadata"]["uid"]});
+    let first = common::post(&world.server, &lamps, &lamp).await;
+    world.create("first", &[owner(&first)]).await;
+    world.left(&["first"], "first").await;
+    common::call(&world.server, "DELETE", &format!("{definitions}/lamps.example.com"), &Value::Null).await;
+    common::post(&world.server, definitions, &crd("Cluster")).await;
+    let second = common::post(&world.server, "/apis/example.com/v1/lamps", &lamp).await;
+    world.create("second", &[owner(&second)]).await;
+    world.left(&["first", "second"], "second").await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
     let world = World::new().await;
     let (far, owned) = (format!("{}-far", world.server.ours()), format!("{}-owned", world.server.ours()));

@@ -158,3 +158,26 @@ async fn what_is_there_is_read_by_the_schema_as_it_is_now() {
     let event = watch.next().await.unwrap();
     assert_eq!((&event["type"], &event["object"]["spec"]["c"]), (&json!("MODIFIED"), &json!({"d": 5})));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_schema_did_not_show_is_there_when_another_does() {
+    let server = Server::start().await;
+    let text = json!({"type": "string"});
+    let both = json!({"type": "object", "properties": {"a": text, "b": text, "c": text}});
+    define(&server, &both).await;
+    let made = post(&server, BARS, &bar("b", &json!({"a": "1", "b": "2"}))).await;
+    let defaulted = json!({"type": "string", "default": "3"});
+    let other = json!({"type": "object", "properties": {"a": text, "c": defaulted}});
+    for (schema, spec) in [(&other, json!({"a": "1", "c": "3"})), (&both, json!({"a": "1", "b": "2"}))] {
+        let change = json!({"spec": {"versions": definition(schema)["spec"]["versions"]}});
+        let (code, answer) = patch(&server, &format!("{DEFINITIONS}/bars.wktest.io"), MERGE, &change).await;
+        assert_eq!(code, 200, "{answer}");
+        let read = async || get(&server, &format!("{BARS}/b")).await.1;
+        if server.inside().is_none() {
+            server.until("read anew", async || (read().await["spec"] == spec).then_some(())).await;
+        }
+        assert_eq!((&read().await["spec"], &read().await["metadata"]), (&spec, &made["metadata"]));
+    }
+    let (_, written) = call(&server, "PUT", &format!("{BARS}/b"), &made).await;
+    assert_eq!(version(&written), version(&made), "it is as it was written");
+}

@@ -137,7 +137,10 @@ impl Kinds {
         let found = self.served().await?;
         let mut known = self.known.lock();
         known.retain(|name, kind| {
-            let stays = found.get(name).is_some_and(|(resource, _)| *resource == kind.resource);
+            let same = |(resource, is_namespaced): &(ApiResource, bool)| {
+                *resource == kind.resource && *is_namespaced == kind.is_namespaced
+            };
+            let stays = found.get(name).is_some_and(same);
             if !stays {
                 kind.stop.cancel();
             }

@@ -6,7 +6,10 @@ use std::fmt;
 use regex::{Error, Regex, RegexBuilder};
 
 /// How large a compiled pattern may be, in bytes: the largest of these, and each counts as the smallest in which it has room.
-const SIZES: [usize; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const SIZES: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+
+/// How often a pattern may repeat something.
+const MOST_OFTEN: u64 = 1_000;
 
 /// How large all patterns of a schema may be together.
 const ROOM: usize = 64 << 20;
@@ -58,7 +61,8 @@ impl Patterns {
         if let Some(known) = self.known.get(text) {
             return Ok(known.clone());
         }
-        let spelled = spell_out(text);
+        let spelled = spell_out(text)
+            .ok_or("must be a valid regular expression, but isn't: something is repeated too often")?;
         for size in SIZES.into_iter().filter(|size| *size <= self.room) {
             match RegexBuilder::new(&spelled).size_limit(size).build() {
                 Ok(regex) => {
@@ -75,26 +79,87 @@ impl Patterns {
     }
 }
 
-/// Writes out the classes that in Go, in which the real server is written, are of ASCII alone.
-fn spell_out(pattern: &str) -> String {
+/// Writes a pattern as the library wants it. Classes such as `\d` are of ASCII alone in Go, in which the real server is written, and some
+/// letters have a meaning here and none there. None if it repeats something more often than is allowed there.
+fn spell_out(pattern: &str) -> Option<String> {
     let mut spelled = String::with_capacity(pattern.len());
-    let mut letters = pattern.chars();
-    while let Some(letter) = letters.next() {
-        let escaped = if letter == '\\' { letters.next() } else { None };
-        match escaped {
-            Some('d') => spelled.push_str("[0-9]"),
-            Some('D') => spelled.push_str("[^0-9]"),
-            Some('w') => spelled.push_str("[0-9A-Za-z_]"),
-            Some('W') => spelled.push_str("[^0-9A-Za-z_]"),
-            Some('s') => spelled.push_str(r"[\t\n\f\r ]"),
-            Some('S') => spelled.push_str(r"[^\t\n\f\r ]"),
+    let mut rest = pattern;
+    let mut inside = false;
+    // Whether a range may begin with what was last, and whether one has begun.
+    let (mut low, mut range) = (false, false);
+    while let Some(token) = next_token(rest, inside) {
+        rest = &rest[token.len()..];
+        let (mut literal, mut dash) = (false, false);
+        if !inside && counts(token).is_some_and(|counts| counts.into_iter().any(|count| count > MOST_OFTEN)) {
+            return None;
+        }
+        match token {
+            r"\d" => spelled.push_str("[0-9]"),
+            r"\D" => spelled.push_str("[^0-9]"),
+            r"\w" => spelled.push_str("[0-9A-Za-z_]"),
+            r"\W" => spelled.push_str("[^0-9A-Za-z_]"),
+            r"\s" => spelled.push_str(r"[\t\n\f\r ]"),
+            r"\S" => spelled.push_str(r"[^\t\n\f\r ]"),
+            r"\b" if !inside => spelled.push_str(r"(?-u:\b)"),
+            "[" | "[^" | "[]" | "[^]" if !inside => {
+                inside = true;
+                spelled.push_str(&token.replace(']', r"\]"));
+            }
+            "]" if inside => {
+                inside = false;
+                spelled.push(']');
+            }
+            "-" if low && !rest.starts_with(']') => {
+                dash = true;
+                spelled.push('-');
+            }
+            "[" | "&" | "~" | "-" if inside => {
+                literal = true;
+                spelled.push('\\');
+                spelled.push_str(token);
+            }
+            "{" if !inside => spelled.push_str(r"\{"),
+            r"\<" | r"\>" => {
+                literal = true;
+                spelled.push_str(&token[1..]);
+            }
             _ => {
-                spelled.push(letter);
-                spelled.extend(escaped);
+                literal = !token.starts_with("[:") && !token.starts_with(r"\p") && !token.starts_with(r"\P");
+                spelled.push_str(token);
             }
         }
+        (low, range) = (inside && literal && !range, dash);
     }
-    spelled
+    Some(spelled)
+}
+
+/// What a pattern begins with: a letter, or several that belong together.
+fn next_token(pattern: &str, inside: bool) -> Option<&str> {
+    let mut letters = pattern.chars();
+    let first = letters.next()?;
+    let second = letters.next().map_or(0, char::len_utf8);
+    let within =
+        |open: &str, close: &str| Some(open.len() + pattern.strip_prefix(open)?.find(close)? + close.len());
+    let length = match first {
+        '\\' => [r"\p{", r"\P{", r"\x{"].iter().find_map(|open| within(open, "}")).unwrap_or(1 + second),
+        '[' if inside => within("[:", ":]").unwrap_or(1),
+        '[' => {
+            ["[^]", "[]", "[^"].iter().find(|open| pattern.starts_with(**open)).map_or(1, |open| open.len())
+        }
+        '{' => within("{", "}").filter(|end| counts(&pattern[..*end]).is_some()).unwrap_or(1),
+        _ => first.len_utf8(),
+    };
+    Some(&pattern[..length])
+}
+
+/// The least and the most that braces ask for, if they say how often: `{3}`, `{3,}` or `{3,5}`.
+fn counts(token: &str) -> Option<[u64; 2]> {
+    let text = token.strip_prefix('{')?.strip_suffix('}')?;
+    let (least, most) = text.split_once(',').unwrap_or((text, ""));
+    let is_number = |count: &str| !count.is_empty() && count.bytes().all(|digit| digit.is_ascii_digit());
+    let number = |count: &str| count.parse().unwrap_or(u64::MAX);
+    (is_number(least) && (most.is_empty() || is_number(most)))
+        .then(|| [number(least), if most.is_empty() { 0 } else { number(most) }])
 }
 
 #[cfg(test)]
@@ -103,10 +168,49 @@ mod tests {
 
     #[test]
     fn classes_are_written_out_wherever_they_stand() {
-        assert_eq!(spell_out(r"^\d[\w.-]\\d\S$"), r"^[0-9][[0-9A-Za-z_].-]\\d[^\t\n\f\r ]$");
+        let spelled = spell_out(r"^\d[\w.-]\\d\S$").unwrap();
+        assert_eq!(spelled, r"^[0-9][[0-9A-Za-z_].\-]\\d[^\t\n\f\r ]$");
         let mut patterns = Patterns::default();
         let word = patterns.compile(r"^[^\w.]$").unwrap();
         assert!(word.is_match("ä") && !word.is_match("a") && !word.is_match("."));
+    }
+
+    #[test]
+    fn what_means_nothing_to_the_real_server_means_nothing_here() {
+        for (pattern, fits, other) in [
+            (r"^[^[\]]+$", "abc", "a[b"),
+            ("^[a-z[]+$", "a[", "A"),
+            ("^[]a]+$", "]a", "b"),
+            ("^[^]a]+$", "b", "]"),
+            ("^[[:alpha:]&&1]+$", "a&1", "2"),
+            ("^[+--]$", ",", "a"),
+            ("^[--/]$", ".", "a"),
+            (r"^[\w-.]+$", "a-.", "+"),
+            ("^[a-c-e]$", "-", "d"),
+            ("^[a~~b-]+$", "a~b-", "c"),
+            (r"^\<a\>$", "<a>", "a"),
+            (r"^\${[A-Z]+}$", "${A}", "A"),
+            ("^a{,3}{{b{2}$", "a{,3}{{bb", "aa"),
+            (r"^\p{Greek}[\p{Latin}\x{30}-\x{32}]$", "α1", "αβ"),
+            (r"\bx\b", "äx", "ax"),
+            (r"^[\p{L}\p{N}_-]{1,253}$", "é_1", "a b"),
+        ] {
+            let compiled =
+                Patterns::default().compile(pattern).unwrap_or_else(|problem| panic!("{pattern}: {problem}"));
+            assert!(
+                compiled.is_match(fits) && !compiled.is_match(other),
+                "{pattern}: {:?}",
+                spell_out(pattern)
+            );
+        }
+    }
+
+    #[test]
+    fn what_repeats_too_often_is_refused_but_not_in_a_class() {
+        let compiles = |pattern: &str| Patterns::default().compile(pattern).is_ok();
+        assert!(["a{1000}", "a{0,1000}", "[{1001}]", "a{1001"].into_iter().all(compiles));
+        let large = format!("a{{1,{}0}}", u64::MAX);
+        assert!(!["a{1001}", "a{1001,}", "a{1,1001}", &large].into_iter().any(compiles));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use super::{Change, Forgotten, Resource, Store};
+use super::{Change, Forgotten, Resource, Store, Window};
 use crate::registry::ResourceId;
 
 /// What a watch follows: a resource from its beginning to its end. One that begins again under its name is another.
@@ -71,6 +71,18 @@ impl Store {
         self.resources.insert(id.clone(), Resource { began, dropped: began, ..Resource::default() });
         if let Some(journal) = &mut self.journal {
             journal.begin(id, began);
+        }
+    }
+
+    /// Ends the watches of a resource whose objects read otherwise than its log tells, and forgets that: a list shows how they read.
+    pub(crate) fn expire(&mut self, id: &ResourceId) {
+        let Some(resource) = self.resources.get_mut(id) else { return };
+        resource.trim(id, Window::of(0), self.journal.as_mut());
+        // Who has followed it so far does not find it any more.
+        (resource.began, resource.dropped, resource.watches) = (self.revision, self.revision, 0);
+        self.to_wake.append(&mut resource.take_wakers());
+        if let Some(journal) = &mut self.journal {
+            journal.begin(id, self.revision);
         }
     }
 

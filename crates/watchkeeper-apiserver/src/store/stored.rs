@@ -40,8 +40,8 @@ pub(crate) struct Stored {
     pub(crate) bytes: Bytes,
     /// Where the text goes on after `{"kind":..,"apiVersion":..,`: items of built-in lists leave these two out. 0: keep all.
     pub(crate) head: usize,
-    /// The text is other than it was written: the schema has changed since.
-    pub(crate) unwritten: bool,
+    /// The text as it was written, where it is read otherwise: the schema has changed since.
+    pub(crate) written: Option<Bytes>,
     /// The texts of other views that watches have asked for, each made once.
     views: Mutex<Vec<(View, Text)>>,
 }
@@ -122,7 +122,7 @@ impl Stored {
             fields: kind.map(|kind| selector::selectable(kind, value)).unwrap_or_default().into(),
             bytes,
             head,
-            unwritten: false,
+            written: None,
             views: Mutex::default(),
         }
     }

@@ -208,7 +208,7 @@ impl Core {
             self.accept_definition(&mut after);
         }
         let after = convert::to_storage(kind, after);
-        if managed::same(&after, stored) && !old.unwritten {
+        if managed::same(&after, stored) && old.written.is_none() {
             // Nothing changed: the version stays, and nobody is told.
             return Ok(old.clone());
         }
@@ -235,6 +235,7 @@ impl Core {
             self.finish_namespace(&stored.key.name);
         } else if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             let stored = self.commit(kind, &old.key, after.clone());
+            self.publish_definition(&stored.value());
             self.finish_definition(&stored.key.name);
         } else {
             self.erase(kind, old);

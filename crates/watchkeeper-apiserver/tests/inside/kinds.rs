@@ -143,3 +143,51 @@ async fn a_namespace_takes_along_what_is_not_served() {
     patch(&server, path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
     assert_eq!(get(&server, "/api/v1/namespaces/wktest-n").await.0, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_does_not_outlive_the_schema_by_which_it_selects() {
+    let server = server().await;
+    let path = format!("{DEFINITIONS}/bars.wktest.io");
+    let schema = async |default: Value| {
+        let mut versions = definition("Namespaced", 9)["spec"]["versions"].clone();
+        versions[0]["selectableFields"] = json!([{"jsonPath": ".spec.name"}]);
+        let properties = &mut versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        properties["name"]["default"] = default;
+        assert_eq!(patch(&server, &path, MERGE, &json!({"spec": {"versions": versions}})).await.0, 200);
+    };
+    schema(Value::Null).await;
+    let mut nameless = bar();
+    nameless["spec"] = json!({});
+    let made = post(&server, BARS, &nameless).await;
+    let selected = format!("{BARS}?fieldSelector=spec.name%3Dnew");
+    let from = |object: &Value| format!("{selected}&watch=1&resourceVersion={}", version(object));
+    let mut watch = Watch::open(&server, &from(&made)).await;
+    schema(json!("new")).await;
+    assert_eq!(watch.next().await, None, "it cannot know that the object is selected now");
+    let expired = Watch::open(&server, &from(&made)).await.next().await.unwrap();
+    assert_eq!(expired["object"]["code"], 410);
+    let (_, list) = get(&server, &selected).await;
+    assert_eq!((names(&list), version(&list["items"][0])), (vec!["b"], version(&made)));
+    let mut watch = Watch::open(&server, &from(&list)).await;
+    call(&server, "DELETE", &format!("{BARS}/b"), &Value::Null).await;
+    assert_eq!(watch.told().await.0, "DELETED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_its_objects_hold_is_still_served_as_it_says() {
+    let server = server().await;
+    let mut held = bar();
+    held["metadata"]["finalizers"] = json!(["example.com/f"]);
+    held["spec"] = json!({});
+    post(&server, BARS, &held).await;
+    let path = format!("{DEFINITIONS}/bars.wktest.io");
+    call(&server, "DELETE", &path, &Value::Null).await;
+    let mut change = definition("Namespaced", 9);
+    change["metadata"]["finalizers"] = Value::Null;
+    change["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["name"]
+        ["default"] = "new".into();
+    assert_eq!(patch(&server, &path, MERGE, &change).await.0, 200);
+    assert_eq!(get(&server, &format!("{BARS}/b")).await.1["spec"], json!({"name": "new"}));
+    patch(&server, &format!("{BARS}/b"), MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&server, &path).await.0, 404);
+}

@@ -110,3 +110,31 @@ async fn odd_objects_are_answered_and_never_panic() {
         }
     }
 }
+
+/// Also on the small stack of a test, where nothing is optimized.
+#[tokio::test(start_paused = true)]
+async fn deep_rules_are_followed_and_deeper_ones_refused() {
+    let server = Server::embedded(|settings| settings).await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for (deep, code) in [(40, 201), (10_000, 422)] {
+        for rule in [
+            format!("{}self.n == 1{}", "(".repeat(deep), ")".repeat(deep)),
+            format!("self.n{} > 0", " + 1".repeat(2 * deep)),
+            format!("{}true", "self.n > 1 ? false : ".repeat(deep)),
+            format!("{}true{}", "[1].all(x, ".repeat(deep), ")".repeat(deep)),
+        ] {
+            let spec = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [{"rule": rule}]});
+            let definition = json!({"metadata": {"name": "bars.example.com"}, "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}});
+            let (found, answer) = call(&server, "POST", definitions, &definition).await;
+            assert_eq!(found, code, "{}: {}", &rule[..20], answer["message"]);
+            if code == 201 {
+                let bar = json!({"apiVersion": "example.com/v1", "kind": "Bar", "metadata": {"name": "b"}, "spec": {"n": 1}});
+                post(&server, "/apis/example.com/v1/bars", &bar).await;
+                call(&server, "DELETE", &format!("{definitions}/bars.example.com"), &Value::Null).await;
+            }
+        }
+    }
+}

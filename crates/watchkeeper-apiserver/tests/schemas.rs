@@ -21,6 +21,11 @@ fn bar(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "wktest.io/v1", "kind": "Bar", "metadata": {"name": name}, "spec": spec})
 }
 
+/// What the server says of a definition with this schema; it is not kept.
+async fn judge(server: &Server, spec: &Value) -> (u16, Value) {
+    call(server, "POST", &format!("{DEFINITIONS}?dryRun=All"), &definition(spec)).await
+}
+
 /// Creates a definition and waits until its kind is served.
 async fn define(server: &Server, spec: &Value) {
     post(server, DEFINITIONS, &definition(spec)).await;
@@ -65,8 +70,7 @@ async fn patterns_that_are_too_large_are_refused() {
         [("^.{1,1000}$", 201), ("^a{1,100000}$", 422), ("^((a{0,100}){0,100}){0,100}$", 422)]
     {
         let spec = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}});
-        let path = format!("{DEFINITIONS}?dryRun=All");
-        let (found, status) = call(&server, "POST", &path, &definition(&spec)).await;
+        let (found, status) = judge(&server, &spec).await;
         assert_eq!(found, code, "{pattern}: {status}");
         if code == 422 {
             let cause = &status["details"]["causes"][0];
@@ -101,8 +105,7 @@ async fn rules_that_could_take_too_long_are_refused() {
         (lists(None), "self.n.all(x, x.n.all(y, y > 0))", 422),
     ] {
         let spec = json!({"type": "object", "properties": {"n": field}, "x-kubernetes-validations": [{"rule": rule}]});
-        let path = format!("{DEFINITIONS}?dryRun=All");
-        let (found, status) = call(&server, "POST", &path, &definition(&spec)).await;
+        let (found, status) = judge(&server, &spec).await;
         assert_eq!(found, code, "{rule}: {status}");
         if code == 422 {
             let cause = &status["details"]["causes"][0];
@@ -115,10 +118,9 @@ async fn rules_that_could_take_too_long_are_refused() {
     // A rule that is looked at for each element counts as often.
     let mut spec = json!({"type": "object", "properties": {"n": lists(Some(100))}});
     spec["properties"]["n"]["items"]["x-kubernetes-validations"] = json!([{"rule": twice}]);
-    let path = format!("{DEFINITIONS}?dryRun=All");
-    assert_eq!(call(&server, "POST", &path, &definition(&spec)).await.0, 422);
+    assert_eq!(judge(&server, &spec).await.0, 422);
     spec["properties"]["n"]["maxItems"] = 2.into();
-    assert_eq!(call(&server, "POST", &path, &definition(&spec)).await.0, 201);
+    assert_eq!(judge(&server, &spec).await.0, 201);
 }
 
 #[tokio::test(start_paused = true)]

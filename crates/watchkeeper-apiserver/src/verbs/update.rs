@@ -89,7 +89,7 @@ impl Core {
                     return Err(Failure::conflict(
                         kind,
                         &key.name,
-                        &wrong_uid(kind, key, write.dry_run, uid, ""),
+                        &precondition_failed(kind, key, write.dry_run, ("UID", uid, "")),
                     ));
                 }
                 meta::set(&mut value, "resourceVersion", "");
@@ -112,7 +112,7 @@ impl Core {
             return Err(Failure::conflict(
                 kind,
                 &key.name,
-                &wrong_uid(kind, key, write.dry_run, uid, &old.uid),
+                &precondition_failed(kind, key, write.dry_run, ("UID", uid, &old.uid)),
             ));
         }
         self.change(kind, &old, value, part, write).map(|stored| (stored, false))
@@ -241,11 +241,6 @@ impl Core {
             self.erase(kind, old);
         }
     }
-}
-
-/// What the real server's store says of an object that has another uid than was sent.
-fn wrong_uid(kind: &Kind, key: &Key, dry_run: bool, sent: &str, found: &str) -> String {
-    precondition_failed(kind, key, dry_run, ("UID", sent, found))
 }
 
 /// What the real server's store says of an object in which a field is not what was sent.

@@ -12,7 +12,6 @@ use crate::env::Env;
 /// each of which has a deadline.
 #[derive(Clone)]
 pub struct Clients {
-    watch: Client,
     requests: Requests,
     env: Env,
 }
@@ -47,12 +46,12 @@ impl Clients {
 
     /// Both roles on one client of the caller's making.
     pub fn from_client(client: Client, env: &Env) -> Self {
-        Self { watch: client.clone(), requests: Requests::new(client, env), env: env.clone() }
+        Self { requests: Requests::new(client, env), env: env.clone() }
     }
 
     /// The client that lists and watches.
     pub fn watch(&self) -> &Client {
-        &self.watch
+        self.requests.client()
     }
 
     /// The clock, generator and reporter that came with the clients, and go on to what is built on them.

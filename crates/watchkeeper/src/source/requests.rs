@@ -47,6 +47,10 @@ pub struct Written {
 }
 
 impl Requests {
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(super) fn new(client: Client, env: &Env) -> Self {
         Self {
             client,

@@ -1,10 +1,13 @@
+mod credentials;
+mod proxies;
+
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use super::*;
 
@@ -75,6 +78,15 @@ fn simple(server: &str) -> String {
          clusters: [{{name: k, cluster: {{server: '{server}', tls-server-name: t}}}}]\n\
          users: [{{name: u, user: {{token: hunter2}}}}]\n"
     )
+}
+
+/// The head of the next request on `stream`.
+async fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap().to_lowercase()
 }
 
 fn list(files: &[&Path]) -> Option<OsString> {
@@ -280,257 +292,6 @@ async fn a_cluster_that_is_found_gives_clients() {
     assert!(world.args.connect(&Env::simulated(1)).await.is_ok());
 }
 
-/// The head of the next request on `stream`.
-async fn head(stream: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    String::from_utf8(head).unwrap().to_lowercase()
-}
-
-#[tokio::test]
-async fn requests_go_through_the_proxy_of_the_cluster() {
-    let mut world = World::new();
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("proxy-url: 'http://alice:hunter2@{}'", proxy.local_addr().unwrap());
-    // The proxy of a file is asked whatever the variables say.
-    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
-    let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
-    let serve = async {
-        let (mut stream, _) = proxy.accept().await.unwrap();
-        let connect = head(&mut stream).await;
-        assert!(connect.starts_with("connect api.invalid:8080 http/1.1\r\n"), "{connect}");
-        assert!(connect.contains("proxy-authorization: basic ywxpy2u6ahvudgvymg==\r\n"), "{connect}");
-        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-        let request = head(&mut stream).await;
-        assert!(request.starts_with("get /hello http/1.1\r\n") && !request.contains("proxy"), "{request}");
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
-    };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
-    assert_eq!(answer.unwrap(), "hi");
-}
-
-#[tokio::test]
-async fn a_proxy_may_be_of_socks() {
-    let mut world = World::new();
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("proxy-url: 'socks5://alice:hunter2@{}'", proxy.local_addr().unwrap());
-    let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
-    let serve = async {
-        let (mut stream, _) = proxy.accept().await.unwrap();
-        // What each side says: methods, user and password, the server's name and port.
-        let talk: [(&[u8], &[u8]); 3] = [
-            (b"\x05\x01\x02", b"\x05\x02"),
-            (b"\x01\x05alice\x07hunter2", b"\x01\x00"),
-            (b"\x05\x01\x00\x03\x0bapi.invalid\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
-        ];
-        for (asked, answer) in talk {
-            let mut heard = vec![0; asked.len()];
-            stream.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, asked);
-            stream.write_all(answer).await.unwrap();
-        }
-        assert!(head(&mut stream).await.starts_with("get /hello http/1.1\r\n"));
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
-    };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
-    assert_eq!(answer.unwrap(), "hi");
-}
-
-#[tokio::test]
-async fn servers_are_reached_through_the_proxy_of_the_variable() {
-    for (server, asked) in
-        [("https://api.invalid", "api.invalid:443"), ("http://api.invalid", "api.invalid:80")]
-    {
-        let mut world = World::new();
-        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = proxy.local_addr().unwrap().to_string();
-        world.around.proxies = Proxies { https: address.clone(), http: address, no: "other.invalid".into() };
-        world.args.kubeconfig = Some(world.write("file", &simple(server)));
-        let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
-        let serve = async {
-            let (mut stream, _) = proxy.accept().await.unwrap();
-            let connect = head(&mut stream).await;
-            assert!(connect.starts_with(&format!("connect {asked} http/1.1\r\n")), "{connect}");
-            assert!(!connect.contains("proxy-authorization"), "{connect}");
-        };
-        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-        tokio::select! {
-            biased;
-            () = serve => {}
-            answer = clients.watch().request_text(request) => panic!("without the proxy: {answer:?}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_proxy_that_cannot_be_used_is_told_without_its_password() {
-    let mut world = World::new();
-    world.around.proxies.https = "ftp://alice:hunter2@proxy".into();
-    world.args.kubeconfig = Some(world.write("file", &simple("https://k")));
-    assert_eq!(world.error().await, "HTTPS_PROXY has a scheme other than http, https and socks5");
-    let text = simple("https://k").replace("tls-server-name: t", "proxy-url: 'ftp://alice:hunter2@proxy'");
-    assert_eq!(
-        world.error_of(&text).await,
-        "cannot use the kubeconfig /file: clusters[k].cluster.proxy-url has a scheme other than http, https and socks5"
-    );
-    let mut config = Config::new("https://u:hunter2@k".parse().unwrap());
-    config.proxy_url = Some("ftp://alice:hunter2@proxy".parse().unwrap());
-    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
-    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
-}
-
-#[tokio::test]
-async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
-    let mut world = World::new();
-    let cases = [
-        ("token: \"hunter2\\n\"", "users[u].user.token"),
-        (
-            "auth-provider: {name: oidc, config: {id-token: \"hunter2\\n\"}}",
-            "users[u].user.auth-provider.config.id-token",
-        ),
-    ];
-    for (user, field) in cases {
-        let error = world.error_of(&simple("https://k").replace("token: hunter2", user)).await;
-        let problem = "holds what no header may, such as a line break";
-        assert_eq!(error, format!("cannot use the kubeconfig /file: {field} {problem}"));
-    }
-    // What a program prints is known when it has run.
-    let printed = r#"{"status": {"token": "hunter2\\n"}}"#;
-    let exec = format!("exec: {{command: printf, args: ['{printed}'], interactiveMode: Never}}");
-    world.write("file", &simple("https://k").replace("token: hunter2", &exec));
-    let config = world.config().await;
-    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
-    assert!(error.to_string().contains("what no header may hold"), "{error}");
-    assert!(!format!("{error:?}").contains("hunter2"));
-}
-
-#[tokio::test]
-async fn credentials_that_cannot_be_used_are_named_with_their_field() {
-    let mut world = World::new();
-    let data = |text: &str| BASE64_STANDARD.encode(text);
-    let pair = || rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
-    let (mine, other) = (pair(), pair());
-    let (certificate, key) = (data(&mine.cert.pem()), data(&mine.signing_key.serialize_pem()));
-    let (other, secret) = (data(&other.signing_key.serialize_pem()), data("hunter2"));
-    let garbled = data("-----BEGIN CERTIFICATE-----\naHVudGVyMg==\n-----END CERTIFICATE-----\n");
-    let user_cases = [
-        ("client-certificate-data: '!!'".to_owned(), "client-certificate-data is not base64"),
-        (
-            format!("client-certificate-data: {certificate}"),
-            "client-key is missing: there is a client certificate",
-        ),
-        (format!("client-key-data: {key}"), "client-certificate is missing: there is a client key"),
-        (
-            format!("client-certificate-data: {secret}, client-key-data: {key}"),
-            "client-certificate-data holds no certificate",
-        ),
-        (
-            format!("client-certificate-data: {garbled}, client-key-data: {key}"),
-            "client-certificate-data holds no certificate",
-        ),
-        (
-            format!("client-certificate-data: {certificate}, client-key-data: {secret}"),
-            "client-key-data holds no private key",
-        ),
-        (
-            format!("client-certificate-data: {certificate}, client-key-data: {other}"),
-            "client-key-data is not the key of the client certificate",
-        ),
-        ("exec: {args: [hunter2]}".to_owned(), "exec.command is missing: give the program to run"),
-        (
-            "auth-provider: {name: azure, config: {access-token: hunter2}}".to_owned(),
-            "auth-provider.name is \"azure\", which is not supported: use exec",
-        ),
-        ("auth-provider: {name: oidc}".to_owned(), "auth-provider.config.id-token is missing"),
-        ("as: \"hunter2\\n\"".to_owned(), "as holds what no header may, such as a line break"),
-    ];
-    for (user, problem) in user_cases {
-        let error = world.error_of(&simple("https://k").replace("token: hunter2", &user)).await;
-        assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.{problem}"));
-    }
-    let cluster_cases = [
-        (
-            "certificate-authority-data: '!!'".to_owned(),
-            "certificate-authority-data failed to load certificate authority: failed to decode base64 data: \
-             Invalid symbol 33, offset 0.",
-        ),
-        (format!("certificate-authority-data: {secret}"), "certificate-authority-data holds no certificate"),
-        (format!("certificate-authority-data: {garbled}"), "certificate-authority-data holds no certificate"),
-        ("tls-server-name: 'a b'".to_owned(), "tls-server-name is no name of a server"),
-    ];
-    for (cluster, problem) in cluster_cases {
-        let error = world.error_of(&simple("https://k").replace("tls-server-name: t", &cluster)).await;
-        assert_eq!(error, format!("cannot use the kubeconfig /file: clusters[k].cluster.{problem}"));
-    }
-    let error = world.error_of(&simple("ftp://u:hunter2@k")).await;
-    assert!(error.contains("server is \"ftp://k\", and"), "{error}");
-    world.args.master = Some("ftp://u:hunter2@k".into());
-    assert!(world.error().await.starts_with("--master \"ftp://k\" is not"));
-    world.args.master = None;
-
-    let good = simple("https://k")
-        .replace("tls-server-name: t", &format!("certificate-authority-data: {certificate}"))
-        .replace(
-            "token: hunter2",
-            &format!("token: '', client-certificate-data: {certificate}, client-key-data: {key}"),
-        );
-    world.write("file", &good);
-    let config = world.config().await;
-    assert_eq!(config.root_cert.as_deref(), Some(&[mine.cert.der().to_vec()][..]));
-    assert!(config.auth_info.token.is_none(), "what is empty is not there");
-    assert!(Clients::from_config(config, &Env::simulated(1)).is_ok());
-    let empty = simple("https://k").replace("tls-server-name: t", "certificate-authority-data: ''");
-    world.write("file", &empty);
-    assert!(world.config().await.root_cert.is_none(), "what is empty is not there");
-}
-
-#[tokio::test]
-async fn what_a_credential_program_prints_is_not_told() {
-    let mut world = World::new();
-    let answer = world.write("answer", "");
-    let script = format!("cat {} && exit; echo hunter2; exit 3", answer.display());
-    let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
-    let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    let config = world.config().await;
-    let clients = || Clients::from_config(config.clone(), &Env::simulated(1));
-
-    world.write("answer", "status: {token: [hunter2]}");
-    let error = clients().unwrap_err();
-    assert!(error.to_string().ends_with("what the program printed is no ExecCredential"), "{error}");
-    assert!(!format!("{error:?}").contains("hunter2"));
-
-    world.write("answer", "status: {token: t, expirationTimestamp: '2020-01-01T00:00:00Z'}");
-    let begun = clients().unwrap();
-    fs::remove_file(&answer).unwrap();
-    let request = http::Request::get("/").body(Vec::new()).unwrap();
-    let asked = begun.watch().request_text(request).await.unwrap_err();
-    let error = clients().unwrap_err();
-    for told in [format!("{error} {error:?}"), format!("{asked} {asked:?}")] {
-        assert!(told.contains("the program failed: exit status: 3") && !told.contains("hunter2"), "{told}");
-    }
-}
-
-#[tokio::test]
-async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate() {
-    let mut world = World::new();
-    let runs = world.path("runs");
-    let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
-    let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
-    let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    world.args.connect(&Env::simulated(1)).await.unwrap();
-    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
-}
-
 #[tokio::test]
 async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
     let mut world = World::new();
@@ -572,56 +333,4 @@ async fn a_pod_without_a_usable_service_account_uses_the_file_at_home() {
     world.write(".kube/config", &simple("https://home"));
     world.around.home = Some(world.folder.path().to_owned());
     assert_eq!(world.server().await, "https://home/");
-}
-
-#[tokio::test]
-async fn the_token_of_a_file_is_sent_without_its_line_break() {
-    let mut world = World::new();
-    let file = world.write("token", "hunter2\n");
-    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
-    config.auth_info.token_file = Some(file.display().to_string());
-    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
-    let serve = async {
-        let (mut stream, _) = server.accept().await.unwrap();
-        assert!(head(&mut stream).await.contains("authorization: bearer hunter2\r\n"));
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
-    };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let asked = async { assert_eq!(clients.watch().request_text(request).await.unwrap(), "hi") };
-    tokio::select! {
-        biased;
-        () = asked => {}
-        () = async { serve.await; std::future::pending().await } => {}
-    }
-    for (text, problem) in [("", "is empty"), ("a\nb", "holds what no header may, such as a line break")] {
-        world.write("token", text);
-        let error = world.error_of(&simple("https://k").replace("token: hunter2", "tokenFile: token")).await;
-        assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.tokenFile {problem}"));
-    }
-}
-
-#[tokio::test]
-async fn after_a_refusal_the_token_is_read_again() {
-    let world = World::new();
-    let file = world.write("token", "old\n");
-    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
-    config.auth_info.token_file = Some(file.display().to_string());
-    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
-    for (token, next, answer) in
-        [("old", "new", "401 Unauthorized"), ("new", "newer", "200 OK"), ("new", "", "200 OK")]
-    {
-        let serve = async {
-            let (mut stream, _) = server.accept().await.unwrap();
-            let head = head(&mut stream).await;
-            assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
-            world.write("token", next);
-            let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
-            stream.write_all(answer.as_bytes()).await.unwrap();
-        };
-        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-        let (asked, ()) = tokio::join!(clients.watch().request_text(request), serve);
-        assert_eq!(asked.is_ok(), answer == "200 OK");
-    }
 }

@@ -1,0 +1,202 @@
+//! Which credentials can be used, and what is told of the others?
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::*;
+
+#[tokio::test]
+async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
+    let mut world = World::new();
+    let cases = [
+        ("token: \"hunter2\\n\"", "users[u].user.token"),
+        (
+            "auth-provider: {name: oidc, config: {id-token: \"hunter2\\n\"}}",
+            "users[u].user.auth-provider.config.id-token",
+        ),
+    ];
+    for (user, field) in cases {
+        let error = world.error_of(&simple("https://k").replace("token: hunter2", user)).await;
+        let problem = "holds what no header may, such as a line break";
+        assert_eq!(error, format!("cannot use the kubeconfig /file: {field} {problem}"));
+    }
+    // What a program prints is known when it has run.
+    let printed = r#"{"status": {"token": "hunter2\\n"}}"#;
+    let exec = format!("exec: {{command: printf, args: ['{printed}'], interactiveMode: Never}}");
+    world.write("file", &simple("https://k").replace("token: hunter2", &exec));
+    let config = world.config().await;
+    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
+    assert!(error.to_string().contains("what no header may hold"), "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_used_are_named_with_their_field() {
+    let mut world = World::new();
+    let data = |text: &str| BASE64_STANDARD.encode(text);
+    let pair = || rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
+    let (mine, other) = (pair(), pair());
+    let (certificate, key) = (data(&mine.cert.pem()), data(&mine.signing_key.serialize_pem()));
+    let (other, secret) = (data(&other.signing_key.serialize_pem()), data("hunter2"));
+    let garbled = data("-----BEGIN CERTIFICATE-----\naHVudGVyMg==\n-----END CERTIFICATE-----\n");
+    let user_cases = [
+        ("client-certificate-data: '!!'".to_owned(), "client-certificate-data is not base64"),
+        (
+            format!("client-certificate-data: {certificate}"),
+            "client-key is missing: there is a client certificate",
+        ),
+        (format!("client-key-data: {key}"), "client-certificate is missing: there is a client key"),
+        (
+            format!("client-certificate-data: {secret}, client-key-data: {key}"),
+            "client-certificate-data holds no certificate",
+        ),
+        (
+            format!("client-certificate-data: {garbled}, client-key-data: {key}"),
+            "client-certificate-data holds no certificate",
+        ),
+        (
+            format!("client-certificate-data: {certificate}, client-key-data: {secret}"),
+            "client-key-data holds no private key",
+        ),
+        (
+            format!("client-certificate-data: {certificate}, client-key-data: {other}"),
+            "client-key-data is not the key of the client certificate",
+        ),
+        ("exec: {args: [hunter2]}".to_owned(), "exec.command is missing: give the program to run"),
+        (
+            "auth-provider: {name: azure, config: {access-token: hunter2}}".to_owned(),
+            "auth-provider.name is \"azure\", which is not supported: use exec",
+        ),
+        ("auth-provider: {name: oidc}".to_owned(), "auth-provider.config.id-token is missing"),
+        ("as: \"hunter2\\n\"".to_owned(), "as holds what no header may, such as a line break"),
+    ];
+    for (user, problem) in user_cases {
+        let error = world.error_of(&simple("https://k").replace("token: hunter2", &user)).await;
+        assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.{problem}"));
+    }
+    let cluster_cases = [
+        (
+            "certificate-authority-data: '!!'".to_owned(),
+            "certificate-authority-data failed to load certificate authority: failed to decode base64 data: \
+             Invalid symbol 33, offset 0.",
+        ),
+        (format!("certificate-authority-data: {secret}"), "certificate-authority-data holds no certificate"),
+        (format!("certificate-authority-data: {garbled}"), "certificate-authority-data holds no certificate"),
+        ("tls-server-name: 'a b'".to_owned(), "tls-server-name is no name of a server"),
+    ];
+    for (cluster, problem) in cluster_cases {
+        let error = world.error_of(&simple("https://k").replace("tls-server-name: t", &cluster)).await;
+        assert_eq!(error, format!("cannot use the kubeconfig /file: clusters[k].cluster.{problem}"));
+    }
+    let error = world.error_of(&simple("ftp://u:hunter2@k")).await;
+    assert!(error.contains("server is \"ftp://k\", and"), "{error}");
+    world.args.master = Some("ftp://u:hunter2@k".into());
+    assert!(world.error().await.starts_with("--master \"ftp://k\" is not"));
+    world.args.master = None;
+
+    let good = simple("https://k")
+        .replace("tls-server-name: t", &format!("certificate-authority-data: {certificate}"))
+        .replace(
+            "token: hunter2",
+            &format!("token: '', client-certificate-data: {certificate}, client-key-data: {key}"),
+        );
+    world.write("file", &good);
+    let config = world.config().await;
+    assert_eq!(config.root_cert.as_deref(), Some(&[mine.cert.der().to_vec()][..]));
+    assert!(config.auth_info.token.is_none(), "what is empty is not there");
+    assert!(Clients::from_config(config, &Env::simulated(1)).is_ok());
+    let empty = simple("https://k").replace("tls-server-name: t", "certificate-authority-data: ''");
+    world.write("file", &empty);
+    assert!(world.config().await.root_cert.is_none(), "what is empty is not there");
+}
+
+#[tokio::test]
+async fn what_a_credential_program_prints_is_not_told() {
+    let mut world = World::new();
+    let answer = world.write("answer", "");
+    let script = format!("cat {} && exit; echo hunter2; exit 3", answer.display());
+    let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
+    let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
+    world.args.kubeconfig = Some(world.write("file", &text));
+    let config = world.config().await;
+    let clients = || Clients::from_config(config.clone(), &Env::simulated(1));
+
+    world.write("answer", "status: {token: [hunter2]}");
+    let error = clients().unwrap_err();
+    assert!(error.to_string().ends_with("what the program printed is no ExecCredential"), "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"));
+
+    world.write("answer", "status: {token: t, expirationTimestamp: '2020-01-01T00:00:00Z'}");
+    let begun = clients().unwrap();
+    fs::remove_file(&answer).unwrap();
+    let request = http::Request::get("/").body(Vec::new()).unwrap();
+    let asked = begun.watch().request_text(request).await.unwrap_err();
+    let error = clients().unwrap_err();
+    for told in [format!("{error} {error:?}"), format!("{asked} {asked:?}")] {
+        assert!(told.contains("the program failed: exit status: 3") && !told.contains("hunter2"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate() {
+    let mut world = World::new();
+    let runs = world.path("runs");
+    let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
+    let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
+    let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
+    world.args.kubeconfig = Some(world.write("file", &text));
+    world.args.connect(&Env::simulated(1)).await.unwrap();
+    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
+async fn the_token_of_a_file_is_sent_without_its_line_break() {
+    let mut world = World::new();
+    let file = world.write("token", "hunter2\n");
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
+    config.auth_info.token_file = Some(file.display().to_string());
+    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    let serve = async {
+        let (mut stream, _) = server.accept().await.unwrap();
+        assert!(head(&mut stream).await.contains("authorization: bearer hunter2\r\n"));
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+    };
+    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+    let asked = async { assert_eq!(clients.watch().request_text(request).await.unwrap(), "hi") };
+    tokio::select! {
+        biased;
+        () = asked => {}
+        () = async { serve.await; std::future::pending().await } => {}
+    }
+    for (text, problem) in [("", "is empty"), ("a\nb", "holds what no header may, such as a line break")] {
+        world.write("token", text);
+        let error = world.error_of(&simple("https://k").replace("token: hunter2", "tokenFile: token")).await;
+        assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.tokenFile {problem}"));
+    }
+}
+
+#[tokio::test]
+async fn after_a_refusal_the_token_is_read_again() {
+    let world = World::new();
+    let file = world.write("token", "old\n");
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
+    config.auth_info.token_file = Some(file.display().to_string());
+    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    for (token, next, answer) in
+        [("old", "new", "401 Unauthorized"), ("new", "newer", "200 OK"), ("new", "", "200 OK")]
+    {
+        let serve = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let head = head(&mut stream).await;
+            assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
+            world.write("token", next);
+            let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        let (asked, ()) = tokio::join!(clients.watch().request_text(request), serve);
+        assert_eq!(asked.is_ok(), answer == "200 OK");
+    }
+}

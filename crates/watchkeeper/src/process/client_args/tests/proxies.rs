@@ -1,0 +1,104 @@
+//! Does what is said of proxies hold for the requests that are sent?
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+#[tokio::test]
+async fn requests_go_through_the_proxy_of_the_cluster() {
+    let mut world = World::new();
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("proxy-url: 'http://alice:hunter2@{}'", proxy.local_addr().unwrap());
+    // The proxy of a file is asked whatever the variables say.
+    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
+    let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
+    world.args.kubeconfig = Some(world.write("file", &text));
+    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+    let serve = async {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        let connect = head(&mut stream).await;
+        assert!(connect.starts_with("connect api.invalid:8080 http/1.1\r\n"), "{connect}");
+        assert!(connect.contains("proxy-authorization: basic ywxpy2u6ahvudgvymg==\r\n"), "{connect}");
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let request = head(&mut stream).await;
+        assert!(request.starts_with("get /hello http/1.1\r\n") && !request.contains("proxy"), "{request}");
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+    };
+    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
+    assert_eq!(answer.unwrap(), "hi");
+}
+
+#[tokio::test]
+async fn a_proxy_may_be_of_socks() {
+    let mut world = World::new();
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("proxy-url: 'socks5://alice:hunter2@{}'", proxy.local_addr().unwrap());
+    let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
+    world.args.kubeconfig = Some(world.write("file", &text));
+    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+    let serve = async {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        // What each side says: methods, user and password, the server's name and port.
+        let talk: [(&[u8], &[u8]); 3] = [
+            (b"\x05\x01\x02", b"\x05\x02"),
+            (b"\x01\x05alice\x07hunter2", b"\x01\x00"),
+            (b"\x05\x01\x00\x03\x0bapi.invalid\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
+        ];
+        for (asked, answer) in talk {
+            let mut heard = vec![0; asked.len()];
+            stream.read_exact(&mut heard).await.unwrap();
+            assert_eq!(heard, asked);
+            stream.write_all(answer).await.unwrap();
+        }
+        assert!(head(&mut stream).await.starts_with("get /hello http/1.1\r\n"));
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+    };
+    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
+    assert_eq!(answer.unwrap(), "hi");
+}
+
+#[tokio::test]
+async fn servers_are_reached_through_the_proxy_of_the_variable() {
+    for (server, asked) in
+        [("https://api.invalid", "api.invalid:443"), ("http://api.invalid", "api.invalid:80")]
+    {
+        let mut world = World::new();
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = proxy.local_addr().unwrap().to_string();
+        world.around.proxies = Proxies { https: address.clone(), http: address, no: "other.invalid".into() };
+        world.args.kubeconfig = Some(world.write("file", &simple(server)));
+        let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+        let serve = async {
+            let (mut stream, _) = proxy.accept().await.unwrap();
+            let connect = head(&mut stream).await;
+            assert!(connect.starts_with(&format!("connect {asked} http/1.1\r\n")), "{connect}");
+            assert!(!connect.contains("proxy-authorization"), "{connect}");
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        tokio::select! {
+            biased;
+            () = serve => {}
+            answer = clients.watch().request_text(request) => panic!("without the proxy: {answer:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_cannot_be_used_is_told_without_its_password() {
+    let mut world = World::new();
+    world.around.proxies.https = "ftp://alice:hunter2@proxy".into();
+    world.args.kubeconfig = Some(world.write("file", &simple("https://k")));
+    assert_eq!(world.error().await, "HTTPS_PROXY has a scheme other than http, https and socks5");
+    let text = simple("https://k").replace("tls-server-name: t", "proxy-url: 'ftp://alice:hunter2@proxy'");
+    assert_eq!(
+        world.error_of(&text).await,
+        "cannot use the kubeconfig /file: clusters[k].cluster.proxy-url has a scheme other than http, https and socks5"
+    );
+    let mut config = Config::new("https://u:hunter2@k".parse().unwrap());
+    config.proxy_url = Some("ftp://alice:hunter2@proxy".parse().unwrap());
+    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+}

@@ -242,6 +242,30 @@ async fn an_applied_null_leaves_the_parts_that_others_have() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_of_what_is_there_counts_once_when_it_makes_its_manager_the_last() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    // The server adds tolerations of its own to the list, so the same patch takes the list each time.
+    let change = json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}});
+    let first = loop {
+        post(&server, PODS, &pod(&json!({}))).await;
+        patch(&server, &format!("{path}/status"), MERGE, &json!({"status": {"phase": "Running"}})).await;
+        let (_, object) = patch(&server, &path, MERGE, &change).await;
+        let managers = object["metadata"]["managedFields"].as_array().unwrap();
+        if managers[0]["time"] == managers[1]["time"] {
+            break object;
+        }
+        call(&server, "DELETE", &path, &Value::Null).await;
+    };
+    let mut versions = vec![version(&first)];
+    for _ in 0..2 {
+        server.env.clock.sleep(std::time::Duration::from_secs(1)).await;
+        versions.push(version(&patch(&server, &path, MERGE, &change).await.1));
+    }
+    assert!(versions[0] < versions[1] && versions[1] == versions[2], "{versions:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_strategic_patch_of_the_wrong_type_is_told_in_words_of_its_own() {
     let server = Server::start().await;
     post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;

@@ -33,8 +33,14 @@ pub(crate) struct Server {
     sequences: AtomicU64,
 }
 
-/// What a server answered, normalised, each with what was asked.
-pub(crate) type Story = Vec<(String, Value)>;
+/// What came of a sequence.
+#[derive(Default)]
+pub(crate) struct Story {
+    /// What was answered, normalised, each with what was asked.
+    pub(crate) answers: Vec<(String, Value)>,
+    /// The seconds in which each operation was sent and answered.
+    pub(crate) seconds: Vec<(i64, i64)>,
+}
 
 impl Server {
     pub(crate) async fn embedded(env: &Env) -> Self {
@@ -63,6 +69,17 @@ impl Server {
         self
     }
 
+    /// The second that it is, as a server writes times down.
+    pub(crate) fn second(&self) -> i64 {
+        self.env.clock.wall().as_second()
+    }
+
+    /// Waits for the beginning of a second.
+    pub(crate) async fn next_second(&self) {
+        let over = self.env.clock.wall().subsec_nanosecond();
+        self.env.clock.sleep(Duration::from_nanos(1_000_000_000 - u64::from(over.unsigned_abs()))).await;
+    }
+
     async fn send(&self, method: &str, path: &str, content_type: &str, body: String) -> Response<Body> {
         let mut request = Request::builder().method(method).uri(path).header("user-agent", "sequence/1.0");
         if !body.is_empty() {
@@ -89,7 +106,7 @@ impl Server {
             space: space.clone(),
             seen: Seen::default(),
             names: Names::default(),
-            story: Vec::new(),
+            story: Story::default(),
             watches: Vec::new(),
         };
         telling.seen.past.push(made["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
@@ -195,7 +212,7 @@ impl Telling<'_> {
     fn tell(&mut self, asked: String, answer: &Value) {
         let text = answer.to_string().replace(&self.space, SPACE);
         let answer = self.names.normalise(&serde_json::from_str(&text).unwrap());
-        self.story.push((asked, answer));
+        self.story.answers.push((asked, answer));
     }
 
     async fn perform(&mut self, operation: &Operation) {
@@ -210,7 +227,9 @@ impl Telling<'_> {
             let kind = KINDS.into_iter().find(|kind| plural(&path) == Some(kind.plural().as_str())).unwrap();
             self.server.ask("GET", &kind.collection().replace(SPACE, &self.space), "", String::new()).await;
         }
+        let sent = self.server.second();
         let response = self.server.send(operation.method, &path, operation.content_type, body).await;
+        self.story.seconds.push((sent, self.server.second()));
         let warnings: Vec<_> = response
             .headers()
             .get_all("warning")
@@ -262,7 +281,7 @@ impl Telling<'_> {
             self.tell(format!("list {}", kind.plural()), &json!({"code": code, "body": list}));
         }
         let order = self.names.order();
-        self.story.push(("in which order the versions rise".to_owned(), order));
+        self.story.answers.push(("in which order the versions rise".to_owned(), order));
     }
 }
 

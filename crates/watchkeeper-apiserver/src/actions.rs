@@ -11,6 +11,7 @@ use crate::handler::{BoxError, Call};
 use crate::kinds::Review;
 use crate::managed::shape::Shape;
 use crate::managed::{Managers, Writer};
+use crate::meta;
 use crate::negotiate::{self, Form};
 use crate::registry::Kind;
 use crate::reply::{self, Reply};
@@ -40,14 +41,14 @@ impl Call {
             ("binding", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
-                let binding = self.read_shaped(&body, ("v1", "Binding"))?;
+                let binding = self.read_about(&body, ("v1", "Binding"), key)?;
                 self.shared.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
                 Ok(reply::value(201, form, &status::success()))
             }
             ("eviction", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
-                let eviction = self.read_shaped(&body, ("policy/v1", "Eviction"))?;
+                let eviction = self.read_about(&body, ("policy/v1", "Eviction"), key)?;
                 let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
                 options.dry_run |= write.dry_run;
                 self.shared.run(|core| core.evict(kind, key, &options))?;
@@ -62,6 +63,16 @@ impl Call {
         let (mut value, _) = negotiate::read_object(&self.headers, body, kind, true)?;
         if let Some(id) = types::of_kind(kind.0, kind.1) {
             types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
+        }
+        Ok(value)
+    }
+
+    /// The object in a body, which names the pod that it is about, as the path does.
+    fn read_about(&self, body: &[u8], kind: (&str, &str), key: &Key) -> Result<Value> {
+        let value = self.read_shaped(body, kind)?;
+        if meta::text(&value, "name") != key.name {
+            let message = format!("name in URL does not match name in {} object", kind.1);
+            return Err(Failure::bad_request(message));
         }
         Ok(value)
     }

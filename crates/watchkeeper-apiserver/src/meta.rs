@@ -71,14 +71,7 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
         causes.extend(problems.iter().map(|p| Cause::invalid("metadata.name", &name.into(), p)));
     }
     let metadata = &value["metadata"];
-    for (key, label) in metadata["labels"].as_object().into_iter().flatten() {
-        if let Some(problem) = qualified_name_problem(key) {
-            causes.push(Cause::invalid("metadata.labels", &key.as_str().into(), &problem));
-        }
-        if let Some(problem) = label.as_str().and_then(label_value_problem) {
-            causes.push(Cause::invalid("metadata.labels", label, &problem));
-        }
-    }
+    validate_labels(&metadata["labels"], "metadata.labels", &mut causes);
     let mut size = 0;
     for (key, annotation) in metadata["annotations"].as_object().into_iter().flatten() {
         if let Some(problem) = qualified_name_problem(&key.to_lowercase()) {
@@ -224,6 +217,18 @@ fn is_name_part(text: &str) -> bool {
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
+}
+
+/// What is wrong with labels, or with those that a selector asks for.
+pub(crate) fn validate_labels(labels: &Value, at: &str, causes: &mut Vec<Cause>) {
+    for (key, label) in labels.as_object().into_iter().flatten() {
+        if let Some(problem) = qualified_name_problem(key) {
+            causes.push(Cause::invalid(at, &key.as_str().into(), &problem));
+        }
+        if let Some(problem) = label.as_str().and_then(label_value_problem) {
+            causes.push(Cause::invalid(at, label, &problem));
+        }
+    }
 }
 
 /// What is wrong with a qualified name (a label key, a finalizer).

@@ -15,6 +15,18 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
+    /// All that was found wrong, each thing once.
+    pub(crate) fn text(causes: &[Self]) -> String {
+        let mut said: Vec<String> = Vec::new();
+        for cause in causes {
+            let text = format!("{}: {}", cause.field, cause.message);
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+        if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) }
+    }
+
     pub(crate) fn required(field: &str, detail: &str) -> Self {
         let message =
             if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
@@ -219,16 +231,8 @@ impl Failure {
     }
 
     pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Box<Self> {
-        let mut said: Vec<String> = Vec::new();
-        for cause in &causes {
-            let text = format!("{}: {}", cause.field, cause.message);
-            if !said.contains(&text) {
-                said.push(text);
-            }
-        }
-        let said = if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) };
         let dot = if group.is_empty() { "" } else { "." };
-        let message = format!("{kind}{dot}{group} {} is invalid: {said}", quoted(name));
+        let message = format!("{kind}{dot}{group} {} is invalid: {}", quoted(name), Cause::text(&causes));
         Self::new(422, "Invalid", message).with_details(Details {
             name: name.to_owned(),
             group: group.to_owned(),

@@ -18,7 +18,7 @@ impl Core {
         match (kind.group.as_str(), kind.kind.as_str(), &kind.custom) {
             (_, _, Some(_)) => {}
             ("", "Namespace", _) => namespace(value),
-            ("", "Pod", _) => pod(value),
+            ("", "Pod", _) => pod(value, &self.now()),
             ("", "Service", _) => self.address_service(kind, value),
             ("batch", "Job", _) => job(value),
             _ => {}
@@ -163,11 +163,22 @@ fn namespace(value: &mut Value) {
     set(&mut value["spec"], "finalizers", json!(["kubernetes"]));
 }
 
-fn pod(value: &mut Value) {
+fn pod(value: &mut Value, now: &str) {
     let spec = &mut value["spec"];
     admit_pod(spec);
     let class = quality_of_service(spec);
+    let gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
     value["status"]["qosClass"] = class.into();
+    if gated {
+        value["status"]["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": now,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
 }
 
 /// What admission gives to every pod, new or changed.

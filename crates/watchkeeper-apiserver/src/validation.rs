@@ -1,5 +1,7 @@
 //! Is the object itself in order? What controllers trip over: schemas of custom kinds, and the few rules of built-in ones.
 
+mod pods;
+
 use serde_json::{Value, json};
 
 use crate::convert;
@@ -20,7 +22,7 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>, status: bo
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
             workload(&kind.kind, value, &mut causes);
         }
-        ("", "Pod") => pod_spec(&value["spec"], "spec", &mut causes),
+        ("", "Pod") => pods::pod(value, old.is_none(), &mut causes),
         ("", "ConfigMap" | "Secret") => data(value, &mut causes),
         ("", "Event") => event_namespace(value, &mut causes),
         ("", "Service") => service(value, &mut causes),
@@ -103,25 +105,7 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
         }
     }
     if kind.is("", "Pod") {
-        let count = |pod: &Value| pod["spec"]["containers"].as_array().map_or(0, Vec::len);
-        if count(old) != count(new) {
-            let problem = "pod updates may not add or remove containers";
-            causes.push(Cause::forbidden("spec.containers", problem));
-        } else {
-            let list = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
-            let (before, after) = (list(old), list(new));
-            if !before.iter().all(|toleration| after.contains(toleration)) {
-                let problem = "existing toleration can not be modified except its tolerationSeconds";
-                causes.push(Cause::forbidden("spec.tolerations", problem));
-            }
-            causes.extend(deadline(
-                &old["spec"]["activeDeadlineSeconds"],
-                &new["spec"]["activeDeadlineSeconds"],
-            ));
-        }
-        if count(old) == count(new) && !same_but_mutable(&old["spec"], &new["spec"]) {
-            causes.push(Cause::forbidden("spec", POD_UPDATES));
-        }
+        causes.extend(pods::update(old, new));
     }
     if kind.is("batch", "Job") {
         for field in ["selector", "completionMode"] {
@@ -158,40 +142,6 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
         }
     }
     causes
-}
-
-const POD_UPDATES: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-
-/// The deadline of a pod may only come nearer.
-fn deadline(old: &Value, new: &Value) -> Option<Cause> {
-    let problem = match (old.as_i64(), new.as_i64()) {
-        (Some(_), None) => "must not update from a positive integer to nil value",
-        (Some(old), Some(new)) if new > old => "must be less than or equal to previous value",
-        _ => return None,
-    };
-    Some(Cause::invalid("spec.activeDeadlineSeconds", new, problem))
-}
-
-/// Whether two specs of a pod differ only in what may change while it runs.
-fn same_but_mutable(old: &Value, new: &Value) -> bool {
-    let fixed = |spec: &Value| {
-        let mut spec = spec.clone();
-        for containers in ["containers", "initContainers", "ephemeralContainers"] {
-            for container in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
-                container["image"] = Value::Null;
-            }
-        }
-        for field in ["activeDeadlineSeconds", "tolerations", "nodeName", "schedulingGates"] {
-            spec[field] = Value::Null;
-        }
-        if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-            spec["terminationGracePeriodSeconds"] = 1.into();
-        }
-        spec
-    };
-    // A node is given by a binding alone, and never taken away.
-    let node = |spec: &Value| spec["nodeName"].as_str().unwrap_or_default().to_owned();
-    node(old) == node(new) && fixed(old) == fixed(new)
 }
 
 fn deployment(value: &Value, causes: &mut Vec<Cause>) {
@@ -271,42 +221,13 @@ fn workload(kind: &str, value: &Value, causes: &mut Vec<Cause>) {
         let problem = "`selector` does not match template `labels`";
         causes.push(Cause::invalid("spec.template.metadata.labels", labels, problem));
     }
-    pod_spec(&spec["template"]["spec"], "spec.template.spec", causes);
+    pods::spec(&spec["template"]["spec"], "spec.template.spec", causes);
     if kind == "Deployment" {
         deployment(value, causes);
     }
     let policy = &spec["template"]["spec"]["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         causes.push(Cause::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
-    }
-}
-
-fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
-    if containers.is_empty() {
-        causes.push(Cause::required(&format!("{path}.containers"), ""));
-    }
-    let mut names: Vec<&str> = Vec::new();
-    for (at, container) in containers.iter().enumerate() {
-        let path = format!("{path}.containers[{at}]");
-        let name = container["name"].as_str().unwrap_or_default();
-        if name.is_empty() {
-            causes.push(Cause::required(&format!("{path}.name"), ""));
-        } else if names.contains(&name) {
-            causes.push(Cause::duplicate(&format!("{path}.name"), &name.into()));
-        } else {
-            let problems = meta::label_problems(name);
-            causes.extend(problems.iter().map(|p| Cause::invalid(&format!("{path}.name"), &name.into(), p)));
-        }
-        names.push(name);
-        if container["image"].as_str().unwrap_or_default().is_empty() {
-            causes.push(Cause::required(&format!("{path}.image"), ""));
-        }
-    }
-    let policy = &spec["restartPolicy"];
-    let policies = ["Always", "OnFailure", "Never"];
-    if policy.as_str().is_some_and(|policy| !policies.contains(&policy)) {
-        causes.push(Cause::not_supported(&format!("{path}.restartPolicy"), policy, &policies));
     }
 }
 

@@ -107,7 +107,7 @@ async fn the_log_of_a_pod_without_a_node_is_empty() {
         let (code, refused) = get(&server, &format!("{pods}/p/log{query}")).await;
         assert_eq!((code, &refused["message"]), (400, &json!(message)));
     }
-    let binding = json!({"target": {"kind": "Node", "name": "n"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     assert_eq!(call(&server, "POST", &format!("{pods}/p/binding"), &binding).await.0, 201);
     assert_eq!(get(&server, &format!("{pods}/p/log?container=two")).await.0, 404, "no such node");
     post(&server, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;

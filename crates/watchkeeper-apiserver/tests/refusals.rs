@@ -416,7 +416,6 @@ async fn an_eviction_that_is_refused_writes_nothing() {
     let server = Server::embedded(|settings| settings).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     post(&server, PODS, &pod).await;
-    // One that runs: others are deleted without a condition.
     let running = json!({"status": {"phase": "Running"}});
     let (_, before) = patch(&server, &format!("{PODS}/p/status"), MERGE, &running).await;
     let evict = async |preconditions: Value| {

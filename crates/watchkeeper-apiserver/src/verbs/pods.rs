@@ -15,13 +15,19 @@ use crate::verbs::update::precondition_failed;
 impl Core {
     /// Gives a pod its node, once; the pod with the uid and of the version that the binding names, if it does.
     pub(crate) fn bind(&mut self, kind: &Arc<Kind>, key: &Key, binding: &Value, dry_run: bool) -> Result<()> {
+        let target = |field: &str| binding["target"][field].as_str().unwrap_or_default();
+        let mut causes = Vec::new();
+        if !["", "Node"].contains(&target("kind")) {
+            causes.push(Cause::not_supported("target.kind", &target("kind").into(), &["Node", "<empty>"]));
+        }
+        if target("name").is_empty() {
+            causes.push(Cause::required("target.name", ""));
+        }
+        if !causes.is_empty() {
+            return Err(Failure::internal(Cause::text(&causes)));
+        }
         let old = self.get(kind, key)?;
         let mut pod = old.value();
-        let node = binding["target"]["name"].as_str().unwrap_or_default();
-        if node.is_empty() {
-            let cause = Cause::required("target.name", "");
-            return Err(Failure::invalid_as("", "Binding", &key.name, vec![cause]));
-        }
         let conflict = |why: &str| {
             let mut failure = Failure::conflict(kind, &key.name, why);
             failure.message = failure.message.replacen("pods ", "pods/binding ", 1);
@@ -50,9 +56,14 @@ impl Core {
         if !bound.is_empty() {
             return Err(conflict(&format!("pod {} is already assigned to node \"{bound}\"", key.name)));
         }
-        pod["spec"]["nodeName"] = node.into();
-        for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
-            pod["metadata"]["annotations"][key.as_str()] = value.clone();
+        if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            return Err(conflict(&format!("pod {} has non-empty .spec.schedulingGates", key.name)));
+        }
+        pod["spec"]["nodeName"] = target("name").into();
+        for field in ["annotations", "labels"] {
+            for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
+                pod["metadata"][field][key.as_str()] = value.clone();
+            }
         }
         let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now()});
         set_condition(&mut pod, scheduled);
@@ -71,16 +82,18 @@ impl Core {
         if !ended && !pod.terminating {
             self.check_budgets(&pod)?;
         }
-        if !ended && !options.dry_run {
+        if !options.dry_run {
             // Nothing is written if the delete would be refused.
             self.delete(kind, key, &DeleteOptions { dry_run: true, ..options.clone() })?;
-            let mut value = value;
+            let mut evicted = value.clone();
             let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now(),
                 "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
             });
-            set_condition(&mut value, condition);
-            self.commit(kind, key, value);
+            set_condition(&mut evicted, condition);
+            if evicted != value {
+                self.commit(kind, key, evicted);
+            }
             // The version that was asked for was there: the condition has just given it another.
             let options = DeleteOptions { version: None, ..options.clone() };
             return self.delete(kind, key, &options).map(drop);
@@ -152,13 +165,20 @@ impl Core {
     }
 }
 
-fn set_condition(pod: &mut Value, condition: Value) {
+/// Says of a pod that something is so; since when, only if it was otherwise before.
+fn set_condition(pod: &mut Value, mut condition: Value) {
     let conditions = &mut pod["status"]["conditions"];
     if !conditions.is_array() {
         *conditions = json!([]);
     }
-    if let Some(list) = conditions.as_array_mut() {
-        list.retain(|other| other["type"] != condition["type"]);
-        list.push(condition);
+    let Some(list) = conditions.as_array_mut() else { return };
+    match list.iter_mut().find(|other| other["type"] == condition["type"]) {
+        Some(before) => {
+            if before["status"] == condition["status"] {
+                condition["lastTransitionTime"] = before["lastTransitionTime"].take();
+            }
+            *before = condition;
+        }
+        None => list.push(condition),
     }
 }

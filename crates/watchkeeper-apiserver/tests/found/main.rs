@@ -1,8 +1,9 @@
-//! Are the answers that random sequences once found to differ those of a real server?
+//! Are the answers that were once found to differ, most of them by random sequences, those of a real server?
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 #[path = "../common/mod.rs"]
 mod common;
+mod pods;
 mod services;
 
 use common::*;

@@ -49,6 +49,7 @@ fn operation(draw: &Draw, kind: Kind, number: usize) -> Operation {
         74..82 => list(draw, kind),
         82..86 => Operation::get(format!("{path}{}", draw.pick(&["", "?resourceVersion=0"]))),
         86..91 => status(draw, kind, &path, name),
+        91..95 if kind == Kind::Pod => act(draw, &path, name),
         91..95 => scale(draw, &path, name),
         _ => Operation::watch(watched(draw, kind)),
     }
@@ -316,6 +317,32 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
             Operation::patch(path, kind, json!({"status": object["status"], "metadata": object["metadata"]}))
         }
     }
+}
+
+/// Gives a pod a node, or takes the pod away as a drain of its node does.
+fn act(draw: &Draw, path: &str, name: &str) -> Operation {
+    let mut body = json!({"metadata": {"name": name}});
+    if draw.chance(10) {
+        body["metadata"]["name"] = "another".into();
+    }
+    if draw.chance(20) {
+        body["metadata"]["uid"] = Kind::Pod.gap("uid", name);
+    }
+    if draw.chance(30) {
+        return Operation::new("POST", format!("{path}/eviction"), body);
+    }
+    if draw.chance(30) {
+        body["metadata"]["labels"] = labels(draw);
+        body["metadata"]["annotations"] = json!({"note": "bound"});
+    }
+    body["target"] = draw.pick(&[
+        json!({"kind": "Node", "name": "n1"}),
+        json!({"kind": "Node", "name": "n2"}),
+        json!({"name": "n1"}),
+        json!({"kind": "Node"}),
+        json!({"kind": "Pod", "name": "n1"}),
+    ]);
+    Operation::new("POST", format!("{path}/binding"), body)
 }
 
 fn scale(draw: &Draw, path: &str, name: &str) -> Operation {

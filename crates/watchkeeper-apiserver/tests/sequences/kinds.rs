@@ -96,6 +96,14 @@ impl Kind {
                 json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}),
                 json!({"spec": {"nodeName": "n2"}}),
                 json!({"spec": {"restartPolicy": "Never"}}),
+                json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": draw.pick(&[5, 6])}]}}),
+                json!({"spec": {"schedulingGates": []}}),
+                json!({"spec": {"schedulingGates": [{"name": "h"}]}}),
+                json!({"spec": {"schedulingGates": [{"name": "g", "$patch": "delete"}]}}),
+                json!({"spec": {"nodeSelector": {"disk": draw.pick(&[json!("fast"), json!("slow"), Value::Null])}}}),
+                json!({"spec": {"nodeSelector": {"zone": "a"}}}),
+                json!({"spec": {"affinity": draw.pick(&AFFINITIES.map(affinity))}}),
             ]),
             Self::Service => draw.pick(&[
                 json!({"spec": {"type": "NodePort"}}),
@@ -250,10 +258,35 @@ fn containers(draw: &Draw) -> Value {
     }
 }
 
+/// The keys that each term of an affinity asks for.
+const AFFINITIES: [&[&[&str]]; 5] = [&[], &[&["a"]], &[&["a", "b"]], &[&["b"]], &[&["a"], &["b"]]];
+
+fn affinity(terms: &[&[&str]]) -> Value {
+    let ask = |key: &&str| json!({"key": key, "operator": "Exists"});
+    let terms: Vec<Value> = terms
+        .iter()
+        .map(|keys| json!({"matchExpressions": keys.iter().map(ask).collect::<Vec<_>>()}))
+        .collect();
+    if terms.is_empty() {
+        return Value::Null;
+    }
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+}
+
 fn pod_spec(draw: &Draw) -> Value {
     let mut spec = json!({"containers": containers(draw)});
-    if draw.chance(50) {
+    if draw.chance(40) {
         spec["nodeName"] = "n1".into();
+    }
+    if draw.chance(30) {
+        spec["schedulingGates"] = draw.pick(&[
+            json!([{"name": "g"}]),
+            json!([{"name": "g"}, {"name": "h"}]),
+            json!([{"name": "g h"}]),
+        ]);
+    }
+    if draw.chance(20) {
+        spec["nodeSelector"] = draw.pick(&[json!({"disk": "fast"}), json!({"disk": "not valid!"})]);
     }
     if draw.chance(20) {
         spec["terminationGracePeriodSeconds"] = draw.pick(&[0, 1, 10, -1]).into();

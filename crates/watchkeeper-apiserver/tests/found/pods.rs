@@ -1,0 +1,196 @@
+//! Who may give a pod its node, and when? Scheduling gates, bindings, evictions.
+
+use serde_json::{Value, json};
+
+use crate::common::*;
+use crate::{PODS, message, pod};
+
+const BINDING: &str = "/api/v1/namespaces/wktest/pods/p/binding";
+
+fn binding() -> Value {
+    json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
+}
+
+/// The status and reason of the condition that tells whether the pod has a node.
+fn scheduled(pod: &Value) -> (&Value, &Value) {
+    let condition = &pod["status"]["conditions"][0];
+    assert_eq!(condition["type"], "PodScheduled", "{pod}");
+    (&condition["status"], &condition["reason"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_no_node_before_its_gates_are_open() {
+    let server = Server::start().await;
+    let gated = json!({"schedulingGates": [{"name": "g"}]});
+    let made = post(&server, PODS, &pod(&gated)).await;
+    assert_eq!(scheduled(&made), (&json!("False"), &json!("SchedulingGated")));
+    let (code, status) = call(&server, "POST", BINDING, &binding()).await;
+    let refused =
+        "Operation cannot be fulfilled on pods/binding \"p\": pod p has non-empty .spec.schedulingGates";
+    assert_eq!((code, message(&status)), (409, refused));
+    let path = format!("{PODS}/p");
+    let (_, open) = patch(&server, &path, MERGE, &json!({"spec": {"schedulingGates": []}})).await;
+    assert_eq!(scheduled(&open), (&json!("False"), &json!("SchedulingGated")), "left to the scheduler");
+    assert_eq!(call(&server, "POST", BINDING, &binding()).await.0, 201);
+    let (_, bound) = get(&server, &path).await;
+    assert_eq!(
+        (scheduled(&bound), &bound["spec"]["nodeName"]),
+        ((&json!("True"), &Value::Null), &json!("n"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_and_annotations_of_a_binding_are_laid_over_those_of_the_pod() {
+    let server = Server::start().await;
+    let mut pod = pod(&json!({}));
+    pod["metadata"]["labels"] = json!({"zone": "old", "app": "a"});
+    post(&server, PODS, &pod).await;
+    let mut binding = binding();
+    binding["metadata"]["labels"] = json!({"zone": "new"});
+    binding["metadata"]["annotations"] = json!({"note": "new"});
+    assert_eq!(call(&server, "POST", BINDING, &binding).await.0, 201);
+    let (_, bound) = get(&server, &format!("{PODS}/p")).await;
+    assert_eq!(bound["metadata"]["labels"], json!({"zone": "new", "app": "a"}));
+    assert_eq!(bound["metadata"]["annotations"], json!({"note": "new"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_names_its_pod_and_a_node() {
+    let server = Server::start().await;
+    let kind = "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"";
+    let both = format!("[{kind}, target.name: Required value]");
+    // What the binding says is looked at before there is a pod.
+    for (target, problem) in [
+        (json!({}), "target.name: Required value"),
+        (json!({"kind": "Pod", "name": "n"}), kind),
+        (json!({"kind": "Pod"}), &both),
+    ] {
+        let binding = json!({"metadata": {"name": "p"}, "target": target});
+        let (code, status) = call(&server, "POST", BINDING, &binding).await;
+        assert_eq!((code, message(&status)), (500, problem));
+    }
+    assert_eq!(call(&server, "POST", BINDING, &binding()).await.0, 404);
+    post(&server, PODS, &pod(&json!({}))).await;
+    let target = json!({"target": {"name": "n"}});
+    for (action, kind) in [("binding", "Binding"), ("eviction", "Eviction")] {
+        let (code, status) = call(&server, "POST", &format!("{PODS}/p/{action}"), &target).await;
+        let refused = format!("name in URL does not match name in {kind} object");
+        assert_eq!((code, message(&status)), (400, refused.as_str()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gates_are_qualified_names_and_keep_a_new_pod_from_having_a_node() {
+    let server = Server::start().await;
+    for (spec, problem) in [
+        (
+            json!({"schedulingGates": [{"name": "g"}, {"name": "g"}]}),
+            "spec.schedulingGates[1]: Duplicate value: \"g\"",
+        ),
+        (
+            json!({"schedulingGates": [{"name": "g"}], "nodeName": "n"}),
+            "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
+        ),
+        (
+            json!({"schedulingGates": [{"name": "a b"}]}),
+            "spec.schedulingGates[0]: Invalid value: \"a b\": name part must",
+        ),
+        (json!({"nodeSelector": {"a b": "c"}}), "spec.nodeSelector: Invalid value: \"a b\": name part must"),
+    ] {
+        let (code, status) = call(&server, "POST", PODS, &pod(&spec)).await;
+        let expected = format!("Pod \"p\" is invalid: {problem}");
+        assert!(code == 422 && message(&status).starts_with(&expected), "{status}");
+    }
+}
+
+fn affinity(terms: &Value) -> Value {
+    let terms = terms.as_array().unwrap().iter().map(|keys| {
+        let keys = keys.as_array().unwrap().iter();
+        json!({"matchExpressions": keys.map(|key| json!({"key": key, "operator": "Exists"})).collect::<Vec<_>>()})
+    });
+    let terms: Vec<_> = terms.collect();
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_at_a_gate_may_ask_more_of_its_node_and_never_less() {
+    const TERMS: &str =
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    let server = Server::start().await;
+    let gated = json!({
+        "schedulingGates": [{"name": "g"}, {"name": "h"}],
+        "nodeSelector": {"disk": "fast"},
+        "affinity": affinity(&json!([["a"]])),
+    });
+    let refused =
+        |field: &str, value: &str, problem: &str| format!("{field}: Invalid value: {value}: {problem}");
+    let b = r#"{"MatchExpressions":[{"Key":"b","Operator":"Exists","Values":null}],"MatchFields":null}"#;
+    let a = b.replace("\"b\"", "\"a\"");
+    let added = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+    let counted = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+    let new_gate = "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'i'";
+    for (change, problem) in [
+        (json!({"nodeSelector": {"zone": "z"}}), String::new()),
+        (
+            json!({"nodeSelector": {"disk": "slow"}}),
+            refused("spec.nodeSelector", "{\"disk\":\"slow\"}", added),
+        ),
+        (json!({"nodeSelector": null}), refused("spec.nodeSelector", "null", added)),
+        (json!({"affinity": affinity(&json!([["a", "b"]]))}), String::new()),
+        (
+            json!({"affinity": affinity(&json!([["b"]]))}),
+            refused(&format!("{TERMS}[0]"), b, "only additions are allowed (no mutations or deletions)"),
+        ),
+        (
+            json!({"affinity": affinity(&json!([["a"], ["b"]]))}),
+            refused(TERMS, &format!("[{a},{b}]"), counted),
+        ),
+        (json!({"affinity": null}), refused(TERMS, "null", counted)),
+        (
+            json!({"affinity": {"podAffinity": {}}}),
+            "spec: Forbidden: pod updates may not change fields other than".to_owned(),
+        ),
+        (json!({"schedulingGates": [{"name": "i"}]}), new_gate.to_owned()),
+        (json!({"schedulingGates": [{"name": "h"}]}), String::new()),
+    ] {
+        post(&server, PODS, &pod(&gated)).await;
+        let path = format!("{PODS}/p");
+        let (code, answer) = patch(&server, &path, MERGE, &json!({"spec": change})).await;
+        let told = if problem.is_empty() {
+            (200, String::new())
+        } else {
+            (422, format!("Pod \"p\" is invalid: {problem}"))
+        };
+        assert!(code == told.0 && message(&answer).starts_with(&told.1), "{change}: {answer}");
+        call(&server, "DELETE", &path, &Value::Null).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_a_pod_bears_something_may_change_and_what_it_bears_may_not() {
+    let server = Server::start().await;
+    let toleration = |key: &str, seconds: u64| json!({"tolerations": [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]});
+    post(&server, PODS, &pod(&toleration("k", 5))).await;
+    let path = format!("{PODS}/p");
+    for (change, code) in
+        [(toleration("k", 9), 200), (toleration("l", 9), 422), (json!({"tolerations": []}), 422)]
+    {
+        let (found, answer) = patch(&server, &path, MERGE, &json!({"spec": change})).await;
+        assert_eq!(found, code, "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
+    let server = Server::start().await;
+    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    let eviction = json!({"metadata": {"name": "p"}});
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(call(&server, "POST", &format!("{PODS}/p/eviction"), &eviction).await.0, 201);
+        seen.push(get(&server, &format!("{PODS}/p")).await.1);
+        server.env.clock.sleep(std::time::Duration::from_secs(1)).await;
+    }
+    assert_eq!(seen[0]["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI", "{}", seen[0]);
+    assert_eq!(seen[0], seen[1]);
+}

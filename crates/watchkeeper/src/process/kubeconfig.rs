@@ -158,12 +158,22 @@ pub(super) fn master_url(text: &str, is_secure: bool) -> Result<Uri, ConnectErro
 }
 
 /// The URL of a server that may be given as host and port only.
-fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
+pub(super) fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
     let scheme = if is_secure { "https" } else { "http" };
     let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
     let url: Uri = whole.parse().ok()?;
     let is_http = matches!(url.scheme_str(), Some("http" | "https"));
-    (is_http && url.host().is_some_and(|host| !host.is_empty())).then_some(url)
+    let has_host = url.host().is_some_and(|host| !host.is_empty());
+    (is_http && has_host && has_usable_port(&url)).then_some(url)
+}
+
+/// Whether the port of a URL is one, if it has any: a [`Uri`] takes every text for a port, and then says that it has none.
+pub(super) fn has_usable_port(url: &Uri) -> bool {
+    url.authority().is_none_or(|authority| {
+        let address = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let port = address.strip_prefix(authority.host()).unwrap_or_default();
+        matches!(port, "" | ":") || authority.port_u16().is_some()
+    })
 }
 
 fn read(file: &Path) -> Result<Kubeconfig, ConnectError> {
@@ -234,7 +244,9 @@ mod tests {
         assert_eq!(url("h:1", false).unwrap(), "http://h:1/");
         assert_eq!(url("h:1", true).unwrap(), "https://h:1/");
         assert_eq!(url("[::1]:6443", true).unwrap(), "https://[::1]:6443/");
-        for bad in ["", "ftp://h", "http://", "a b", "https:///path"] {
+        assert_eq!(url("https://u:p@h:/", true).unwrap(), "https://u:p@h:/");
+        for bad in ["", "ftp://h", "http://", "a b", "https:///path", "h:x", "[::1]:x", "https://u:1@h:65536"]
+        {
             assert_eq!(url(bad, true), None, "{bad}");
         }
     }

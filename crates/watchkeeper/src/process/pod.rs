@@ -7,6 +7,7 @@ use kube_client::Config;
 use kube_client::config::{AuthInfo, Cluster};
 
 use super::credentials::{authority, usable};
+use super::kubeconfig::server_url;
 
 /// Where the files of a service account are.
 pub(super) const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -23,8 +24,7 @@ pub(super) fn in_cluster(
         return Ok(None);
     };
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    // A URL may have any text for a port.
-    let server = port.parse::<u16>().ok().and_then(|_| format!("https://{address}").parse().ok());
+    let server = server_url(&address, true);
     let mut config = Config::new(server.ok_or_else(|| format!("{address:?} is no address of a server"))?);
 
     let file = |name: &str| folder.join(name).display().to_string();

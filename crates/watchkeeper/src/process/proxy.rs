@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
+use super::kubeconfig::has_usable_port;
+
 /// The variables that say which servers are reached through a proxy.
 #[derive(Default)]
 pub(super) struct Proxies {
@@ -65,7 +67,10 @@ pub(super) fn proxy_url(text: &str) -> Result<Uri, String> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url: Uri = whole.parse().map_err(|error| format!("failed to parse proxy url: {error}"))?;
     match url.scheme_str() {
-        Some("http" | "https" | "socks5" | "socks5h") => Ok(url),
+        Some("http" | "https" | "socks5" | "socks5h") if has_usable_port(&url) => Ok(url),
+        Some("http" | "https" | "socks5" | "socks5h") => {
+            Err("has a port that is not a number below 65536".to_owned())
+        }
         _ => Err("has a scheme other than http, https and socks5".to_owned()),
     }
 }
@@ -143,6 +148,8 @@ mod tests {
         assert_eq!((of(&in_cgi, plain), of(&in_cgi, secure)), (Ok(None), proxy("http://s/")));
         let bad = "has a scheme other than http, https and socks5";
         assert_eq!(of(&[("HTTP_PROXY", "ftp://p")], plain), Err(format!("HTTP_PROXY {bad}")));
+        let bad = "has a port that is not a number below 65536";
+        assert_eq!(of(&[("HTTP_PROXY", "u:pass@p:x")], plain), Err(format!("HTTP_PROXY {bad}")));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::registry::Kind;
+use crate::schema::Schema;
 use crate::store::{self, Stored, Text};
 use crate::types;
 
@@ -42,7 +43,8 @@ pub(crate) fn from_storage(kind: &Kind, mut value: Value) -> Value {
         rename(&mut value, EVENT_FIELDS.iter().copied());
         reshape("events.k8s.io/v1", &mut value);
     }
-    value["apiVersion"] = kind.api_version.as_str().into();
+    let schema = kind.custom.as_ref().and_then(|custom| custom.schema.as_deref());
+    relabel(&mut value, &kind.api_version, schema);
     value
 }
 
@@ -54,9 +56,19 @@ pub(crate) fn to_storage(kind: &Kind, mut value: Value) -> Value {
         reshape("v1", &mut value);
     }
     if let Some(custom) = &kind.custom {
-        value["apiVersion"] = custom.storage_version.as_str().into();
+        relabel(&mut value, &custom.storage_version, custom.storage_schema.as_deref());
     }
     value
+}
+
+/// Makes an object one of another version: what the schema of that one does not know is lost.
+fn relabel(value: &mut Value, version: &str, schema: Option<&Schema>) {
+    if value["apiVersion"] != version
+        && let Some(schema) = schema
+    {
+        schema.prune(value, false);
+    }
+    value["apiVersion"] = version.into();
 }
 
 /// The text of an object in the version of `kind`, and where it goes on after kind and apiVersion.

@@ -205,11 +205,14 @@ fn kinds(value: &Value) -> Vec<Kind> {
     let names = &value["status"]["acceptedNames"];
     let group = text(spec, "group");
     let (established, waiting) = (condition(value, "Established"), *names != spec["names"]);
-    let stored = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
-    let stored = stored.map_or("", |version| text(version, "name"));
-    list(&spec["versions"])
+    let versions = list(&spec["versions"]);
+    let compile = |version: &Value| Arc::new(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0);
+    let schemas: Vec<_> = versions.iter().map(compile).collect();
+    let stored = versions.iter().position(|version| version["storage"] == true);
+    versions
         .iter()
-        .map(|version| {
+        .zip(&schemas)
+        .map(|(version, schema)| {
             let subresources = &version["subresources"];
             let scale = subresources["scale"].is_object().then(|| ScalePaths {
                 spec_replicas: path(text(&subresources["scale"], "specReplicasPath")),
@@ -244,7 +247,8 @@ fn kinds(value: &Value) -> Vec<Kind> {
                 schema: None,
                 blank: OnceLock::new(),
                 custom: Some(Custom {
-                    storage_version: api_version(group, stored),
+                    storage_version: api_version(group, stored.map_or("", |at| text(&versions[at], "name"))),
+                    storage_schema: stored.map(|at| schemas[at].clone()),
                     warning: (version["deprecated"] == true).then(|| {
                         match text(version, "deprecationWarning") {
                             "" => format!(
@@ -258,7 +262,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
                     document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
                     rules: Rules::compile(&version["schema"]["openAPIV3Schema"]),
-                    schema: Some(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0),
+                    schema: Some(schema.clone()),
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
                     waiting,

@@ -49,7 +49,9 @@ pub(crate) struct Kind {
 pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
-    pub(crate) schema: Option<Schema>,
+    pub(crate) schema: Option<Arc<Schema>>,
+    /// The schema of the version in which objects are stored.
+    pub(crate) storage_schema: Option<Arc<Schema>>,
     pub(crate) rules: Option<Rules>,
     /// What to tell those who use a version that is deprecated.
     pub(crate) warning: Option<String>,

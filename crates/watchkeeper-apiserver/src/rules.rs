@@ -3,12 +3,13 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kube_cel::{CompiledSchema, compile_schema, validate_compiled};
+use kube_cel::{CompiledSchema, ErrorKind, compile_schema, validate_compiled};
 use serde_json::Value;
 
 use crate::status::Cause;
 
 mod cost;
+mod places;
 
 /// How many signs a rule may have: brackets, dots and operators. It is not deeper than that.
 const MOST_SIGNS: usize = 2_000;
@@ -40,26 +41,41 @@ impl Rules {
         })
     }
 
-    /// The rules that an object breaks; those about a change need the state before it.
-    pub(crate) fn broken(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-        let followed =
-            self.0.as_ref().and_then(|compiled| with_room(|| validate_compiled(compiled, value, old)));
-        let errors = match followed {
+    /// The rules of `schema` that an object breaks; those about a change need the state before it, and the others count where the object changes.
+    pub(crate) fn broken(&self, schema: &Value, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let unfollowed = || vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")];
+        let Some(compiled) = &self.0 else { return unfollowed() };
+        let errors = match with_room(|| validate_compiled(compiled, value, old)) {
             Some(Err(errors)) => errors,
             Some(Ok(())) => return Vec::new(),
-            None => return vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")],
+            None => return unfollowed(),
         };
-        let causes = errors.iter().map(|error| {
-            let (reason, prefix) = match error.reason.as_deref() {
-                Some("FieldValueRequired") => ("FieldValueRequired", "Required value"),
-                Some("FieldValueForbidden") => ("FieldValueForbidden", "Forbidden"),
-                Some("FieldValueDuplicate") => ("FieldValueDuplicate", "Duplicate value"),
-                _ => ("FieldValueInvalid", "Invalid value"),
+        let places = places::of(schema, compiled, value, old);
+        let mut causes = Vec::new();
+        for error in errors.iter() {
+            let place = places.iter().position(|place| place.is_of(error));
+            let is_broken = error.kind == ErrorKind::ValidationFailure;
+            if is_broken && place.is_some_and(|at| places[at].tolerated) {
+                continue;
+            }
+            // Of a scalar the value is told, of others it may be long.
+            let scalar =
+                place.map(|at| places[at].value).filter(|value| !value.is_object() && !value.is_array());
+            let shown = scalar.filter(|_| is_broken).map_or_else(String::new, |value| format!(": {value}"));
+            let (reason, message) = match error.reason.as_deref() {
+                Some("FieldValueRequired") => {
+                    ("FieldValueRequired", format!("Required value: {}", error.message))
+                }
+                Some("FieldValueForbidden") => {
+                    ("FieldValueForbidden", format!("Forbidden: {}", error.message))
+                }
+                Some("FieldValueDuplicate") => ("FieldValueDuplicate", format!("Duplicate value{shown}")),
+                _ => ("FieldValueInvalid", format!("Invalid value{shown}: {}", error.message)),
             };
-            let message = format!("{prefix}: {}", error.message);
-            Cause { reason, message, field: error.field_path.clone() }
-        });
-        causes.collect()
+            causes.push((place, Cause { reason, message, field: error.field_path.clone() }));
+        }
+        causes.sort_by_key(|(place, _)| *place);
+        causes.into_iter().map(|(_, cause)| cause).collect()
     }
 }
 
@@ -114,13 +130,16 @@ mod tests {
                 {"rule": "self.n >= oldSelf.n", "message": "must not shrink"}]}}});
         let rules = Rules::compile(&schema).unwrap();
         let with = |n: i64| json!({"spec": {"n": n}});
-        assert_eq!(rules.broken(&with(3), None), []);
-        let broken = rules.broken(&with(11), None);
+        assert_eq!(rules.broken(&schema, &with(3), None), []);
+        let broken = rules.broken(&schema, &with(11), None);
         assert_eq!(
             (broken[0].field.as_str(), broken[0].message.as_str()),
             ("spec", "Invalid value: too many")
         );
-        assert_eq!(rules.broken(&with(2), Some(&with(3)))[0].message, "Invalid value: must not shrink");
+        assert_eq!(
+            rules.broken(&schema, &with(2), Some(&with(3)))[0].message,
+            "Invalid value: must not shrink"
+        );
         assert!(Rules::compile(&json!({"type": "object"})).is_none());
     }
 

@@ -15,6 +15,12 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
+    /// Whether the object is not of the shape that rules about it may count on.
+    pub(crate) fn hides_others(&self) -> bool {
+        let shape = ["NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"];
+        self.reason.strip_prefix("FieldValue").is_some_and(|reason| shape.contains(&reason))
+    }
+
     /// All that was found wrong, each thing once.
     pub(crate) fn text(causes: &[Self]) -> String {
         let mut said: Vec<String> = Vec::new();

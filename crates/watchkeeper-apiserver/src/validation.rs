@@ -31,7 +31,7 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>, status: bo
     causes
 }
 
-/// The schema first; rules are only looked at in an object that fits it.
+/// The schema first; rules are only looked at in an object that is of its shape.
 fn custom_object(
     kind: &Kind,
     custom: &Custom,
@@ -41,8 +41,8 @@ fn custom_object(
 ) -> Vec<Cause> {
     let mut causes = match &custom.schema {
         None => Vec::new(),
-        Some(schema) if status => schema.validate_status(value),
-        Some(schema) => schema.validate(value),
+        Some(schema) if status => schema.validate_status(value, old),
+        Some(schema) => schema.validate(value, old),
     };
     let counts = kind.scale.iter().flat_map(|paths| {
         [Some(&paths.spec_replicas).filter(|_| !status), Some(&paths.status_replicas)].into_iter().flatten()
@@ -64,8 +64,8 @@ fn custom_object(
         }
     }
     match &custom.rules {
-        Some(_) if !causes.is_empty() => causes.push(rules::unchecked()),
-        Some(rules) => causes.extend(rules.broken(value, old)),
+        Some(_) if causes.iter().any(Cause::hides_others) => causes.push(rules::unchecked()),
+        Some(rules) => causes.extend(rules.broken(&custom.document, value, old)),
         None => {}
     }
     causes

@@ -183,3 +183,144 @@ async fn what_a_schema_did_not_show_is_there_when_another_does() {
     let (_, written) = call(&server, "PUT", &format!("{BARS}/b"), &made).await;
     assert_eq!(version(&written), version(&made), "it is as it was written");
 }
+
+/// Gives the kind another schema for its `spec`, and waits until an object that does not fit it is refused.
+async fn tighten(server: &Server, spec: &Value, misfit: &Value) {
+    let change = json!({"spec": {"versions": definition(spec)["spec"]["versions"]}});
+    let (code, answer) = patch(server, &format!("{DEFINITIONS}/bars.wktest.io"), MERGE, &change).await;
+    assert_eq!(code, 200, "{answer}");
+    let tried = async || call(server, "POST", &format!("{BARS}?dryRun=All"), &bar("misfit", misfit)).await.0;
+    server.until("stricter", async || (tried().await == 422).then_some(())).await;
+}
+
+/// The fields that a merge patch of the object `b` is refused for, in the order of the alphabet; none if it is taken.
+async fn refused(server: &Server, part: &str, change: &Value) -> Vec<String> {
+    let (_, answer) = patch(server, &format!("{BARS}/b{part}"), MERGE, change).await;
+    let causes = answer["details"]["causes"].as_array().into_iter().flatten();
+    let mut fields: Vec<_> = causes.map(|cause| cause["field"].as_str().unwrap().to_owned()).collect();
+    fields.sort();
+    fields
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stricter_schema_does_not_take_may_stay_as_it_is() {
+    let server = Server::start().await;
+    let schema = |number: Value, set: &str, required: Value| {
+        let part = json!({"type": "object", "required": required, "properties": {"n": number, "m": {"type": "string"}}});
+        let mut keyed = part.clone();
+        keyed["properties"]["m"]["default"] = "-".into();
+        json!({"type": "object", "properties": {
+            "number": number, "part": part, "map": {"type": "object", "additionalProperties": number},
+            "list": {"type": "array", "items": number},
+            "keyed": {"type": "array", "items": keyed, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["m"]},
+            "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": set}}})
+    };
+    define(&server, &schema(json!({"type": "integer"}), "atomic", json!([]))).await;
+    let spec = json!({
+        "number": 50, "part": {"n": 50}, "map": {"a": 50, "b": 1}, "list": [50, 1],
+        "keyed": [{"m": "a", "n": 50}, {"m": "b", "n": 1}], "set": ["x", "x"],
+    });
+    post(&server, BARS, &bar("b", &spec)).await;
+    let strict = schema(json!({"type": "integer", "maximum": 10}), "set", json!(["m"]));
+    tighten(&server, &strict, &json!({"number": 11})).await;
+    let none: &[&str] = &[];
+    for (change, fields) in [
+        (json!({"metadata": {"labels": {"a": "b"}}}), none),
+        (json!({"spec": {"number": 50}}), none),
+        (json!({"spec": {"number": 51}}), &["spec.number"]),
+        // What is required is a matter of the whole part.
+        (json!({"spec": {"part": {"n": 51}}}), &["spec.part.m", "spec.part.n"]),
+        (json!({"spec": {"part": {"m": "there"}}}), none),
+        (json!({"spec": {"map": {"b": 2}}}), none),
+        (json!({"spec": {"map": {"c": 50}}}), &["spec.map.c"]),
+        // Only elements with keys can be told to be those of before.
+        (json!({"spec": {"list": [50, 1, 2]}}), &["spec.list[0]"]),
+        (json!({"spec": {"keyed": [{"m": "b", "n": 2}, {"m": "a", "n": 50}]}}), none),
+        (json!({"spec": {"keyed": [{"m": "b", "n": 2}, {"m": "a", "n": 51}]}}), &["spec.keyed[1].n"]),
+        (json!({"spec": {"set": ["x", "x", "y"]}}), none),
+        (json!({"spec": {"set": ["x"]}}), none),
+        (json!({"spec": {"set": ["x", "x"]}}), &["spec.set[1]"]),
+    ] {
+        assert_eq!(refused(&server, "", &change).await, fields, "{change}");
+    }
+    assert_eq!(refused(&server, "/status", &json!({"status": {"phase": "Ready"}})).await, none);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_have_come_since_count_where_the_object_changes() {
+    let server = Server::start().await;
+    let schema = |own: Value, whole: Value| {
+        json!({"type": "object", "properties": {"other": {"type": "integer", "maximum": 5}, "part": {
+            "type": "object", "x-kubernetes-validations": whole,
+            "properties": {"n": {"type": "integer", "x-kubernetes-validations": own}, "m": {"type": "integer"}}}}})
+    };
+    define(&server, &schema(json!([]), json!([]))).await;
+    post(&server, BARS, &bar("b", &json!({"part": {"n": 50, "m": 1}}))).await;
+    let own = json!([{"rule": "self <= 10", "message": "too large"}]);
+    let whole = json!([{"rule": "self.n <= 20", "message": "far too large", "fieldPath": ".n"}]);
+    tighten(&server, &schema(own.clone(), whole), &json!({"part": {"n": 11}})).await;
+    let message = async |spec: Value| {
+        let (_, answer) = patch(&server, &format!("{BARS}/b"), MERGE, &json!({"spec": spec})).await;
+        answer["message"].as_str().map(|message| message.replace("Bar.wktest.io \"b\" is invalid: ", ""))
+    };
+    assert_eq!(message(json!({"other": 1})).await, None);
+    let far = "spec.part.n: Invalid value: far too large";
+    assert_eq!(message(json!({"part": {"m": 2}})).await.unwrap(), far);
+    let both = message(json!({"part": {"n": 40}})).await.unwrap();
+    assert!(both.contains(far) && both.contains("spec.part.n: Invalid value: 40: too large"), "{both}");
+    // Beside a value that is out of bounds rules are followed, beside one of another type they cannot be.
+    let both = message(json!({"part": {"n": 11}, "other": 6})).await.unwrap();
+    assert!(
+        both.contains("spec.part.n: Invalid value: 11: too large") && both.contains("spec.other"),
+        "{both}"
+    );
+    let typed = message(json!({"part": {"n": 11}, "other": "6"})).await.unwrap();
+    assert!(
+        typed.contains("some validation rules were not checked") && !typed.contains("too large"),
+        "{typed}"
+    );
+    // A rule about changes counts whenever the object is written.
+    let change = json!([{"rule": "self.n != oldSelf.n", "message": "must change"}]);
+    let never = schema(own, change);
+    tighten(&server, &never, &json!({"part": {"n": 11}})).await;
+    let must = "spec.part: Invalid value: must change".to_owned();
+    server
+        .until("the rule is there", async || {
+            (message(json!({"other": 2})).await == Some(must.clone())).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_version_does_not_know_is_lost_there() {
+    let server = Server::start().await;
+    let text = json!({"type": "string"});
+    let mut two = definition(&json!({"type": "object", "properties": {"both": text, "first": text}}));
+    let mut second = two["spec"]["versions"][0].clone();
+    second["name"] = "v2".into();
+    second["storage"] = false.into();
+    let defaulted = json!({"type": "string", "default": "d"});
+    second["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] =
+        json!({"both": text, "second": defaulted});
+    two["spec"]["versions"].as_array_mut().unwrap().push(second);
+    post(&server, DEFINITIONS, &two).await;
+    let seconds = BARS.replace("/v1/", "/v2/");
+    let served =
+        async || (get(&server, BARS).await.0 == 200 && get(&server, &seconds).await.0 == 200).then_some(());
+    server.until("served", served).await;
+
+    post(&server, BARS, &bar("b", &json!({"both": "1", "first": "2"}))).await;
+    let spec = async |bars: &str, name: &str| get(&server, &format!("{bars}/{name}")).await.1["spec"].clone();
+    assert_eq!(spec(BARS, "b").await, json!({"both": "1", "first": "2"}));
+    assert_eq!(spec(&seconds, "b").await, json!({"both": "1"}), "and nothing is filled in");
+    let (_, list) = get(&server, &seconds).await;
+    assert_eq!(list["items"][0]["spec"], json!({"both": "1"}));
+    // Objects are stored in the first version.
+    let mut other = bar("c", &json!({"both": "1", "second": "2"}));
+    other["apiVersion"] = "wktest.io/v2".into();
+    let made = post(&server, &seconds, &other).await;
+    assert_eq!((&made["spec"], spec(&seconds, "c").await), (&json!({"both": "1"}), json!({"both": "1"})));
+    // Whoever writes in the second version writes all that the second knows.
+    let (_, written) = patch(&server, &format!("{seconds}/b"), MERGE, &json!({"spec": {"both": "3"}})).await;
+    assert_eq!((&written["spec"], spec(BARS, "b").await), (&json!({"both": "3"}), json!({"both": "3"})));
+}

@@ -96,18 +96,18 @@ impl Schema {
         self.0.fill(value);
     }
 
-    /// What is wrong with the object.
-    pub(crate) fn validate(&self, value: &Value) -> Vec<Cause> {
+    /// What is wrong with the object, but for what was so before a change.
+    pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        self.0.validate(value, "", &mut causes);
+        self.0.validate(value, old, "", &mut causes);
         causes
     }
 
     /// What is wrong with the object's status, told as if that were all there is.
-    pub(crate) fn validate_status(&self, value: &Value) -> Vec<Cause> {
+    pub(crate) fn validate_status(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
         if let Some((schema, status)) = self.0.property("status").zip(value.get("status")) {
-            schema.validate(status, "", &mut causes);
+            schema.validate(status, old.and_then(|old| old.get("status")), "", &mut causes);
         }
         for cause in &mut causes {
             cause.field = join("status", &cause.field).trim_end_matches('.').to_owned();
@@ -301,7 +301,7 @@ impl Node {
                 causes.push(Cause::invalid(&field, default, "must not have unknown fields"));
             }
             let mut misfits = Vec::new();
-            self.validate(default, "", &mut misfits);
+            self.validate(default, None, "", &mut misfits);
             causes.extend(misfits.into_iter().map(|cause| {
                 let inside = if cause.field.is_empty() { field.clone() } else { join(&field, &cause.field) };
                 Cause { field: inside, ..cause }
@@ -383,7 +383,7 @@ mod tests {
             value["spec"],
             json!({"name": "abc", "free": {"any": [1]}, "nul": null, "replicas": 1, "mode": "A", "nested": {"x": 5}})
         );
-        assert_eq!(schema().validate(&value), []);
+        assert_eq!(schema().validate(&value, None), []);
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
         let value = json!({"spec": {"name": "ABC", "replicas": 200, "mode": "Z", "ios": true,
             "list": [{"k": "a"}, {"k": "a"}]}});
         let told: Vec<_> =
-            schema().validate(&value).iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+            schema().validate(&value, None).iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         for expected in [
             r#"spec.name: Invalid value: "ABC": spec.name in body should match '^[a-z]+$'"#,
             "spec.replicas: Invalid value: 200: spec.replicas in body should be less than or equal to 100",
@@ -406,10 +406,10 @@ mod tests {
 
     #[test]
     fn a_missing_field_and_a_wrong_type_are_named() {
-        let told = schema().validate(&json!({"spec": {"replicas": "x"}}));
+        let told = schema().validate(&json!({"spec": {"replicas": "x"}}), None);
         assert_eq!(told[0], Cause::required("spec.name", ""));
         assert_eq!(told[1].reason, "FieldValueTypeInvalid");
-        assert_eq!(schema().validate(&json!({}))[0], Cause::required("spec", ""));
+        assert_eq!(schema().validate(&json!({}), None)[0], Cause::required("spec", ""));
     }
 
     #[test]

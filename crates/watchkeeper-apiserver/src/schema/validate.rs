@@ -9,15 +9,16 @@ use super::{Node, join};
 use crate::status::Cause;
 
 impl Node {
-    pub(super) fn validate(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-        if value.is_null() && self.nullable {
+    /// What is wrong with `value`; nothing, where it is as it was before a change: a schema may have become stricter since.
+    pub(super) fn validate(&self, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+        if (value.is_null() && self.nullable) || old == Some(value) {
             return;
         }
         let fits = self.check_type(value, path, causes);
         match value {
             _ if !fits => {}
-            Value::Object(map) => self.validate_object(map, path, causes),
-            Value::Array(list) => self.validate_list(list, path, causes),
+            Value::Object(map) => self.validate_object(map, old, path, causes),
+            Value::Array(list) => self.validate_list(list, old, path, causes),
             Value::String(text) => self.validate_text(text, path, causes),
             Value::Number(_) => self.validate_number(value, path, causes),
             _ => {}
@@ -54,7 +55,13 @@ impl Node {
         fits
     }
 
-    fn validate_object(&self, map: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
+    fn validate_object(
+        &self,
+        map: &Map<String, Value>,
+        old: Option<&Value>,
+        path: &str,
+        causes: &mut Vec<Cause>,
+    ) {
         for name in &self.required {
             if !map.contains_key(name) {
                 causes.push(Cause::required(&join(path, name), ""));
@@ -66,7 +73,7 @@ impl Node {
                 continue;
             }
             if let Some(property) = self.property(name) {
-                property.validate(value, &join(path, name), causes);
+                property.validate(value, old.and_then(|old| old.get(name)), &join(path, name), causes);
             }
         }
         let whole = || Value::Object(map.clone());
@@ -79,10 +86,14 @@ impl Node {
         }
     }
 
-    fn validate_list(&self, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
+    fn validate_list(&self, list: &[Value], old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+        let before = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         if let Some(items) = &self.items {
+            let known = |value: &Value| {
+                before.iter().find(|old| self.list_type == "map" && self.id(old) == self.id(value))
+            };
             for (at, value) in list.iter().enumerate() {
-                items.validate(value, &format!("{path}[{at}]"), causes);
+                items.validate(value, known(value), &format!("{path}[{at}]"), causes);
             }
         }
         if let Some(least) = self.min_items.filter(|least| list.len() < *least) {
@@ -92,7 +103,15 @@ impl Node {
         if let Some(most) = self.max_items.filter(|most| list.len() > *most) {
             causes.push(too_many(path, list.len(), most));
         }
-        let id = |value: &Value| match self.list_type.as_str() {
+        if self.twins(before).next().is_none() {
+            let twins = self.twins(list);
+            causes.extend(twins.map(|(at, id)| Cause::duplicate(&format!("{path}[{at}]"), &id)));
+        }
+    }
+
+    /// What tells an element of the list from the others; none where they may be equal.
+    fn id(&self, value: &Value) -> Option<Value> {
+        match self.list_type.as_str() {
             "set" => Some(value.clone()),
             "map" => {
                 let keys = self.list_keys.iter();
@@ -101,13 +120,14 @@ impl Node {
                 ))
             }
             _ => None,
-        };
-        let mut seen = BTreeSet::new();
-        for (at, this) in list.iter().enumerate().filter_map(|(at, value)| Some((at, id(value)?))) {
-            if !seen.insert(this.to_string()) {
-                causes.push(Cause::duplicate(&format!("{path}[{at}]"), &this));
-            }
         }
+    }
+
+    /// The elements that are there before, with what they have in common.
+    fn twins(&self, list: &[Value]) -> impl Iterator<Item = (usize, Value)> {
+        let mut seen = BTreeSet::new();
+        let ids = list.iter().enumerate().filter_map(|(at, value)| Some((at, self.id(value)?)));
+        ids.filter(move |(_, id)| !seen.insert(id.to_string()))
     }
 
     fn validate_text(&self, text: &str, path: &str, causes: &mut Vec<Cause>) {
@@ -164,7 +184,7 @@ impl Node {
     fn validate_alternatives(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
         let valid = |node: &Self| {
             let mut causes = Vec::new();
-            node.validate(value, path, &mut causes);
+            node.validate(value, None, path, &mut causes);
             causes.is_empty()
         };
         let shown = if path.is_empty() { "<nil>" } else { path };

@@ -292,6 +292,34 @@ async fn rules_that_have_come_since_count_where_the_object_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rule_that_has_come_since_knows_the_elements_of_a_list_by_their_keys() {
+    let server = Server::start().await;
+    let schema = |rules: Value| {
+        let item = json!({"type": "object", "required": ["k"], "x-kubernetes-validations": rules,
+            "properties": {"k": {"type": "string"}, "n": {"type": "integer"}}});
+        json!({"type": "object", "properties": {"keyed": {"type": "array", "maxItems": 5, "items": item,
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}}})
+    };
+    define(&server, &schema(json!([]))).await;
+    let list = |items: &[(&str, i64)]| {
+        let items: Vec<_> = items.iter().map(|(key, number)| json!({"k": key, "n": number})).collect();
+        json!({"keyed": items})
+    };
+    post(&server, BARS, &bar("b", &list(&[("a", 50), ("b", 1)]))).await;
+    let small = json!([{"rule": "self.n <= 10"}]);
+    tighten(&server, &schema(small), &list(&[("a", 11)])).await;
+    for (items, fields) in [
+        (&[("a", 50), ("b", 2)][..], &[][..]),
+        (&[("b", 2), ("c", 3), ("a", 50)], &[]),
+        (&[("b", 2), ("a", 51)], &["spec.keyed[1]"]),
+        (&[("a", 50), ("d", 50)], &["spec.keyed[1]"]),
+    ] {
+        let change = json!({"spec": list(items)});
+        assert_eq!(refused(&server, "", &change).await, fields, "{change}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_another_version_does_not_know_is_lost_there() {
     let server = Server::start().await;
     let text = json!({"type": "string"});

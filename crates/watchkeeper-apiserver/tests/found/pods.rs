@@ -194,3 +194,25 @@ async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
     assert_eq!(seen[0]["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI", "{}", seen[0]);
     assert_eq!(seen[0], seen[1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_times_of_a_pod_change_in_one_direction() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    for (field, from, to, code) in [
+        ("activeDeadlineSeconds", json!(60), json!(30), 200),
+        ("activeDeadlineSeconds", json!(60), json!(90), 422),
+        ("activeDeadlineSeconds", json!(60), Value::Null, 422),
+        ("activeDeadlineSeconds", Value::Null, json!(60), 200),
+        // One that is below zero counts as one second.
+        ("terminationGracePeriodSeconds", json!(-5), json!(1), 200),
+        ("terminationGracePeriodSeconds", json!(-5), json!(2), 422),
+        ("terminationGracePeriodSeconds", json!(0), json!(1), 422),
+        ("terminationGracePeriodSeconds", json!(30), json!(1), 422),
+    ] {
+        post(&server, PODS, &pod(&json!({field: from}))).await;
+        let (found, answer) = patch(&server, &path, MERGE, &json!({"spec": {field: to}})).await;
+        assert_eq!(found, code, "{field} {from} {to}: {answer}");
+        call(&server, "DELETE", &path, &Value::Null).await;
+    }
+}

@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod evict;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod pods;

@@ -1,4 +1,4 @@
-//! What can be done with a pod beyond reading and writing it? Binding it to a node, evicting it, asking for its log.
+//! What can be done with a pod beyond reading and writing it? Binding it to a node, asking for its log.
 
 use std::sync::Arc;
 
@@ -8,8 +8,7 @@ use crate::core::Core;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
-use crate::store::{Key, Stored};
-use crate::verbs::delete::DeleteOptions;
+use crate::store::Key;
 use crate::verbs::update::precondition_failed;
 
 impl Core {
@@ -73,65 +72,6 @@ impl Core {
         Ok(())
     }
 
-    /// Deletes a pod, unless a budget says that too few would be left.
-    pub(crate) fn evict(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<()> {
-        let pod = self.get(kind, key)?;
-        let value = pod.value();
-        let ended = ["Pending", "Succeeded", "Failed"]
-            .contains(&value["status"]["phase"].as_str().unwrap_or_default());
-        if !ended && !pod.terminating {
-            self.check_budgets(&pod)?;
-        }
-        if !options.dry_run {
-            // Nothing is written if the delete would be refused.
-            self.delete(kind, key, &DeleteOptions { dry_run: true, ..options.clone() })?;
-            let mut evicted = value.clone();
-            let condition = json!({
-                "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now(),
-                "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
-            });
-            set_condition(&mut evicted, condition);
-            if evicted != value {
-                self.commit(kind, key, evicted);
-            }
-            // The version that was asked for was there: the condition has just given it another.
-            let options = DeleteOptions { version: None, ..options.clone() };
-            return self.delete(kind, key, &options).map(drop);
-        }
-        self.delete(kind, key, options).map(drop)
-    }
-
-    fn check_budgets(&self, pod: &Stored) -> Result<()> {
-        let Some(kind) = self.registry.builtin("policy", "PodDisruptionBudget") else { return Ok(()) };
-        for budget in self.store.range(&kind.storage, Some(&pod.key.namespace), None) {
-            let budget = budget.value();
-            let wanted = budget["spec"]["selector"]["matchLabels"].as_object();
-            let labels = |key: &str| {
-                pod.labels.iter().find(|(label, _)| label == key).map(|(_, value)| value.as_str())
-            };
-            let selects = wanted.is_some_and(|w| w.iter().all(|(key, value)| labels(key) == value.as_str()));
-            let status = &budget["status"];
-            if selects && status["disruptionsAllowed"].as_i64().unwrap_or(0) <= 0 {
-                let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-                let mut failure = Failure::new(429, "TooManyRequests", message);
-                let number = |field: &str| status[field].as_i64().unwrap_or(0);
-                let cause = Cause {
-                    reason: "DisruptionBudget",
-                    message: format!(
-                        "The disruption budget {} needs {} healthy pods and has {} currently",
-                        meta::text(&budget, "name"),
-                        number("desiredHealthy"),
-                        number("currentHealthy")
-                    ),
-                    field: String::new(),
-                };
-                failure.details = Some(crate::status::Details { causes: vec![cause], ..Default::default() });
-                return Err(failure);
-            }
-        }
-        Ok(())
-    }
-
     /// The log of a pod that has no node yet is empty. Nothing runs here that could write another one.
     pub(crate) fn log(&self, kind: &Arc<Kind>, key: &Key, container: &str) -> Result<()> {
         let pod = self.get(kind, key)?.value();
@@ -165,9 +105,9 @@ impl Core {
     }
 }
 
-/// Says of a pod that something is so; since when, only if it was otherwise before.
-fn set_condition(pod: &mut Value, mut condition: Value) {
-    let conditions = &mut pod["status"]["conditions"];
+/// Says of an object that something is so; since when, only if it was otherwise before.
+pub(crate) fn set_condition(object: &mut Value, mut condition: Value) {
+    let conditions = &mut object["status"]["conditions"];
     if !conditions.is_array() {
         *conditions = json!([]);
     }

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod evictions;
 mod pods;
 mod services;
 

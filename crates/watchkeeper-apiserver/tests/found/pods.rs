@@ -1,4 +1,4 @@
-//! Who may give a pod its node, and when? Scheduling gates, bindings, evictions.
+//! Who may give a pod its node, and when? Scheduling gates, bindings, and what else may change of a pod.
 
 use serde_json::{Value, json};
 
@@ -178,21 +178,6 @@ async fn how_long_a_pod_bears_something_may_change_and_what_it_bears_may_not() {
         let (found, answer) = patch(&server, &path, MERGE, &json!({"spec": change})).await;
         assert_eq!(found, code, "{answer}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
-    let server = Server::start().await;
-    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
-    let eviction = json!({"metadata": {"name": "p"}});
-    let mut seen = Vec::new();
-    for _ in 0..2 {
-        assert_eq!(call(&server, "POST", &format!("{PODS}/p/eviction"), &eviction).await.0, 201);
-        seen.push(get(&server, &format!("{PODS}/p")).await.1);
-        server.env.clock.sleep(std::time::Duration::from_secs(1)).await;
-    }
-    assert_eq!(seen[0]["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI", "{}", seen[0]);
-    assert_eq!(seen[0], seen[1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,8 @@ const BUDGETS: &str = "/apis/policy/v1/namespaces/wktest/poddisruptionbudgets";
 #[tokio::test(start_paused = true)]
 async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
     let server = Server::start().await;
-    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    let made = post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    let mut watch = Watch::open(&server, &format!("{PODS}?watch=1&resourceVersion={}", version(&made))).await;
     let eviction = json!({"metadata": {"name": "p"}});
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -20,6 +21,12 @@ async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
     }
     assert_eq!(seen[0]["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI", "{}", seen[0]);
     assert_eq!(seen[0], seen[1]);
+    // First why, then that it goes.
+    for is_going in [false, true] {
+        let told = watch.next().await.unwrap()["object"].clone();
+        assert_eq!(told["status"]["conditions"][0]["type"], "DisruptionTarget", "{told}");
+        assert_eq!(told["metadata"].get("deletionTimestamp").is_some(), is_going, "{told}");
+    }
 }
 
 /// Makes a pod that a node runs.

@@ -66,13 +66,13 @@ impl Proxies {
 pub(super) fn proxy_url(text: &str) -> Result<Uri, String> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url: Uri = whole.parse().map_err(|error| format!("failed to parse proxy url: {error}"))?;
-    match url.scheme_str() {
-        Some("http" | "https" | "socks5" | "socks5h") if has_usable_port(&url) => Ok(url),
-        Some("http" | "https" | "socks5" | "socks5h") => {
-            Err("has a port that is not a number below 65536".to_owned())
-        }
-        _ => Err("has a scheme other than http, https and socks5".to_owned()),
+    if !matches!(url.scheme_str(), Some("http" | "https" | "socks5" | "socks5h")) {
+        return Err("has a scheme other than http, https and socks5".to_owned());
     }
+    if !has_usable_port(&url) {
+        return Err("has a port that is not a number below 65536".to_owned());
+    }
+    Ok(url)
 }
 
 fn is_loopback(server: &Uri) -> bool {

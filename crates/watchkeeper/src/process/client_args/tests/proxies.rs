@@ -5,59 +5,59 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-#[tokio::test]
-async fn requests_go_through_the_proxy_of_the_cluster() {
-    let mut world = World::new();
+/// Sends a request through the proxy that the kubeconfig of a plain server names, answers it, and tells its head; `talk` is what the proxy says first.
+async fn pass_on(world: &mut World, scheme: &str, talk: impl AsyncFnOnce(&mut TcpStream)) -> String {
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("proxy-url: 'http://alice:hunter2@{}'", proxy.local_addr().unwrap());
-    // The proxy of a file is asked whatever the variables say.
-    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
+    let url = format!("proxy-url: '{scheme}://alice:hunter2@{}'", proxy.local_addr().unwrap());
     let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
     world.args.kubeconfig = Some(world.write("file", &text));
     let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
     let serve = async {
         let (mut stream, _) = proxy.accept().await.unwrap();
-        let connect = head(&mut stream).await;
+        talk(&mut stream).await;
+        let request = head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+        request
+    };
+    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+    let (answer, passed) = tokio::join!(clients.watch().request_text(request), serve);
+    assert_eq!(answer.unwrap(), "hi");
+    assert!(passed.starts_with("get /hello http/1.1\r\n"), "{passed}");
+    passed
+}
+
+#[tokio::test]
+async fn requests_go_through_the_proxy_of_the_cluster() {
+    let mut world = World::new();
+    // The proxy of a file is asked whatever the variables say.
+    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
+    let talk = async |stream: &mut TcpStream| {
+        let connect = head(stream).await;
         assert!(connect.starts_with("connect api.invalid:8080 http/1.1\r\n"), "{connect}");
         assert!(connect.contains("proxy-authorization: basic ywxpy2u6ahvudgvymg==\r\n"), "{connect}");
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-        let request = head(&mut stream).await;
-        assert!(request.starts_with("get /hello http/1.1\r\n") && !request.contains("proxy"), "{request}");
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
     };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
-    assert_eq!(answer.unwrap(), "hi");
+    let request = pass_on(&mut world, "http", talk).await;
+    assert!(!request.contains("proxy"), "{request}");
 }
 
 #[tokio::test]
 async fn a_proxy_may_be_of_socks() {
-    let mut world = World::new();
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("proxy-url: 'socks5://alice:hunter2@{}'", proxy.local_addr().unwrap());
-    let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
-    let serve = async {
-        let (mut stream, _) = proxy.accept().await.unwrap();
-        // What each side says: methods, user and password, the server's name and port.
-        let talk: [(&[u8], &[u8]); 3] = [
-            (b"\x05\x01\x02", b"\x05\x02"),
-            (b"\x01\x05alice\x07hunter2", b"\x01\x00"),
-            (b"\x05\x01\x00\x03\x0bapi.invalid\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
-        ];
-        for (asked, answer) in talk {
+    // What each side says: methods, user and password, the server's name and port.
+    let said: [(&[u8], &[u8]); 3] = [
+        (b"\x05\x01\x02", b"\x05\x02"),
+        (b"\x01\x05alice\x07hunter2", b"\x01\x00"),
+        (b"\x05\x01\x00\x03\x0bapi.invalid\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
+    ];
+    let talk = async |stream: &mut TcpStream| {
+        for (asked, answer) in said {
             let mut heard = vec![0; asked.len()];
             stream.read_exact(&mut heard).await.unwrap();
             assert_eq!(heard, asked);
             stream.write_all(answer).await.unwrap();
         }
-        assert!(head(&mut stream).await.starts_with("get /hello http/1.1\r\n"));
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
     };
-    let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
-    assert_eq!(answer.unwrap(), "hi");
+    pass_on(&mut World::new(), "socks5", talk).await;
 }
 
 #[tokio::test]

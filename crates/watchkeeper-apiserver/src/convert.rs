@@ -43,7 +43,7 @@ pub(crate) fn from_storage(kind: &Kind, mut value: Value) -> Value {
         rename(&mut value, EVENT_FIELDS.iter().copied());
         reshape("events.k8s.io/v1", &mut value);
     }
-    let schema = kind.custom.as_ref().and_then(|custom| custom.schema.as_deref());
+    let schema = kind.custom.as_ref().map(|custom| &*custom.schema);
     relabel(&mut value, &kind.api_version, schema);
     value
 }

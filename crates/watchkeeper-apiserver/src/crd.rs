@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
+use crate::conditions;
 use crate::core::Core;
 use crate::kinds::{InitialStatus, NameRule};
 use crate::managed::Managers;
@@ -109,7 +110,7 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
 /// What is wrong with the change of a definition: what its objects depend on stays.
 pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let fixed: &[&str] = if condition(old, "Established") {
+    let fixed: &[&str] = if is_established(old) {
         &["/spec/scope", "/spec/names/kind", "/spec/group", "/spec/names/plural"]
     } else {
         &["/spec/group", "/spec/names/plural"]
@@ -189,8 +190,8 @@ fn printers(columns: &Value) -> Vec<Printer> {
     list(columns).iter().map(printer).collect()
 }
 
-fn condition(value: &Value, name: &str) -> bool {
-    list(&value["status"]["conditions"]).iter().any(|c| c["type"] == name && c["status"] == "True")
+fn is_established(value: &Value) -> bool {
+    conditions::holds(&value["status"], "Established")
 }
 
 /// Where the objects of a definition are.
@@ -204,7 +205,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
     let spec = &value["spec"];
     let names = &value["status"]["acceptedNames"];
     let group = text(spec, "group");
-    let (established, waiting) = (condition(value, "Established"), *names != spec["names"]);
+    let (established, waiting) = (is_established(value), *names != spec["names"]);
     let versions = list(&spec["versions"]);
     let compile = |version: &Value| Arc::new(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0);
     let schemas: Vec<_> = versions.iter().map(compile).collect();
@@ -262,7 +263,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
                     document: version["schema"]["openAPIV3Schema"].clone(),
                     printers: printers(&version["additionalPrinterColumns"]),
                     rules: Rules::compile(&version["schema"]["openAPIV3Schema"]),
-                    schema: Some(schema.clone()),
+                    schema: schema.clone(),
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
                     waiting,
@@ -296,7 +297,7 @@ impl Core {
     /// Writes the verdict on a definition's names into its status. What was established stays so, under the names that it has.
     pub(crate) fn accept_definition(&self, value: &mut Value) {
         let spec = value["spec"].clone();
-        let established = condition(value, "Established");
+        let established = is_established(value);
         let (names, conflict) =
             self.accept_names(meta::text(value, "name"), &spec, &value["status"]["acceptedNames"]);
         let accepted = conflict.is_none();
@@ -308,14 +309,20 @@ impl Core {
             *status = json!({});
         }
         let verdict = if accepted { "True" } else { "False" };
-        set_condition(status, &now, ("NamesAccepted", verdict, reason, &message));
+        let mut note = |name: &str, reason: &str, message: &str| {
+            let condition = json!({
+                "type": name, "status": verdict, "lastTransitionTime": now, "reason": reason, "message": message,
+            });
+            conditions::set(status, condition);
+        };
+        note("NamesAccepted", reason, &message);
         if !established {
             let (reason, message) = if accepted {
                 ("InitialNamesAccepted", "the initial names have been accepted")
             } else {
                 ("NotAccepted", "not all names are accepted")
             };
-            set_condition(status, &now, ("Established", verdict, reason, message));
+            note("Established", reason, message);
         }
         status["acceptedNames"] = names;
         if let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -454,26 +461,6 @@ fn copy(from: &Value, to: &mut Value, field: &str) {
         (Some(value), _) => to[field] = value.clone(),
         (None, Some(to)) => drop(to.remove(field)),
         (None, None) => {}
-    }
-}
-
-fn set_condition(status: &mut Value, now: &str, condition: (&str, &str, &str, &str)) {
-    let (name, verdict, reason, message) = condition;
-    if !status["conditions"].is_array() {
-        status["conditions"] = json!([]);
-    }
-    let Some(conditions) = status["conditions"].as_array_mut() else { return };
-    let mut new = json!({
-        "type": name, "status": verdict, "lastTransitionTime": now, "reason": reason, "message": message,
-    });
-    match conditions.iter_mut().find(|condition| condition["type"] == name) {
-        Some(old) => {
-            if old["status"] == new["status"] {
-                new["lastTransitionTime"] = old["lastTransitionTime"].clone();
-            }
-            *old = new;
-        }
-        None => conditions.push(new),
     }
 }
 

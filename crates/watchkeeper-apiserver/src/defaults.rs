@@ -10,10 +10,7 @@ use crate::registry::Kind;
 /// Fills in the defaults of an object that has the shape of its kind.
 pub(crate) fn prepare(kind: &Kind, value: &mut Value) {
     if let Some(custom) = &kind.custom {
-        if let Some(schema) = &custom.schema {
-            schema.default(value);
-        }
-        return;
+        return custom.schema.default(value);
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => namespace(value),

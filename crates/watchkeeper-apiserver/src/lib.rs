@@ -45,6 +45,7 @@ use watchkeeper::clock::{Clock, Generator};
 
 mod actions;
 mod collector;
+mod conditions;
 mod convert;
 mod core;
 mod crd;

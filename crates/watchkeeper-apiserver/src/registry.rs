@@ -49,7 +49,7 @@ pub(crate) struct Kind {
 pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
-    pub(crate) schema: Option<Arc<Schema>>,
+    pub(crate) schema: Arc<Schema>,
     /// The schema of the version in which objects are stored.
     pub(crate) storage_schema: Option<Arc<Schema>>,
     pub(crate) rules: Option<Rules>,

@@ -37,8 +37,8 @@ fn renewed(kind: &Kind, stored: &Stored) -> Option<Stored> {
     // What an earlier schema did not show is not lost.
     let written = stored.written.as_ref().unwrap_or(&stored.bytes);
     let mut value = serde_json::from_slice(written).ok()?;
-    if let Some(schema) = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref()) {
-        schema.prune(&mut value, false);
+    if let Some(custom) = &kind.custom {
+        custom.schema.prune(&mut value, false);
     }
     defaults::prepare(kind, &mut value);
     let mut new = Stored::encode(kind, stored.key.clone(), stored.revision, &value);

@@ -1,11 +1,13 @@
 //! Does a custom object keep the rules of its author? `x-kubernetes-validations`, in CEL.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kube_cel::{CompiledSchema, ErrorKind, compile_schema, validate_compiled};
 use serde_json::Value;
 
+use crate::schema::Schema;
 use crate::status::Cause;
 
 mod cost;
@@ -42,7 +44,7 @@ impl Rules {
     }
 
     /// The rules of `schema` that an object breaks; those about a change need the state before it, and the others count where the object changes.
-    pub(crate) fn broken(&self, schema: &Value, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub(crate) fn broken(&self, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let unfollowed = || vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")];
         let Some(compiled) = &self.0 else { return unfollowed() };
         let errors = match with_room(|| validate_compiled(compiled, value, old)) {
@@ -50,10 +52,14 @@ impl Rules {
             Some(Ok(())) => return Vec::new(),
             None => return unfollowed(),
         };
-        let places = places::of(schema, compiled, value, old);
+        let places = places::of(schema.root(), compiled, value, old);
+        // Of several rules that say the same at one place the first counts.
+        let numbered = places.iter().enumerate().rev();
+        let known: BTreeMap<_, _> =
+            numbered.map(|(at, place)| ((place.field.as_str(), place.rule), at)).collect();
         let mut causes = Vec::new();
         for error in errors.iter() {
-            let place = places.iter().position(|place| place.is_of(error));
+            let place = known.get(&(error.field_path.as_str(), error.rule.as_str())).copied();
             let is_broken = error.kind == ErrorKind::ValidationFailure;
             if is_broken && place.is_some_and(|at| places[at].tolerated) {
                 continue;
@@ -129,6 +135,7 @@ mod tests {
                 {"rule": "self.n <= 10", "message": "too many"},
                 {"rule": "self.n >= oldSelf.n", "message": "must not shrink"}]}}});
         let rules = Rules::compile(&schema).unwrap();
+        let (schema, _) = Schema::compile(&schema, "");
         let with = |n: i64| json!({"spec": {"n": n}});
         assert_eq!(rules.broken(&schema, &with(3), None), []);
         let broken = rules.broken(&schema, &with(11), None);

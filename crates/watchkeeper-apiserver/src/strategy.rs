@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::conditions;
 use crate::core::Core;
 use crate::defaults::{each, set};
 use crate::kinds::InitialStatus;
 use crate::meta;
 use crate::registry::Kind;
 use crate::store::Stored;
+use crate::validation::is_gated;
 
 impl Core {
     /// Completes a new object, which has its name and uid.
@@ -18,10 +20,24 @@ impl Core {
         match (kind.group.as_str(), kind.kind.as_str(), &kind.custom) {
             (_, _, Some(_)) => {}
             ("", "Namespace", _) => namespace(value),
-            ("", "Pod", _) => pod(value, &self.now()),
+            ("", "Pod", _) => self.complete_pod(value),
             ("", "Service", _) => self.address_service(kind, value),
             ("batch", "Job", _) => job(value),
             _ => {}
+        }
+    }
+
+    fn complete_pod(&self, pod: &mut Value) {
+        let spec = &mut pod["spec"];
+        admit_pod(spec);
+        let (class, gated) = (quality_of_service(spec), is_gated(spec));
+        pod["status"]["qosClass"] = class.into();
+        if gated {
+            let waits = json!({
+                "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": self.now(),
+                "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
+            });
+            conditions::set(&mut pod["status"], waits);
         }
     }
 
@@ -161,24 +177,6 @@ fn namespace(value: &mut Value) {
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
     labels["kubernetes.io/metadata.name"] = name.into();
     set(&mut value["spec"], "finalizers", json!(["kubernetes"]));
-}
-
-fn pod(value: &mut Value, now: &str) {
-    let spec = &mut value["spec"];
-    admit_pod(spec);
-    let class = quality_of_service(spec);
-    let gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-    value["status"]["qosClass"] = class.into();
-    if gated {
-        value["status"]["conditions"] = json!([{
-            "type": "PodScheduled",
-            "status": "False",
-            "lastProbeTime": null,
-            "lastTransitionTime": now,
-            "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates",
-        }]);
-    }
 }
 
 /// What admission gives to every pod, new or changed.

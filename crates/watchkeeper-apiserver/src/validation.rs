@@ -2,6 +2,8 @@
 
 mod pods;
 
+pub(crate) use pods::is_gated;
+
 use serde_json::{Value, json};
 
 use crate::convert;
@@ -39,11 +41,8 @@ fn custom_object(
     old: Option<&Value>,
     status: bool,
 ) -> Vec<Cause> {
-    let mut causes = match &custom.schema {
-        None => Vec::new(),
-        Some(schema) if status => schema.validate_status(value, old),
-        Some(schema) => schema.validate(value, old),
-    };
+    let schema = &custom.schema;
+    let mut causes = if status { schema.validate_status(value, old) } else { schema.validate(value, old) };
     let counts = kind.scale.iter().flat_map(|paths| {
         [Some(&paths.spec_replicas).filter(|_| !status), Some(&paths.status_replicas)].into_iter().flatten()
     });
@@ -65,7 +64,7 @@ fn custom_object(
     }
     match &custom.rules {
         Some(_) if causes.iter().any(Cause::hides_others) => causes.push(rules::unchecked()),
-        Some(rules) => causes.extend(rules.broken(&custom.document, value, old)),
+        Some(rules) => causes.extend(rules.broken(schema, value, old)),
         None => {}
     }
     causes

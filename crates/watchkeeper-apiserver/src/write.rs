@@ -107,8 +107,8 @@ fn shape_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<Strin
         *metadata = Value::Object(serde_json::Map::new());
     }
     let mut unknown = shape::shape_metadata(metadata)?;
-    if let Some(schema) = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref()) {
-        unknown.extend(schema.prune(value, nulls));
+    if let Some(custom) = &kind.custom {
+        unknown.extend(custom.schema.prune(value, nulls));
     }
     unknown.sort();
     Ok(unknown)
@@ -118,7 +118,7 @@ impl Kind {
     /// The shape along which objects of this kind merge.
     pub(crate) fn shape(&self) -> Shape<'_> {
         match (&self.custom, self.schema) {
-            (Some(custom), _) => Shape::Custom(custom.schema.as_ref().map(|schema| schema.root())),
+            (Some(custom), _) => Shape::Custom(custom.schema.root()),
             (None, Some(id)) => Shape::Kind(id),
             (None, None) => Shape::Any,
         }

@@ -11,7 +11,7 @@ pub(crate) enum Shape<'a> {
     Form(&'static Form, &'static Merge),
     Kind(Id),
     /// A custom object: the metadata of every object, and the rest by its schema.
-    Custom(Option<&'a Node>),
+    Custom(&'a Node),
     Node(&'a Node),
     /// Nothing is known: maps have parts, lists have none.
     Any,
@@ -58,8 +58,8 @@ impl<'a> Shape<'a> {
             Self::Form(Form::Message(kind), _) => Self::typed(*kind, name),
             Self::Form(Form::Map(inner), _) => Some((Self::Form(inner, &USUAL), false)),
             Self::Custom(_) if name == "metadata" => Some((Self::Form(types::metadata(), &USUAL), true)),
-            Self::Custom(Some(node)) | Self::Node(node) => node.shape_of(name),
-            Self::Custom(None) | Self::Any => Some((Self::Any, false)),
+            Self::Custom(node) | Self::Node(node) => node.shape_of(name),
+            Self::Any => Some((Self::Any, false)),
             Self::Form(..) | Self::Whole => None,
         }
     }

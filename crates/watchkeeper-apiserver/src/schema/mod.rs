@@ -244,7 +244,7 @@ impl Node {
         self.properties.get(name)?.default.as_ref()
     }
 
-    fn property(&self, name: &str) -> Option<&Self> {
+    pub(crate) fn property(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(self.additional.as_deref())
     }
 
@@ -346,7 +346,8 @@ impl Node {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+/// The path of a field.
+pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

@@ -1,6 +1,6 @@
 //! What is wrong with a value? The checks of a structural schema, in the words of the real server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -87,13 +87,10 @@ impl Node {
     }
 
     fn validate_list(&self, list: &[Value], old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
-        let before = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         if let Some(items) = &self.items {
-            let known = |value: &Value| {
-                before.iter().find(|old| self.list_type == "map" && self.id(old) == self.id(value))
-            };
+            let before = self.by_keys(old);
             for (at, value) in list.iter().enumerate() {
-                items.validate(value, known(value), &format!("{path}[{at}]"), causes);
+                items.validate(value, before(value), &format!("{path}[{at}]"), causes);
             }
         }
         if let Some(least) = self.min_items.filter(|least| list.len() < *least) {
@@ -103,6 +100,7 @@ impl Node {
         if let Some(most) = self.max_items.filter(|most| list.len() > *most) {
             causes.push(too_many(path, list.len(), most));
         }
+        let before = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         if self.twins(before).next().is_none() {
             let twins = self.twins(list);
             causes.extend(twins.map(|(at, id)| Cause::duplicate(&format!("{path}[{at}]"), &id)));
@@ -121,6 +119,15 @@ impl Node {
             }
             _ => None,
         }
+    }
+
+    /// Finds what an element of the list was before a change, where elements have keys.
+    pub(crate) fn by_keys<'a>(&self, old: Option<&'a Value>) -> impl Fn(&Value) -> Option<&'a Value> {
+        let old = old.and_then(Value::as_array).filter(|_| self.list_type == "map").into_iter().flatten();
+        let key = |value: &Value| self.id(value).map(|id| id.to_string());
+        // Of several with one key the first counts.
+        let known: BTreeMap<_, _> = old.rev().filter_map(|value| Some((key(value)?, value))).collect();
+        move |value| known.get(&key(value)?).copied()
     }
 
     /// The elements that are there before, with what they have in common.

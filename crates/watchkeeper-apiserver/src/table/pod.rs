@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::age;
 use super::cells::{list, text};
+use crate::conditions;
 
 /// The cells Ready, Status and Restarts.
 pub(crate) struct Summary {
@@ -71,9 +72,7 @@ pub(crate) fn summary(pod: &Value, now: Timestamp) -> Summary {
             }
         }
         if reason == "Completed" && running {
-            let is_ready =
-                list(&status["conditions"]).iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-            reason = if is_ready { "Running" } else { "NotReady" }.to_owned();
+            reason = if conditions::holds(status, "Ready") { "Running" } else { "NotReady" }.to_owned();
         }
     }
     if pod["metadata"]["deletionTimestamp"].is_string() {

@@ -8,6 +8,7 @@ use super::cells::{
     access_modes, balancer, containers, count, labels, list, number, or, selector, shown, some, text,
 };
 use super::{pod, rare};
+use crate::conditions;
 
 /// The cells of an object of a built-in kind.
 pub(crate) fn row(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
@@ -25,11 +26,7 @@ pub(crate) fn row(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Pod" => {
             let summary = pod::summary(object, now);
             let gates = list(&spec["readinessGates"]);
-            let met = gates.iter().filter(|gate| {
-                list(&status["conditions"])
-                    .iter()
-                    .any(|c| c["type"] == gate["conditionType"] && c["status"] == "True")
-            });
+            let met = gates.iter().filter(|gate| conditions::holds(status, text(&gate["conditionType"])));
             let gates = if gates.is_empty() {
                 "<none>".to_owned()
             } else {
@@ -201,9 +198,7 @@ fn phase(object: &Value) -> &str {
 
 fn job(object: &Value, age: &str, now: Timestamp) -> Value {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let has = |wanted: &str| {
-        list(&status["conditions"]).iter().any(|c| c["type"] == wanted && c["status"] == "True")
-    };
+    let has = |wanted: &str| conditions::holds(status, wanted);
     let state = [
         (has("Complete"), "Complete"),
         (has("Failed"), "Failed"),

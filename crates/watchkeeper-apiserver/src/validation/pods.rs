@@ -8,7 +8,7 @@ use crate::status::Cause;
 /// What is wrong with a pod, which may be a new one.
 pub(super) fn pod(pod: &Value, new: bool, causes: &mut Vec<Cause>) {
     spec(&pod["spec"], "spec", causes);
-    if new && gates(&pod["spec"]).next().is_some() && !node(&pod["spec"]).is_empty() {
+    if new && is_gated(&pod["spec"]) && !node(&pod["spec"]).is_empty() {
         let problem = "cannot be set until all schedulingGates have been cleared";
         causes.push(Cause::forbidden("spec.nodeName", problem));
     }
@@ -55,6 +55,11 @@ pub(super) fn spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
+/// Whether a pod waits for something before it may get a node.
+pub(crate) fn is_gated(spec: &Value) -> bool {
+    gates(spec).next().is_some()
+}
+
 /// The names of what a pod waits for before it may get a node.
 fn gates(spec: &Value) -> impl Iterator<Item = &str> {
     let gates = spec["schedulingGates"].as_array().into_iter().flatten();
@@ -91,7 +96,7 @@ pub(super) fn update(old: &Value, new: &Value) -> Vec<Cause> {
             causes.push(Cause::forbidden(&format!("spec.schedulingGates[{at}].name"), &problem));
         }
     }
-    let gated = gates(old).next().is_some();
+    let gated = is_gated(old);
     if gated {
         causes.extend(selector(&old["nodeSelector"], &new["nodeSelector"]));
         let terms = |spec: &Value| -> Vec<Value> {

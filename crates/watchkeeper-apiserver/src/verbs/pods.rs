@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::conditions;
 use crate::core::Core;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
 use crate::store::Key;
+use crate::validation::is_gated;
 use crate::verbs::update::precondition_failed;
 
 impl Core {
@@ -55,7 +57,7 @@ impl Core {
         if !bound.is_empty() {
             return Err(conflict(&format!("pod {} is already assigned to node \"{bound}\"", key.name)));
         }
-        if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        if is_gated(&pod["spec"]) {
             return Err(conflict(&format!("pod {} has non-empty .spec.schedulingGates", key.name)));
         }
         pod["spec"]["nodeName"] = target("name").into();
@@ -65,7 +67,7 @@ impl Core {
             }
         }
         let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now()});
-        set_condition(&mut pod, scheduled);
+        conditions::set(&mut pod["status"], scheduled);
         if !dry_run {
             self.commit(kind, key, pod);
         }
@@ -102,23 +104,5 @@ impl Core {
                 Err(Failure::internal("no preferred addresses found; known addresses: []"))
             }
         }
-    }
-}
-
-/// Says of an object that something is so; since when, only if it was otherwise before.
-pub(crate) fn set_condition(object: &mut Value, mut condition: Value) {
-    let conditions = &mut object["status"]["conditions"];
-    if !conditions.is_array() {
-        *conditions = json!([]);
-    }
-    let Some(list) = conditions.as_array_mut() else { return };
-    match list.iter_mut().find(|other| other["type"] == condition["type"]) {
-        Some(before) => {
-            if before["status"] == condition["status"] {
-                condition["lastTransitionTime"] = before["lastTransitionTime"].take();
-            }
-            *before = condition;
-        }
-        None => list.push(condition),
     }
 }

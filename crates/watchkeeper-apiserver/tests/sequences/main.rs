@@ -44,9 +44,9 @@ async fn difference(first: &Server, second: &Server, operations: &[Operation]) -
 /// The difference of a sequence that has shown one, unless it is of the clock: it counts when both servers saw the same seconds, or when it is there
 /// every time.
 async fn judged(first: &Server, second: &Server, seed: u64, mut shown: Difference) -> Option<Difference> {
+    let operations = sequence(seed, LENGTH);
     for _ in 0..ATTEMPTS {
         first.next_second().await;
-        let operations = sequence(seed, LENGTH);
         let (expected, found) = tokio::join!(first.run(&operations), second.run(&operations));
         shown = differ::first(&expected, &found)?;
         if differ::same_seconds(&expected, &found) {

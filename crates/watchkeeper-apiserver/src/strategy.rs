@@ -8,6 +8,7 @@ use crate::conditions;
 use crate::core::Core;
 use crate::defaults::{each, set};
 use crate::kinds::InitialStatus;
+use crate::merge_patch::merge;
 use crate::meta;
 use crate::registry::Kind;
 use crate::store::Stored;
@@ -165,7 +166,7 @@ fn initial_status(kind: &Kind, value: &mut Value) {
         InitialStatus::Fixed(json) => {
             let blank = kind.blank().get("status").cloned();
             let mut status = blank.unwrap_or_else(|| json!({}));
-            json_patch::merge(&mut status, &serde_json::from_str(json).unwrap_or_default());
+            merge(&mut status, &serde_json::from_str(json).unwrap_or_default());
             map.insert("status".to_owned(), status);
         }
     }

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use crate::core::Core;
 use crate::json;
+use crate::json_patch::{self, Misfit, Operation};
+use crate::merge_patch::merge;
 use crate::meta;
 use crate::registry::Kind;
-use crate::status::{Cause, Failure, Result};
+use crate::status::{Cause, Failure, Result, quoted};
 use crate::store::{Key, Stored};
 use crate::strategic;
 use crate::types::shape::found_type;
@@ -19,13 +21,10 @@ use crate::yaml;
 
 const OPERATIONS_LIMIT: usize = 10_000;
 
-/// How much the copy operations of one patch may add.
-const COPY_LIMIT: usize = 3 * 1024 * 1024;
-
 /// A patch that was read, and is yet to be applied.
 #[derive(Debug)]
 pub(crate) enum Patch {
-    Json(json_patch::Patch),
+    Json(Vec<Operation>),
     Merge(Value),
     Strategic(Value),
     /// What a client wants, for server-side apply.
@@ -39,27 +38,7 @@ impl Patch {
             Failure::bad_request(format!("error decoding patch: {}", json::problem(&error, body)))
         };
         match content_type {
-            "application/json-patch+json" => {
-                let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
-                if !value.is_array() {
-                    return Err(Failure::bad_request(format!(
-                        "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
-                        found_type(&value)
-                    )));
-                }
-                let patch: json_patch::Patch = serde_json::from_value(value).map_err(undecodable)?;
-                if patch.0.len() > OPERATIONS_LIMIT {
-                    return Err(Failure::new(
-                        413,
-                        "RequestEntityTooLarge",
-                        format!(
-                            "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {}",
-                            patch.0.len()
-                        ),
-                    ));
-                }
-                Ok(Self::Json(patch))
-            }
+            "application/json-patch+json" => read_operations(body, undecodable, write).map(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge(object(body, undecodable)?)),
             "application/strategic-merge-patch+json" if kind.custom.is_none() => {
                 Ok(Self::Strategic(object(body, undecodable)?))
@@ -86,32 +65,13 @@ impl Patch {
     /// The object with the patch applied.
     pub(crate) fn apply(&self, kind: &Kind, mut value: Value) -> Result<Value> {
         match self {
-            Self::Json(patch) => {
-                let mut copied = 0;
-                for operation in &patch.0 {
-                    check_depth(operation, &value)?;
-                    if let json_patch::PatchOperation::Copy(copy) = operation {
-                        // A few copies of an object into itself would fill any memory.
-                        copied += value.pointer(copy.from.as_str()).map_or(0, |from| from.to_string().len());
-                        if copied > COPY_LIMIT {
-                            return Err(Failure::unprocessable());
-                        }
-                    }
-                    if let json_patch::PatchOperation::Replace(replace) = operation
-                        && let Some((parent, _)) = replace.path.split_back()
-                        && parent.resolve(&value).is_ok_and(Value::is_object)
-                    {
-                        // Of a field that is not there, the real server adds it.
-                        let (path, value_of) = (replace.path.clone(), replace.value.clone());
-                        let add = json_patch::AddOperation { path, value: value_of };
-                        let _added = json_patch::patch(&mut value, &[json_patch::PatchOperation::Add(add)]);
-                        continue;
-                    }
-                    json_patch::patch(&mut value, std::slice::from_ref(operation))
-                        .map_err(|_| Failure::unprocessable())?;
-                }
+            Self::Json(operations) => {
+                value = json_patch::apply(operations, value).map_err(|misfit| match misfit {
+                    Misfit::Depth => unfit(&format!("exceeded max depth of {}", json::DEPTH_LIMIT)),
+                    _ => Failure::unprocessable(),
+                })?;
             }
-            Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut value, patch),
+            Self::Merge(patch) | Self::Apply(patch) => merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| Failure::internal(error.to_string()))?;
@@ -121,21 +81,41 @@ impl Patch {
     }
 }
 
-/// Refuses an operation that would nest the object so deeply that a step by step walk through it fills the stack.
-fn check_depth(operation: &json_patch::PatchOperation, value: &Value) -> Result<()> {
-    use json_patch::PatchOperation as Op;
-    let (path, put) = match operation {
-        Op::Add(add) => (&add.path, Some(&add.value)),
-        Op::Replace(replace) => (&replace.path, Some(&replace.value)),
-        Op::Move(from) => (&from.path, value.pointer(from.from.as_str())),
-        Op::Copy(from) => (&from.path, value.pointer(from.from.as_str())),
-        Op::Remove(_) | Op::Test(_) => return Ok(()),
+/// Reads the operations of a JSON patch.
+fn read_operations(
+    body: &[u8],
+    undecodable: impl Fn(serde_json::Error) -> Box<Failure>,
+    write: &mut Write,
+) -> Result<Vec<Operation>> {
+    let (patch, twice) = json::read(body).map_err(undecodable)?;
+    let list = match patch {
+        Value::Null => Vec::new(),
+        Value::Array(list) => list,
+        other => {
+            return Err(Failure::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                found_type(&other)
+            )));
+        }
     };
-    let left = (json::DEPTH_LIMIT * 2).saturating_sub(path.count());
-    if put.is_some_and(|put| json::is_deeper(put, left)) {
-        return Err(unfit(&format!("exceeded max depth of {}", json::DEPTH_LIMIT)));
+    if list.len() > OPERATIONS_LIMIT {
+        let message = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {}",
+            list.len()
+        );
+        return Err(Failure::new(413, "RequestEntityTooLarge", message));
     }
-    Ok(())
+    let mut problems: Vec<_> = twice.iter().map(|twice| format!("json patch {twice}")).collect();
+    let mut operations = Vec::with_capacity(list.len());
+    for (at, operation) in list.into_iter().enumerate() {
+        let (operation, unknown) = Operation::read(operation)
+            .map_err(|problem| Failure::bad_request(format!("error decoding patch: {problem}")))?;
+        let unknown = unknown.iter().map(|field| quoted(&format!("[{at}].{field}")));
+        problems.extend(unknown.map(|field| format!("json patch unknown field {field}")));
+        operations.push(operation);
+    }
+    write.judge(problems).map_err(|problem| unfit(&problem))?;
+    Ok(operations)
 }
 
 fn object(body: &[u8], undecodable: impl Fn(serde_json::Error) -> Box<Failure>) -> Result<Value> {

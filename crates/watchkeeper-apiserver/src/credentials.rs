@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use subtle::ConstantTimeEq as _;
 use watchkeeper::clock::Generator;
 
-use crate::disk::{close_to_others, write_private};
+use crate::private::{self, close_to_others, write_private};
 
 /// The CA's key and certificate, in a folder that keeps them.
 pub(crate) const CA_FILE: &str = "ca.pem";
@@ -238,6 +238,10 @@ fn io_error(file: &Path) -> impl FnOnce(io::Error) -> CredentialsError {
 
 /// The text of a file with a secret, which is closed to others from now on; none if there is no such file.
 fn read_private(file: &Path) -> Result<Option<String>, CredentialsError> {
+    if let Some(problem) = private::problem(file, false).map_err(io_error(file))? {
+        let problem = format!("{problem}: remove it, and a new one is made");
+        return Err(CredentialsError::Unusable { file: file.to_owned(), problem });
+    }
     match fs::read_to_string(file) {
         Ok(text) => {
             close_to_others(file, 0o600).map_err(io_error(file))?;

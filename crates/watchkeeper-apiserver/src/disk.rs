@@ -1,8 +1,8 @@
 //! How is the state kept in a folder? Versions of objects by revision in one file of an embedded database, under a lock.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -10,17 +10,19 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageError, Ta
 
 use crate::core::NotRestored;
 use crate::credentials::{CA_FILE, TOKEN_FILE};
+use crate::damage::{Sum, checksum, quietly};
+use crate::private::{self, UNFINISHED, close_to_others, finish, make_folder, unfinished};
 use crate::store::{Batch, Reach};
 
-/// What this version writes. A folder with a higher number is left alone.
-const FORMAT: u64 = 1;
+/// What this version writes and reads. A folder with another number is left alone.
+const FORMAT: u64 = 2;
 
 /// By revision: the resource, whether the object is gone with this version, where its text goes on after kind and apiVersion, the text.
 type VersionRow = (&'static str, bool, u64, &'static [u8]);
 const VERSIONS: TableDefinition<'_, u64, VersionRow> = TableDefinition::new("versions");
 /// By resource: the revision of the newest change that has left its log.
 const DROPPED: TableDefinition<'_, &str, u64> = TableDefinition::new("dropped");
-/// `format`, `revision` and `floor`.
+/// `format`, `revision`, `floor`, `rows` (the sum over all rows of the other tables) and `check` (over the four before it).
 const STATE: TableDefinition<'_, &str, u64> = TableDefinition::new("state");
 
 /// How much of the file is kept in memory: everything that is asked for is in the store already.
@@ -28,8 +30,6 @@ const CACHE: usize = 8 * 1024 * 1024;
 
 const LOCK: &str = "lock";
 const DATABASE: &str = "state.redb";
-/// What a file in the making has behind its name: it gets its name once it is whole.
-const UNFINISHED: &str = ".new";
 const OURS: &[&str] = &[LOCK, DATABASE, CA_FILE, TOKEN_FILE];
 
 /// Why a folder cannot keep the state of a server.
@@ -54,6 +54,22 @@ pub enum DataDirError {
         /// The number it has.
         found: u64,
     },
+    /// An older version of this program wrote it.
+    #[error("the data directory {} has format {found}, and this version knows {FORMAT}: use the older watchkeeper that wrote it, or remove the folder to begin anew", folder.display())]
+    Older {
+        /// The folder.
+        folder: PathBuf,
+        /// The number it has.
+        found: u64,
+    },
+    /// Somebody else could read or change what is kept there.
+    #[error("cannot keep data in {}, which {problem}: name a folder of your own as data directory", path.display())]
+    NotOwn {
+        /// The folder, or a file in it.
+        path: PathBuf,
+        /// Whose it is, or what.
+        problem: &'static str,
+    },
     /// What was written is not what is read.
     #[error("the data directory {} is damaged ({problem}): bring it back from a copy, or remove it to begin anew", folder.display())]
     Damaged {
@@ -77,8 +93,8 @@ pub enum DataDirError {
 pub(crate) struct Disk {
     database: Database,
     folder: PathBuf,
-    /// Held as long as the folder is in use.
-    _lock: File,
+    /// Held as long as the folder is in use. Its contents are the newest revision that is known to be on the disk.
+    lock: File,
 }
 
 /// One version of one object, as it was kept.
@@ -111,35 +127,44 @@ impl Disk {
     /// Opens the folder, or makes it, and reads what is there. Nobody else can open it until this is dropped.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), DataDirError> {
         let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
+        refuse_foreign_owner(folder, true)?;
         make_folder(folder).map_err(unusable)?;
         let whole = folder.join(DATABASE);
-        if !whole.exists() {
+        let is_new = !whole.exists();
+        if is_new {
             refuse_foreign(folder)?;
         }
-        let lock = private().open(folder.join(LOCK)).map_err(unusable)?;
+        close_to_others(folder, 0o700).map_err(unusable)?;
+        for file in OURS {
+            refuse_foreign_owner(&folder.join(file), false)?;
+        }
+        let mut lock = private::options().open(folder.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse(folder.to_owned())),
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        let failed = |error: redb::Error| explain(folder, error);
-        if !whole.exists() {
+        if is_new {
             let unfinished = unfinished(&whole);
             match fs::remove_file(&unfinished) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
                 _ => {}
             }
-            open(&unfinished).and_then(|database| set_up(&database)).map_err(failed)?;
+            guarded(folder, || Ok(set_up(&open(&unfinished)?)?))?;
             finish(&whole).map_err(unusable)?;
         }
-        close_to_others(folder, 0o700).and_then(|()| close_to_others(&whole, 0o600)).map_err(unusable)?;
-        let database = open(&whole).map_err(failed)?;
-        let found = read_format(&database).map_err(failed)?;
-        if found > FORMAT {
-            return Err(DataDirError::Newer { folder: folder.to_owned(), found });
+        close_to_others(&whole, 0o600).map_err(unusable)?;
+        let (database, kept) = guarded(folder, || read_sound(&whole))?;
+        let (known, found) =
+            (read_note(&mut lock).map_err(unusable)?, kept.state.map(|state| state.revision));
+        if !is_new && known > found {
+            // A database that finds its newest state damaged goes back to the one before.
+            let text =
+                |revision: Option<u64>| revision.map_or("nothing".to_owned(), |at| format!("version {at}"));
+            let problem = format!("it ends with {}, and had {} before", text(found), text(known));
+            return Err(DataDirError::Damaged { folder: folder.to_owned(), problem });
         }
-        let kept = read(&database).map_err(failed)?;
-        Ok((Self { database, folder: folder.to_owned(), _lock: lock }, kept))
+        Ok((Self { database, folder: folder.to_owned(), lock }, kept))
     }
 
     /// A disk of a test's own making, in a folder called "somewhere".
@@ -147,12 +172,14 @@ impl Disk {
     pub(crate) fn over(backend: impl redb::StorageBackend) -> Self {
         let database = Database::builder().create_with_backend(backend).unwrap();
         set_up(&database).unwrap();
-        Self { database, folder: "somewhere".into(), _lock: tempfile::tempfile().unwrap() }
+        Self { database, folder: "somewhere".into(), lock: tempfile::tempfile().unwrap() }
     }
 
     /// Writes a batch, whole or not at all; it is on the disk when this returns.
     pub(crate) fn write(&self, batch: &Batch) -> Result<(), DataDirError> {
-        write(&self.database, batch).map_err(|error| explain(&self.folder, error))
+        guarded(&self.folder, || Ok(write(&self.database, batch)?))?;
+        write_note(&self.lock, batch.revision)
+            .map_err(|source| DataDirError::Io { folder: self.folder.clone(), source })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -163,66 +190,6 @@ impl Disk {
     pub(crate) fn damaged(&self, problem: &NotRestored) -> DataDirError {
         DataDirError::Damaged { folder: self.folder.clone(), problem: problem.to_string() }
     }
-}
-
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-fn unfinished(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(UNFINISHED);
-    name.into()
-}
-
-/// Gives a file that is whole its name, for good.
-fn finish(file: &Path) -> io::Result<()> {
-    fs::rename(unfinished(file), file)?;
-    sync_folder(file.parent())
-}
-
-/// Makes the names in a folder outlive a loss of power.
-fn sync_folder(folder: Option<&Path>) -> io::Result<()> {
-    // Elsewhere a folder cannot be opened; an empty path is the current one, which was there before.
-    #[cfg(unix)]
-    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
-        File::open(folder)?.sync_all()?;
-    }
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
-}
-
-/// Writes a file for its owner alone, whole or not at all.
-pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
-    let mut handle = private().truncate(true).open(unfinished(file))?;
-    handle.write_all(text.as_bytes())?;
-    handle.sync_all()?;
-    finish(file)
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    if folder.is_dir() {
-        return Ok(());
-    }
-    builder.recursive(true).create(folder)?;
-    sync_folder(folder.parent())
-}
-
-/// Secrets are in there: for the owner alone, whatever the mode was.
-pub(crate) fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
-    #[cfg(unix)]
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
-    #[cfg(not(unix))]
-    let _nothing_to_close = (path, mode);
-    Ok(())
 }
 
 /// Before the first use: a folder with other files in it was named by mistake.
@@ -237,8 +204,65 @@ fn refuse_foreign(folder: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
+/// Refuses what another user could have put there to read along, or to be written to in place of something else.
+fn refuse_foreign_owner(path: &Path, is_folder: bool) -> Result<(), DataDirError> {
+    match private::problem(path, is_folder) {
+        Ok(None) => Ok(()),
+        Ok(Some(problem)) => Err(DataDirError::NotOwn { path: path.to_owned(), problem }),
+        Err(source) => Err(DataDirError::Io { folder: path.to_owned(), source }),
+    }
+}
+
+/// Why the database cannot be used.
+enum Unusable {
+    Database(redb::Error),
+    /// It is sound, but not what was written.
+    Unsound(&'static str),
+    Format(u64),
+}
+
+impl<E: Into<redb::Error>> From<E> for Unusable {
+    fn from(error: E) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+/// Runs code of the database; where damage makes it panic, that is damage.
+fn guarded<T>(folder: &Path, work: impl FnOnce() -> Result<T, Unusable>) -> Result<T, DataDirError> {
+    let damaged = |problem| DataDirError::Damaged { folder: folder.to_owned(), problem };
+    match quietly(work) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(Unusable::Database(error))) => Err(explain(folder, error)),
+        Ok(Err(Unusable::Unsound(what))) => Err(damaged(format!("{what} are not those that were written"))),
+        Ok(Err(Unusable::Format(found))) if found > FORMAT => {
+            Err(DataDirError::Newer { folder: folder.to_owned(), found })
+        }
+        Ok(Err(Unusable::Format(found))) => Err(DataDirError::Older { folder: folder.to_owned(), found }),
+        Err(panic) => Err(damaged(format!("the database cannot be read: {panic}"))),
+    }
+}
+
+/// The newest revision that was on the disk when this was written; none if nobody knows.
+///
+/// It is written after the database has been synced, and not synced itself: so it is never ahead, and a torn one does no harm.
+fn read_note(lock: &mut File) -> io::Result<Option<u64>> {
+    let mut note = Vec::with_capacity(16);
+    lock.take(17).read_to_end(&mut note)?;
+    let number = |at: usize| Some(u64::from_le_bytes(note.get(at..at + 8)?.try_into().ok()?));
+    Ok(number(0).filter(|revision| note.len() == 16 && number(8) == Some(note_check(*revision))))
+}
+
+fn write_note(mut lock: &File, revision: u64) -> io::Result<()> {
+    lock.rewind()?;
+    lock.write_all(&[revision.to_le_bytes(), note_check(revision).to_le_bytes()].concat())
+}
+
+fn note_check(revision: u64) -> u64 {
+    checksum(&[b"note", &revision.to_le_bytes()])
+}
+
 fn open(file: &Path) -> Result<Database, redb::Error> {
-    let handle = private().open(file)?;
+    let handle = private::options().open(file)?;
     Ok(Database::builder().set_cache_size(CACHE).create_file(handle)?)
 }
 
@@ -247,64 +271,115 @@ fn set_up(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(VERSIONS)?;
     transaction.open_table(DROPPED)?;
-    transaction.open_table(STATE)?.insert("format", FORMAT)?;
+    {
+        let mut state = transaction.open_table(STATE)?;
+        state.insert("format", FORMAT)?;
+        state.insert("check", state_check(0, 0, 0))?;
+    }
     transaction.commit()?;
     Ok(())
 }
 
-fn read_format(database: &Database) -> Result<u64, redb::Error> {
+/// Opens a database and reads it, if all of it is as it was written.
+fn read_sound(file: &Path) -> Result<(Database, Kept), Unusable> {
+    let mut database = open(file)?;
+    // The pages. Damage there may be mended by going back to an older state, which the caller notices.
+    database.check_integrity()?;
     let state = database.begin_read()?.open_table(STATE)?;
-    let format = state.get("format")?;
-    format.map(|format| format.value()).ok_or_else(|| redb::Error::Corrupted("no format".to_owned()))
+    let number = |name| Ok::<_, StorageError>(state.get(name)?.map(|number| number.value()));
+    match number("format")? {
+        Some(FORMAT) => {}
+        Some(other) => return Err(Unusable::Format(other)),
+        None => return Err(redb::Error::Corrupted("no format".to_owned()).into()),
+    }
+    let (revision, floor) = (number("revision")?, number("floor")?);
+    let (rows, check) = (number("rows")?.unwrap_or(0), number("check")?);
+    if check != Some(state_check(revision.unwrap_or(0), floor.unwrap_or(0), rows)) {
+        return Err(Unusable::Unsound("its counters"));
+    }
+    let (mut kept, sum) = read(&database)?;
+    if sum != Sum(rows) {
+        return Err(Unusable::Unsound("its objects"));
+    }
+    kept.state = revision.zip(floor).map(|(revision, floor)| State { revision, floor });
+    drop(state);
+    Ok((database, kept))
 }
 
-fn read(database: &Database) -> Result<Kept, redb::Error> {
+/// All rows, and the sum over them.
+fn read(database: &Database) -> Result<(Kept, Sum), redb::Error> {
     let transaction = database.begin_read()?;
-    let state = transaction.open_table(STATE)?;
-    let number = |name| Ok::<_, StorageError>(state.get(name)?.map(|number| number.value()));
-    let mut kept = Kept::default();
-    if let (Some(revision), Some(floor)) = (number("revision")?, number("floor")?) {
-        kept.state = Some(State { revision, floor });
-    }
+    let (mut kept, mut sum) = (Kept::default(), Sum::default());
     for row in transaction.open_table(DROPPED)?.iter()? {
         let (resource, revision) = row?;
+        sum.add(dropped_check(resource.value(), revision.value()));
         kept.dropped.insert(resource.value().to_owned(), revision.value());
     }
     for row in transaction.open_table(VERSIONS)?.iter()? {
         let (revision, row) = row?;
-        let (resource, removed, head, text) = row.value();
+        let (revision, (resource, removed, head, text)) = (revision.value(), row.value());
+        sum.add(version_check(revision, row.value()));
         kept.versions.push(Version {
-            revision: revision.value(),
+            revision,
             resource: resource.to_owned(),
             removed,
             head: usize::try_from(head).unwrap_or(usize::MAX),
             text: Bytes::copy_from_slice(text),
         });
     }
-    Ok(kept)
+    Ok((kept, sum))
+}
+
+fn version_check(revision: u64, (resource, removed, head, text): (&str, bool, u64, &[u8])) -> u64 {
+    let (revision, head) = (revision.to_le_bytes(), head.to_le_bytes());
+    checksum(&[b"version", &revision, resource.as_bytes(), &[u8::from(removed)], &head, text])
+}
+
+fn dropped_check(resource: &str, revision: u64) -> u64 {
+    checksum(&[b"dropped", resource.as_bytes(), &revision.to_le_bytes()])
+}
+
+fn state_check(revision: u64, floor: u64, rows: u64) -> u64 {
+    let numbers = [FORMAT, revision, floor, rows].map(u64::to_le_bytes);
+    checksum(&[b"state", &numbers.concat()])
 }
 
 fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
+        let mut state = transaction.open_table(STATE)?;
+        let mut sum = Sum(state.get("rows")?.map_or(0, |rows| rows.value()));
         let mut versions = transaction.open_table(VERSIONS)?;
         for (id, stored, removed) in &batch.versions {
-            versions.insert(stored.revision, (id.as_str(), *removed, stored.head as u64, &*stored.bytes))?;
+            let row = (id.as_str(), *removed, stored.head as u64, &*stored.bytes);
+            sum.add(version_check(stored.revision, row));
+            if let Some(before) = versions.insert(stored.revision, row)? {
+                sum.remove(version_check(stored.revision, before.value()));
+            }
         }
         for revision in &batch.forgotten {
-            versions.remove(revision)?;
+            if let Some(before) = versions.remove(revision)? {
+                sum.remove(version_check(*revision, before.value()));
+            }
         }
         let mut dropped = transaction.open_table(DROPPED)?;
         for (id, reach) in &batch.resources {
-            match reach {
+            let before = match reach {
                 Reach::AsBefore => None,
-                Reach::After(revision) => dropped.insert(id.as_str(), revision)?,
+                Reach::After(revision) => {
+                    sum.add(dropped_check(id.as_str(), *revision));
+                    dropped.insert(id.as_str(), revision)?
+                }
                 Reach::Gone => dropped.remove(id.as_str())?,
             };
+            if let Some(before) = before {
+                sum.remove(dropped_check(id.as_str(), before.value()));
+            }
         }
-        let mut state = transaction.open_table(STATE)?;
         state.insert("revision", batch.revision)?;
         state.insert("floor", batch.floor)?;
+        state.insert("rows", sum.0)?;
+        state.insert("check", state_check(batch.revision, batch.floor, sum.0))?;
     }
     transaction.commit()?;
     Ok(())
@@ -318,7 +393,9 @@ fn explain(folder: &Path, error: redb::Error) -> DataDirError {
         redb::Error::UpgradeRequired(found) => {
             DataDirError::Damaged { folder, problem: format!("its database has the old layout {found}") }
         }
-        redb::Error::Io(source) if source.kind() == io::ErrorKind::InvalidData => {
+        redb::Error::Io(source)
+            if matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+        {
             DataDirError::Damaged { folder, problem: source.to_string() }
         }
         redb::Error::Io(source) => DataDirError::Io { folder, source },

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use watchkeeper::Env;
-use watchkeeper_apiserver::{ApiServer, DataDirError};
+use watchkeeper_apiserver::{ApiServer, Credentials, DataDirError};
 
 use common::{CONFIG_MAPS, MERGE, Server, Watch, call, config_map, get, inside, names, patch, post, version};
 
@@ -225,7 +225,7 @@ fn a_folder_with_files_of_others_is_left_alone() {
     assert!(error(&folder).contains("thesis.txt"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     let file = folder.join("thesis.txt");
-    assert!(error(&file).contains("cannot use the data directory"));
+    assert!(error(&file).contains("is not a folder"));
 }
 
 #[tokio::test]
@@ -238,16 +238,20 @@ async fn a_start_that_was_cut_short_is_begun_again() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_and_not_touched() {
+async fn another_format_is_refused_and_not_touched() {
     let (_parent, folder) = folder();
     drop(open(&folder).await);
-    let state = redb::TableDefinition::<&str, u64>::new("state");
-    let database = redb::Database::open(folder.join("state.redb")).unwrap();
-    let transaction = database.begin_write().unwrap();
-    transaction.open_table(state).unwrap().insert("format", 2).unwrap();
-    transaction.commit().unwrap();
-    drop(database);
-    assert!(error(&folder).contains("use the newer watchkeeper that wrote it"));
+    for (format, remedy) in
+        [(3, "use the newer watchkeeper that wrote it"), (1, "use the older watchkeeper that wrote it")]
+    {
+        let state = redb::TableDefinition::<&str, u64>::new("state");
+        let database = redb::Database::open(folder.join("state.redb")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(state).unwrap().insert("format", format).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        assert!(error(&folder).contains(remedy));
+    }
 }
 
 #[tokio::test]
@@ -288,6 +292,48 @@ async fn a_folder_is_closed_to_others() {
     drop(open(&folder).await);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&folder.join("state.redb"))), (0o700, 0o600));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_or_a_file_in_it_that_others_may_have_put_there_is_refused() {
+    use std::os::unix::fs::{chown, symlink};
+    let (parent, folder) = folder();
+    drop(open(&folder).await);
+    Credentials::kept_in(&folder).unwrap();
+    let refused = |path: &Path| {
+        let error = ApiServer::builder(&Env::system()).open(path).unwrap_err();
+        let DataDirError::NotOwn { path, problem } = error else { panic!("{error}") };
+        (path, problem)
+    };
+    let link = parent.path().join("link");
+    symlink(&folder, &link).unwrap();
+    assert_eq!(refused(&link), (link, "is a symbolic link"));
+    let aside = parent.path().join("aside");
+    for name in ["lock", "state.redb", "ca.pem", "token"] {
+        let file = folder.join(name);
+        fs::rename(&file, &aside).unwrap();
+        symlink(&aside, &file).unwrap();
+        assert_eq!(refused(&folder), (file.clone(), "is a symbolic link"));
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert_eq!(refused(&folder), (file.clone(), "is not a file"));
+        fs::remove_dir(&file).unwrap();
+        fs::rename(&aside, &file).unwrap();
+    }
+    // Only root can give something away; others find something that is root's.
+    let theirs = match rustix::process::geteuid().is_root() {
+        true => {
+            chown(folder.join("token"), Some(12_345), None).unwrap();
+            assert_eq!(refused(&folder), (folder.join("token"), "belongs to another user"));
+            let error = Credentials::kept_in(&folder).unwrap_err().to_string();
+            assert!(error.contains("token belongs to another user: remove it"), "{error}");
+            chown(&folder, Some(12_345), None).unwrap();
+            folder
+        }
+        false => "/".into(),
+    };
+    assert_eq!(refused(&theirs), (theirs, "belongs to another user"));
 }
 
 #[tokio::test]

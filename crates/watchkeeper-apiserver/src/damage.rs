@@ -1,0 +1,59 @@
+//! Checksums over what is kept, and panics over what is damaged.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use ring::digest::{Context, SHA256};
+
+/// A checksum over parts, each with its length, so that none can pass for another cut elsewhere.
+pub(crate) fn checksum(parts: &[&[u8]]) -> u64 {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part);
+    }
+    let digest = context.finish();
+    digest.as_ref().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// The sum of the checksums of a set of rows: it shows a changed row, and also one too many or too few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum(pub(crate) u64);
+
+impl Sum {
+    pub(crate) fn add(&mut self, check: u64) {
+        self.0 = self.0.wrapping_add(check);
+    }
+
+    pub(crate) fn remove(&mut self, check: u64) {
+        self.0 = self.0.wrapping_sub(check);
+    }
+}
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`; a panic in it is not printed, and its message is the error.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                usual(info);
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    IS_QUIET.set(false);
+    done.map_err(|payload| message(&*payload).to_owned())
+}
+
+fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+}

@@ -1,32 +1,29 @@
-//! How is a strategic merge patch applied? Maps merge, lists of known keys merge by key, other lists are replaced, directives steer it.
+//! Strategic merge patch: maps merge, lists of known keys merge by key, other lists are replaced, and directives steer it.
+//!
+//! Elements are found by an index of their keys: a patch costs about as much as the patch and what it touches are long.
+
+mod error;
+mod lists;
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 use crate::registry::Kind;
 use crate::types::{self, Field, Form, Id, Patch};
-
-/// Why a patch could not be applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StrategicError {
-    #[error("Unknown patch type found: {0}")]
-    UnknownDirective(String),
-    #[error("map does not contain declared merge key: {0}")]
-    NoMergeKey(&'static str),
-    #[error("delete patch type with no merge key defined")]
-    DeleteWithoutKey,
-    #[error("expected a list in the directive {0}")]
-    DirectiveNeedsList(String),
-    #[error("expected an object in a patch of the list {0}")]
-    NotAnObject(String),
-}
+use error::StrategicError;
+use lists::{Ranks, are_objects, arrange, check_order, id_of, key_of};
 
 type Result<T> = std::result::Result<T, StrategicError>;
 
+const DIRECTIVE: &str = "$patch";
+const ORDER: &str = "$setElementOrder";
+const REMOVAL: &str = "$deleteFromPrimitiveList";
+
 /// Applies `patch` to `object`, a built-in object of `kind`.
 pub(crate) fn apply(kind: &Kind, object: &mut Value, patch: Value) -> Result<()> {
-    let Value::Object(patch) = patch else { return Err(StrategicError::NotAnObject(String::new())) };
-    if let Value::Object(map) = object {
-        Place { id: kind.schema }.merge_map(map, patch)?;
+    if let (Value::Object(object), Value::Object(patch)) = (object, patch) {
+        Place { id: kind.schema }.merge_map(object, patch)?;
     }
     Ok(())
 }
@@ -52,331 +49,238 @@ impl Place {
         Self { id: if let Some(Form::Message(id)) = form { Some(*id) } else { None } }
     }
 
+    /// The name of the type, as messages have it.
+    fn name(self) -> &'static str {
+        self.id.map_or("", |id| types::get(id).name.rsplit('.').next().unwrap_or_default())
+    }
+
     fn merge_map(self, target: &mut Map<String, Value>, mut patch: Map<String, Value>) -> Result<()> {
-        match patch.remove("$patch").as_ref().map(directive) {
-            None | Some("merge") => {}
-            Some("replace") => {
-                *target = patch;
-                return Ok(());
+        if let Some(directive) = patch.get(DIRECTIVE) {
+            match directive.as_str() {
+                Some("replace") => {
+                    patch.remove(DIRECTIVE);
+                    *target = patch;
+                }
+                Some("delete") => target.clear(),
+                _ => return Err(StrategicError::UnknownDirective(directive.clone(), patch)),
             }
-            Some("delete") => {
-                target.clear();
-                return Ok(());
-            }
-            Some(other) => return Err(StrategicError::UnknownDirective(other.to_owned())),
+            return Ok(());
         }
-        if let Some(retained) = patch.remove("$retainKeys") {
-            let retained = list_of("$retainKeys", retained)?;
-            target.retain(|key, _| retained.iter().any(|kept| kept == key));
-        }
-        let mut orders = Map::new();
-        let mut removals = Map::new();
-        let mut fields = Map::new();
-        for (key, value) in patch {
-            if let Some(field) = key.strip_prefix("$setElementOrder/") {
-                orders.insert(field.to_owned(), value);
-            } else if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
-                removals.insert(field.to_owned(), value);
-            } else {
-                fields.insert(key, value);
-            }
-        }
-        for (field, values) in removals {
-            let values = list_of(&format!("$deleteFromPrimitiveList/{field}"), values)?;
-            if let Some(Value::Array(list)) = target.get_mut(&field) {
-                list.retain(|value| !values.contains(value));
-            }
-        }
-        // A list may be put in order without being changed.
-        for field in orders.keys() {
-            if !fields.contains_key(field) && target.get(field).is_some_and(Value::is_array) {
-                fields.insert(field.clone(), Value::Array(Vec::new()));
-            }
-        }
-        for (field, value) in fields {
-            let order = match orders.remove(&field) {
-                Some(order) => Some(list_of(&format!("$setElementOrder/{field}"), order)?),
-                None => None,
-            };
-            self.merge_field(target, field, value, order)?;
+        retain_keys(target, &mut patch)?;
+        self.merge_ordered(target, &mut patch)?;
+        remove_values(target, &mut patch)?;
+        for (name, value) in patch {
+            self.merge_field(target, name, value)?;
         }
         Ok(())
     }
 
-    fn merge_field(
-        self,
-        target: &mut Map<String, Value>,
-        field: String,
-        value: Value,
-        order: Option<Vec<Value>>,
-    ) -> Result<()> {
-        let known = self.field(&field);
-        match value {
-            Value::Null => {
-                target.remove(&field);
+    /// The lists that come with an order of their elements. A list may be put in order without being changed.
+    fn merge_ordered(self, target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<()> {
+        for (name, order) in take_directives(patch, ORDER, StrategicError::OrderFormat)? {
+            let list = |value: Value| match value {
+                Value::Array(list) => Ok(list),
+                found => Err(StrategicError::WrongType { wanted: "[]interface {}", found }),
+            };
+            let order = list(order)?;
+            let current = target.remove(&name).map(list).transpose()?;
+            let changed = patch.remove(&name).map(list).transpose()?;
+            let known = self.field(&name);
+            if known.is_none() && self.id.is_some() {
+                return Err(StrategicError::UnknownField { holder: self.name(), field: name });
             }
-            // Of what is not there the real server keeps nothing that comes with a directive.
-            Value::Object(patch) if patch.contains_key("$patch") && !target.contains_key(&field) => {}
-            Value::Object(patch) if known.is_none_or(|known| known.patch != Some(Patch::Replace)) => {
-                let mut inner = match target.remove(&field) {
-                    Some(Value::Object(map)) => map,
-                    _ => Map::new(),
-                };
-                let place = match known.map(|known| &known.form) {
-                    // The values of a map are a level further down.
-                    Some(Form::Map(_)) => Self { id: None },
-                    _ => Self::inside(known),
-                };
-                place.merge_map(&mut inner, patch)?;
-                target.insert(field, Value::Object(inner));
+            let key = merge_key(known);
+            check_order(changed.as_deref().unwrap_or_default(), &order, key)?;
+            let (merged, before) = match (current, changed) {
+                (None, None) => continue,
+                (Some(current), None) => {
+                    let before = Ranks::of(&current, key)?;
+                    (current, before)
+                }
+                (None, Some(changed)) => (fresh_elements(changed), Ranks::default()),
+                (Some(current), Some(changed)) => Self::merge_list(known, current, changed)?,
+            };
+            if are_objects(&merged, &[])?
+                && let Some(at) = order.iter().position(|element| !element.is_object())
+            {
+                return Err(StrategicError::NotAMap(at));
             }
-            Value::Array(patch) => {
-                let current = match target.remove(&field) {
-                    Some(Value::Array(list)) => list,
-                    _ => Vec::new(),
-                };
-                let merged = match known.and_then(|known| known.patch) {
-                    None | Some(Patch::Replace) => split_replace(patch).0,
-                    Some(Patch::Merge(None)) => merge_values(&current, patch, order),
-                    Some(Patch::Merge(Some(key))) => {
-                        Self::inside(known).merge_by_key(&field, key, &current, patch, order)?
-                    }
-                };
-                target.insert(field, Value::Array(merged));
-            }
-            scalar => {
-                target.insert(field, scalar);
-            }
+            let merged = arrange(merged, key, &Ranks::of(&order, key)?, &before)?;
+            target.insert(name, Value::Array(merged));
         }
         Ok(())
+    }
+
+    fn merge_field(self, target: &mut Map<String, Value>, name: String, value: Value) -> Result<()> {
+        let known = self.field(&name);
+        match (target.get_mut(&name), value) {
+            (_, Value::Null) => {
+                target.remove(&name);
+            }
+            (Some(Value::Object(current)), Value::Object(patch)) => match known.map(|known| &known.form) {
+                _ if known.is_some_and(|known| known.patch == Some(Patch::Replace)) => *current = patch,
+                // The values of a map are a level further down.
+                Some(Form::Map(_)) => Self { id: None }.merge_map(current, patch)?,
+                _ => Self::inside(known).merge_map(current, patch)?,
+            },
+            (Some(Value::Array(current)), Value::Array(patch)) => {
+                *current = Self::merge_list(known, std::mem::take(current), patch)?.0;
+            }
+            (_, value) => match fresh(value) {
+                Some(value) => {
+                    target.insert(name, value);
+                }
+                // Of what is not there nothing is kept that comes with a directive.
+                None => {
+                    target.remove(&name);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// The merged list of a field, and the places of the elements that were there before and were not deleted.
+    fn merge_list(
+        field: Option<&'static Field>,
+        current: Vec<Value>,
+        patch: Vec<Value>,
+    ) -> Result<(Vec<Value>, Ranks)> {
+        let key = merge_key(field);
+        let Some(Patch::Merge(_)) = field.and_then(|field| field.patch) else {
+            return Ok((patch, Ranks::of(&current, None)?));
+        };
+        if current.is_empty() && patch.is_empty() {
+            return Ok((current, Ranks::default()));
+        }
+        match (are_objects(&current, &patch)?, key) {
+            (true, Some(key)) => Self::inside(field).merge_by_key(key, current, patch),
+            (true, None) => Err(StrategicError::NotMerged(Self::inside(field).name().to_owned())),
+            (false, _) => {
+                let (before, order) = (Ranks::of(&current, key)?, Ranks::of(&patch, key)?);
+                let mut seen = BTreeSet::new();
+                let both = current.into_iter().chain(patch);
+                let merged = both.filter(|value| seen.insert(value.to_string())).collect();
+                Ok((arrange(merged, key, &order, &before)?, before))
+            }
+        }
     }
 
     fn merge_by_key(
         self,
-        list: &str,
         key: &'static str,
-        current: &[Value],
+        mut current: Vec<Value>,
         patch: Vec<Value>,
-        order: Option<Vec<Value>>,
-    ) -> Result<Vec<Value>> {
-        let (patch, replace) = split_replace(patch);
-        if replace {
-            return Ok(patch);
-        }
-        let mut merged = current.to_vec();
-        let mut touched = Vec::new();
+    ) -> Result<(Vec<Value>, Ranks)> {
+        let (mut changes, mut deleted, mut replace) = (Vec::new(), BTreeSet::new(), false);
         for element in patch {
-            let Value::Object(mut element) = element else {
-                return Err(StrategicError::NotAnObject(list.to_owned()));
-            };
-            let id = element.get(key).cloned();
-            let found =
-                |list: &[Value]| list.iter().position(|e| id.as_ref().is_some_and(|id| same(&e[key], id)));
-            match element.get("$patch").map(directive) {
+            let Value::Object(element) = element else { continue };
+            match element.get(DIRECTIVE).map(|directive| directive.as_str().unwrap_or_default()) {
+                None => changes.push(element),
                 Some("delete") => {
-                    if id.is_none() {
-                        return Err(StrategicError::DeleteWithoutKey);
-                    }
-                    while let Some(at) = found(&merged) {
-                        merged.remove(at);
-                    }
-                    continue;
+                    deleted.insert(key_of(&element, key)?);
                 }
-                None | Some("merge" | "replace") => {}
-                Some(other) => return Err(StrategicError::UnknownDirective(other.to_owned())),
+                Some("replace") => replace = true,
+                Some("merge") => return Err(StrategicError::MergeDirective),
+                Some(_) => return Err(StrategicError::UnknownDirective(element[DIRECTIVE].clone(), element)),
             }
-            let Some(id) = id.clone() else { return Err(StrategicError::NoMergeKey(key)) };
-            touched.push(id);
-            match found(&merged) {
-                Some(at) => {
-                    if let Value::Object(target) = &mut merged[at] {
-                        self.merge_map(target, element)?;
-                    }
-                }
+        }
+        if replace {
+            current = changes.drain(..).map(Value::Object).collect();
+        } else if !deleted.is_empty() {
+            let kept = |element: &Value| id_of(element, Some(key)).is_ok_and(|id| deleted.contains(&id));
+            current.retain(|element| !kept(element));
+        }
+        let before = Ranks::of(&current, Some(key))?;
+        let (mut added, mut order) = (Ranks::default(), Ranks::default());
+        for (rank, element) in changes.into_iter().enumerate() {
+            let id = key_of(&element, key)?;
+            let found = before.get(&id).or_else(|| added.get(&id));
+            match found.and_then(|at| current[at].as_object_mut()) {
+                Some(target) => self.merge_map(target, element)?,
                 None => {
-                    let mut fresh = Map::new();
-                    element.remove("$patch");
-                    self.merge_map(&mut fresh, element)?;
-                    merged.push(Value::Object(fresh));
+                    added.add(id.clone(), current.len());
+                    current.push(Value::Object(element));
                 }
             }
+            order.add(id, rank);
         }
-        let order = match order {
-            Some(order) => order.iter().map(|entry| entry[key].clone()).collect(),
-            None => touched,
-        };
-        Ok(arrange(merged, current, &order, |element| element[key].clone()))
+        Ok((arrange(current, Some(key), &order, &before)?, before))
     }
 }
 
-/// A list of plain values: all of both.
-fn merge_values(current: &[Value], patch: Vec<Value>, order: Option<Vec<Value>>) -> Vec<Value> {
-    let mut merged = current.to_vec();
-    for value in &patch {
-        if !merged.contains(value) {
-            merged.push(value.clone());
-        }
-    }
-    arrange(merged, current, &order.unwrap_or(patch), Clone::clone)
-}
-
-fn directive(value: &Value) -> &str {
-    value.as_str().unwrap_or("(not a string)")
-}
-
-fn list_of(name: &str, value: Value) -> Result<Vec<Value>> {
-    match value {
-        Value::Array(list) => Ok(list),
-        _ => Err(StrategicError::DirectiveNeedsList(name.to_owned())),
+fn merge_key(field: Option<&'static Field>) -> Option<&'static str> {
+    match field?.patch? {
+        Patch::Merge(key) => key,
+        Patch::Replace => None,
     }
 }
 
-/// Takes out an element that only says `$patch: replace`: the rest is then the whole list.
-fn split_replace(mut patch: Vec<Value>) -> (Vec<Value>, bool) {
-    let before = patch.len();
-    patch.retain(|element| {
-        element
-            .as_object()
-            .is_none_or(|map| map.len() != 1 || map.get("$patch").is_none_or(|d| d != "replace"))
+/// Takes the directives out of a patch that name a field after `prefix`.
+fn take_directives(
+    patch: &mut Map<String, Value>,
+    prefix: &str,
+    malformed: StrategicError,
+) -> Result<Vec<(String, Value)>> {
+    let names: Vec<_> = patch.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
+    let taken = names.into_iter().map(|name| {
+        let value = patch.remove(&name).unwrap_or_default();
+        let field = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/'));
+        field.map(|field| (field.to_owned(), value)).ok_or_else(|| malformed.clone())
     });
-    let replace = patch.len() < before;
-    (patch, replace)
+    taken.collect()
 }
 
-/// Numbers compare by value, however they were written.
-fn same(a: &Value, b: &Value) -> bool {
-    a == b || matches!((a.as_f64(), b.as_f64()), (Some(a), Some(b)) if a == b)
-}
-
-/// Elements that the patch names come in its order; the others keep their place relative to those that were there before.
-fn arrange(
-    merged: Vec<Value>,
-    before: &[Value],
-    order: &[Value],
-    id: impl Fn(&Value) -> Value,
-) -> Vec<Value> {
-    let rank = |element: &Value| order.iter().position(|wanted| same(wanted, &id(element)));
-    let (mut named, others): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|element| rank(element).is_some());
-    named.sort_by_key(|element| rank(element));
-    let place = |element: &Value| before.iter().position(|old| same(&id(old), &id(element)));
-    let mut result = Vec::with_capacity(named.len() + others.len());
-    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
-    while let (Some(left), Some(right)) = (named.peek(), others.peek()) {
-        let right_first = matches!((place(left), place(right)), (Some(left), Some(right)) if right < left);
-        result.extend(if right_first { others.next() } else { named.next() });
+fn retain_keys(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<()> {
+    let Some(retained) = patch.remove("$retainKeys") else { return Ok(()) };
+    let Value::Array(retained) = retained else { return Err(StrategicError::RetainKeys) };
+    let retained: BTreeSet<_> = retained.iter().filter_map(Value::as_str).collect();
+    let fits = |(name, value): (&String, &Value)| {
+        value.is_null()
+            || name.starts_with(REMOVAL)
+            || name.starts_with(ORDER)
+            || retained.contains(name.as_str())
+    };
+    if !patch.iter().all(fits) {
+        return Err(StrategicError::RetainKeys);
     }
-    result.extend(named);
-    result.extend(others);
-    result
+    target.retain(|name, _| retained.contains(name.as_str()));
+    Ok(())
+}
+
+/// Removes plain values from lists.
+fn remove_values(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<()> {
+    for (name, values) in take_directives(patch, REMOVAL, StrategicError::PrimitiveList)? {
+        match (target.get_mut(&name), values) {
+            (_, Value::Null) => {
+                target.remove(&name);
+            }
+            (Some(Value::Array(list)), Value::Array(values)) if !(list.is_empty() && values.is_empty()) => {
+                are_objects(list, &values)?;
+                let values: BTreeSet<_> = values.iter().map(Value::to_string).collect();
+                list.retain(|value| !values.contains(&value.to_string()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a patch brings where nothing of its type is: without nulls, and without what a directive stands in.
+fn fresh(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Object(map) => {
+            let fields = map.into_iter().filter(|(_, value)| !value.is_null());
+            Some(fields.filter_map(|(name, value)| Some((name, fresh(value)?))).collect())
+        }
+        Value::Array(list) => Some(Value::Array(fresh_elements(list))),
+        scalar => Some(scalar),
+    }
+}
+
+fn fresh_elements(list: Vec<Value>) -> Vec<Value> {
+    list.into_iter().filter_map(fresh).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::registry::Registry;
-
-    fn patched(plural: &str, mut object: Value, patch: Value) -> Result<Value> {
-        let registry = Registry::new();
-        let kind = registry.find("apps", "v1", plural).or_else(|| registry.find("", "v1", plural)).unwrap();
-        apply(kind, &mut object, patch)?;
-        Ok(object)
-    }
-
-    fn containers(names: &[&str]) -> Value {
-        let list: Vec<_> = names.iter().map(|name| json!({"name": name, "image": "old"})).collect();
-        json!({"spec": {"containers": list}})
-    }
-
-    fn names(value: &Value) -> Vec<&str> {
-        value["spec"]["containers"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect()
-    }
-
-    #[test]
-    fn containers_merge_by_name() {
-        let patch = json!({"spec": {"containers": [{"name": "b", "image": "new"}]}});
-        let result = patched("pods", containers(&["a", "b"]), patch).unwrap();
-        assert_eq!(names(&result), ["a", "b"]);
-        assert_eq!(result["spec"]["containers"][1]["image"], "new");
-    }
-
-    #[test]
-    fn a_new_element_comes_first_unless_an_order_is_set() {
-        let patch = json!({"spec": {"containers": [{"name": "x"}]}});
-        assert_eq!(names(&patched("pods", containers(&["a"]), patch).unwrap()), ["x", "a"]);
-        let patch = json!({"spec": {
-            "$setElementOrder/containers": [{"name": "a"}, {"name": "x"}], "containers": [{"name": "x"}]}});
-        assert_eq!(names(&patched("pods", containers(&["a"]), patch).unwrap()), ["a", "x"]);
-        let patch = json!({"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}});
-        assert_eq!(names(&patched("pods", containers(&["a", "b"]), patch).unwrap()), ["b", "a"]);
-    }
-
-    #[test]
-    fn directives_delete_replace_and_retain() {
-        let patch = json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}});
-        assert_eq!(names(&patched("pods", containers(&["a", "b"]), patch).unwrap()), ["b"]);
-        let patch = json!({"spec": {"containers": [{"name": "z"}, {"$patch": "replace"}]}});
-        assert_eq!(names(&patched("pods", containers(&["a", "b"]), patch).unwrap()), ["z"]);
-        let object =
-            json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
-        let patch = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
-        assert_eq!(
-            patched("deployments", object.clone(), patch).unwrap(),
-            json!({"spec": {"strategy": {"type": "Recreate"}}})
-        );
-        let patch = json!({"spec": {"strategy": {"$patch": "replace", "type": "X"}}});
-        assert_eq!(
-            patched("deployments", object, patch).unwrap(),
-            json!({"spec": {"strategy": {"type": "X"}}})
-        );
-    }
-
-    #[test]
-    fn finalizers_are_a_set() {
-        let object = json!({"metadata": {"finalizers": ["a/x", "a/y"]}});
-        let patch =
-            json!({"metadata": {"finalizers": ["a/z"], "$deleteFromPrimitiveList/finalizers": ["a/x"]}});
-        let result = patched("pods", object, patch).unwrap();
-        let mut list: Vec<_> = result["metadata"]["finalizers"].as_array().unwrap().clone();
-        list.sort_by_key(ToString::to_string);
-        assert_eq!(list, ["a/y", "a/z"]);
-    }
-
-    #[test]
-    fn ports_are_keyed_by_what_they_belong_to() {
-        let object = json!({"spec": {"ports": [{"port": 80, "name": "a"}]}});
-        let patch = json!({"spec": {"ports": [{"port": 80, "name": "b"}]}});
-        assert_eq!(
-            patched("services", object, patch).unwrap(),
-            json!({"spec": {"ports": [{"port": 80, "name": "b"}]}})
-        );
-        let object = json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 1}, {"containerPort": 2}]}]}});
-        let patch =
-            json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 2, "name": "n"}]}]}});
-        let result = patched("pods", object, patch).unwrap();
-        assert_eq!(
-            result["spec"]["containers"][0]["ports"],
-            json!([{"containerPort": 1}, {"containerPort": 2, "name": "n"}])
-        );
-    }
-
-    #[test]
-    fn other_lists_are_replaced_and_null_deletes() {
-        let object = json!({"spec": {"tolerations": [{"key": "a"}], "x": 1}});
-        let patch = json!({"spec": {"tolerations": [{"key": "b"}], "x": null}});
-        assert_eq!(patched("pods", object, patch).unwrap(), json!({"spec": {"tolerations": [{"key": "b"}]}}));
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        let patch = json!({"spec": {"containers": [{"image": "x"}]}});
-        assert_eq!(patched("pods", containers(&["a"]), patch), Err(StrategicError::NoMergeKey("name")));
-        let patch = json!({"spec": {"$patch": "explode"}});
-        assert!(matches!(
-            patched("pods", containers(&["a"]), patch),
-            Err(StrategicError::UnknownDirective(_))
-        ));
-    }
-}
+mod tests;

@@ -6,6 +6,28 @@ mod common;
 use common::*;
 use serde_json::{Value, json};
 
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/wktest/deployments";
+
+/// A server with the Deployment `d`, whose container has the environment `env`, and the path to it.
+async fn with_deployment(env: Value) -> (Server, String) {
+    let server = Server::start().await;
+    let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i", "env": env}]}});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod});
+    post(&server, DEPLOYMENTS, &json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    (server, format!("{DEPLOYMENTS}/d"))
+}
+
+/// A patch of the pods of a Deployment.
+fn of_pods(change: &Value) -> Value {
+    json!({"spec": {"template": {"spec": change}}})
+}
+
+fn environment(deployment: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let env = deployment.pointer("/spec/template/spec/containers/0/env").and_then(Value::as_array);
+    env.unwrap_or(&Vec::new()).iter().map(|e| format!("{}={}", text(&e["name"]), text(&e["value"]))).collect()
+}
+
 /// A server with the ConfigMap `a`, and the path to it.
 async fn with_config_map(data: Value) -> (Server, String) {
     let server = Server::start().await;
@@ -161,4 +183,123 @@ async fn fields_that_no_operation_has_are_told() {
     );
     let strict = format!("{a}?fieldValidation=Strict");
     assert_eq!(raw(&server, "PATCH", &strict, &[("content-type", JSON_PATCH)], body).await.0, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_merges_elements_by_key() {
+    let (server, d) = with_deployment(json!([])).await;
+    let pair = |text: &str| json!({"name": text[..1], "value": text[2..]});
+    let replace = json!({"$patch": "replace", "name": "ignored", "value": "x"});
+    for (env, order, result) in [
+        // What is patched in anew keeps elements with equal keys.
+        (vec![pair("a=1"), pair("a=2"), pair("b=1")], None, vec!["a=1", "a=2", "b=1"]),
+        (vec![pair("a=3"), pair("a=4"), pair("c=1"), pair("c=2")], None, vec!["a=4", "a=2", "c=2", "b=1"]),
+        // What is deleted goes first.
+        (vec![pair("a=5"), json!({"name": "a", "$patch": "delete"})], None, vec!["a=5", "c=2", "b=1"]),
+        (vec![pair("y=1"), replace], None, vec!["y=1"]),
+        (vec![pair("q=1")], Some(json!([{"name": "q"}, {"name": "y"}])), vec!["q=1", "y=1"]),
+        (vec![], Some(json!([{"name": "y"}, {"name": "q"}])), vec!["y=1", "q=1"]),
+    ] {
+        let mut container = json!({"name": "c", "env": env});
+        if let Some(order) = order {
+            container["$setElementOrder/env"] = order;
+        }
+        let change = of_pods(&json!({"containers": [container]}));
+        let (code, object) = patch(&server, &d, STRATEGIC, &change).await;
+        assert_eq!(
+            (code, environment(&object)),
+            (200, result.iter().map(|pair| (*pair).to_owned()).collect()),
+            "{change}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_merges_plain_values_as_a_set() {
+    let (server, d) = with_deployment(json!([])).await;
+    for (change, result) in [
+        (json!({"finalizers": ["x/b", "x/a", "x/b"]}), json!(["x/b", "x/a", "x/b"])),
+        (json!({"finalizers": ["x/c", "x/a"]}), json!(["x/c", "x/b", "x/a"])),
+        (
+            json!({"finalizers": ["x/d"], "$deleteFromPrimitiveList/finalizers": ["x/c"]}),
+            json!(["x/d", "x/b", "x/a"]),
+        ),
+        (json!({"$setElementOrder/finalizers": ["x/d", "x/a", "x/b"]}), json!(["x/d", "x/a", "x/b"])),
+        (json!({"$deleteFromPrimitiveList/finalizers": 5}), json!(["x/d", "x/a", "x/b"])),
+        (json!({"$deleteFromPrimitiveList/finalizers": null}), Value::Null),
+    ] {
+        let (code, object) = patch(&server, &d, STRATEGIC, &json!({"metadata": change})).await;
+        assert_eq!((code, &object["metadata"]["finalizers"]), (200, &result), "{change}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_that_cannot_be_applied_is_explained() {
+    let (server, d) = with_deployment(json!([{"name": "a", "value": "1"}])).await;
+    let env = |env: Value| json!({"containers": [{"name": "c", "env": env}]});
+    let ordered = |order: Value, env: Value| json!({"containers": [{"name": "c", "$setElementOrder/env": order, "env": env}]});
+    for (change, code, message) in [
+        (
+            env(json!([{"value": "x", "valueFrom": {"fieldRef": {"fieldPath": "y"}}}])),
+            500,
+            "map: map[value:x valueFrom:map[fieldRef:map[fieldPath:y]]] does not contain declared merge key: name",
+        ),
+        (
+            env(json!([{"$patch": "delete", "value": "x"}])),
+            500,
+            "map: map[$patch:delete value:x] does not contain declared merge key: name",
+        ),
+        (
+            env(json!([{"$patch": "replace"}, {"value": "x"}])),
+            500,
+            "map: map[value:x] does not contain declared merge key: name",
+        ),
+        (
+            env(json!([{"$patch": "explode", "name": "a"}])),
+            500,
+            "unknown patch type: explode in map: map[$patch:explode name:a]",
+        ),
+        (
+            env(json!([{"$patch": "merge", "name": "a"}])),
+            500,
+            "merging lists cannot yet be specified in the patch",
+        ),
+        (
+            json!({"$patch": "merge", "b": true}),
+            500,
+            "unknown patch type: merge in map: map[$patch:merge b:true]",
+        ),
+        (
+            json!({"$patch": 5, "a": null, "c": [1, "x", 1.5], "d": {"e": 1e21}}),
+            500,
+            "unknown patch type: %!s(int64=5) in map: map[$patch:5 a:<nil> c:[1 x 1.5] d:map[e:1e+21]]",
+        ),
+        (env(json!([1, 2])), 500, "list element types are not identical: [[map[name:a value:1]] [1 2]]"),
+        (ordered(json!(5), json!([])), 500, "expected a []interface {}, but received a int64"),
+        (ordered(json!([]), Value::Null), 500, "expected a []interface {}, but received a %!s(<nil>)"),
+        (ordered(json!(["a"]), json!([])), 500, "value for key 0 is not a map"),
+        (
+            ordered(json!([{"n": "a"}]), json!([])),
+            500,
+            "map: map[n:a] does not contain declared merge key: name",
+        ),
+        (
+            ordered(json!([{"name": "b"}]), json!([{"name": "a"}])),
+            500,
+            "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n",
+        ),
+        (
+            json!({"$setElementOrder/foo": [{"name": "b"}]}),
+            500,
+            "unable to find api field in struct PodSpec for the json field \"foo\"",
+        ),
+        (json!({"$retainKeys": 5}), 400, "invalid patch format of retainKeys"),
+        (json!({"$retainKeys": ["a"], "b": 1}), 400, "invalid patch format of retainKeys"),
+        (json!({"$setElementOrder": []}), 400, "invalid patch format of setElementOrder list"),
+        (json!({"$deleteFromPrimitiveList": []}), 400, "invalid patch format of primitive list"),
+    ] {
+        let (found, status) = patch(&server, &d, STRATEGIC, &of_pods(&change)).await;
+        assert_eq!((found, &status["message"]), (code, &json!(message)), "{change}");
+        assert_eq!(status.get("details"), None, "{change}");
+    }
 }

@@ -74,7 +74,7 @@ impl Patch {
             Self::Merge(patch) | Self::Apply(patch) => merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
-                    .map_err(|error| Failure::internal(error.to_string()))?;
+                    .map_err(|error| error.refusal(kind.is("", "Secret")))?;
             }
         }
         Ok(value)

@@ -1,5 +1,6 @@
 //! How do new kinds come to be? CustomResourceDefinitions: checked, accepted at once, served, and taken away with their objects.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
@@ -124,8 +125,10 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     }
     // A write of the status alone may tell of any versions.
     if old["spec"] != new["spec"] {
+        let known: BTreeSet<_> =
+            list(&new["spec"]["versions"]).iter().map(|version| text(version, "name")).collect();
         for (at, stored) in list(&new["status"]["storedVersions"]).iter().enumerate() {
-            if !list(&new["spec"]["versions"]).iter().any(|version| version["name"] == *stored) {
+            if !known.contains(stored.as_str().unwrap_or_default()) {
                 let name = stored.as_str().unwrap_or_default();
                 let problem = format!(
                     "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
@@ -147,7 +150,11 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
     let same = |field: &str| versions.iter().all(|version| version.get(field) == versions[0].get(field));
     let shared = same("schema");
     let hoisted = versions.len() > 1 && shared && !same("selectableFields");
+    let mut names = BTreeSet::new();
     for (at, version) in versions.iter().enumerate() {
+        if Cause::are_enough(causes) {
+            return;
+        }
         let field = format!("spec.versions[{at}]");
         if hoisted && !list(&version["selectableFields"]).is_empty() {
             let problem = "may only be set when `version.schema.openAPIV3Schema` is not included";
@@ -156,7 +163,7 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
         let name = text(version, "name");
         let problems = meta::label_problems(name);
         causes.extend(problems.iter().map(|p| Cause::invalid(&format!("{field}.name"), &name.into(), p)));
-        if versions[..at].iter().any(|earlier| text(earlier, "name") == name) {
+        if !names.insert(name) {
             causes.push(Cause::duplicate(&format!("{field}.name"), &name.into()));
         }
         let schema = &version["schema"]["openAPIV3Schema"];
@@ -348,10 +355,11 @@ impl Core {
         had: &Value,
     ) -> (Value, Option<(&'static str, String)>) {
         let (group, wanted) = (text(spec, "group"), &spec["names"]);
-        let has = |kind: &Kind, field: &str, name: &str| match field {
-            "kind" | "listKind" => kind.kind == name || kind.list_kind == name,
-            _ => kind.plural == name || kind.singular == name || kind.short_names.iter().any(|s| s == name),
-        };
+        let others = || self.registry.others(group, definition);
+        let kinds: BTreeSet<_> = others().flat_map(|kind| [&kind.kind, &kind.list_kind]).collect();
+        let resources =
+            others().flat_map(|kind| [&kind.plural, &kind.singular].into_iter().chain(&kind.short_names));
+        let resources: BTreeSet<_> = resources.collect();
         let mut names = if had.is_object() { had.clone() } else { json!({"plural": "", "kind": ""}) };
         let mut conflict = None;
         let fields = [
@@ -366,12 +374,10 @@ impl Core {
                 Value::String(name) => vec![name.clone()],
                 other => texts(other),
             };
-            let had = all(&names);
+            let had: BTreeSet<_> = all(&names).into_iter().collect();
+            let used = if ["kind", "listKind"].contains(&field) { &kinds } else { &resources };
             let mut taken = all(wanted);
-            taken.retain(|name| {
-                !had.contains(name)
-                    && self.registry.name_taken(group, definition, |kind| has(kind, field, name))
-            });
+            taken.retain(|name| !had.contains(name) && used.contains(name));
             let told: Vec<_> = taken
                 .iter()
                 .map(|name| format!("{} is already in use", crate::status::quoted(name)))

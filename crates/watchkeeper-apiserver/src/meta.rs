@@ -1,5 +1,7 @@
 //! What may an object's metadata say? Its types, its names, and what a client can change.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -82,7 +84,11 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
     if size > ANNOTATIONS_LIMIT {
         causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS_LIMIT, "bytes"));
     }
-    for (at, finalizer) in finalizers(value).iter().enumerate() {
+    let own = finalizers(value);
+    for (at, finalizer) in own.iter().enumerate() {
+        if Cause::are_enough(&causes) {
+            return causes;
+        }
         let field = format!("metadata.finalizers[{at}]");
         if let Some(problem) = qualified_name_problem(finalizer) {
             causes.push(Cause::invalid(&field, &finalizer.as_str().into(), &problem));
@@ -93,10 +99,9 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid(&field, &finalizer.as_str().into(), problem));
         }
     }
-    let both = finalizers(value);
-    if ["orphan", "foregroundDeletion"].iter().all(|policy| both.iter().any(|own| own == policy)) {
+    if ["orphan", "foregroundDeletion"].iter().all(|policy| own.iter().any(|own| own == policy)) {
         let problem = "finalizer orphan and foregroundDeletion cannot be both set";
-        causes.push(Cause::invalid("metadata.finalizers", &json!(both), problem));
+        causes.push(Cause::invalid("metadata.finalizers", &json!(own), problem));
     }
     owner_causes(metadata, &mut causes);
     causes
@@ -105,7 +110,12 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
 fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
     let owners = metadata["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
     let mut controller: Option<&str> = None;
+    let whole = || metadata["ownerReferences"].clone();
+    let whole = std::cell::LazyCell::new(whole);
     for owner in owners {
+        if Cause::are_enough(causes) {
+            return;
+        }
         for (field, problem) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -123,7 +133,7 @@ fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
                 let problem = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
                 );
-                causes.push(Cause::invalid("metadata.ownerReferences", &json!(owners), &problem));
+                causes.push(Cause::invalid("metadata.ownerReferences", &whole, &problem));
             }
             controller = Some(name);
         }
@@ -140,7 +150,7 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
         }
     }
     if old["metadata"]["deletionTimestamp"].is_string() {
-        let before = finalizers(old);
+        let before: BTreeSet<_> = finalizers(old).into_iter().collect();
         let added: Vec<_> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
         if !added.is_empty() {
             let list: Vec<_> = added.iter().map(|f| format!("{f:?}")).collect();

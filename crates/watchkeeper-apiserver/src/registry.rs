@@ -300,10 +300,11 @@ impl Registry {
         by_storage
     }
 
-    /// Whether another definition or a built-in kind already has this name in the group.
-    pub(crate) fn name_taken(&self, group: &str, definition: &str, taken: impl Fn(&Kind) -> bool) -> bool {
-        let others = self.customs.iter().filter(|(name, _)| *name != definition).flat_map(|(_, kinds)| kinds);
-        self.builtins.iter().chain(others).any(|kind| kind.group == group && taken(kind))
+    /// The kinds of a group that are built in or of another definition.
+    pub(crate) fn others(&self, group: &str, definition: &str) -> impl Iterator<Item = &Kind> {
+        let others = self.customs.iter().filter(move |(name, _)| *name != definition);
+        let kinds = self.builtins.iter().chain(others.flat_map(|(_, kinds)| kinds));
+        kinds.map(|kind| &**kind).filter(move |kind| kind.group == group)
     }
 
     /// The kinds of a definition, from now on; an empty list takes them away. Gives those that it had.

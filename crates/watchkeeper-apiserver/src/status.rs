@@ -1,10 +1,22 @@
 //! How does the server say no? As a `Status` object with a code, a reason, a message and details that clients match on.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io;
 
 use serde_json::{Map, Value, json};
 
 use crate::registry::Kind;
+
+/// How many causes one refusal tells. The real server has no such bound: a client that breaks a rule a hundred thousand times over is told so
+/// a hundred thousand times.
+const CAUSES_LIMIT: usize = 1_000;
+
+/// How long the causes of one refusal may be together; the first is always told.
+const CAUSES_LENGTH: usize = 1 << 20;
+
+/// How much of a value one cause quotes.
+const VALUE_LIMIT: usize = 64 << 10;
 
 /// One field that was found wrong, in the words of a validation error.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,14 +35,15 @@ impl Cause {
 
     /// All that was found wrong, each thing once.
     pub(crate) fn text(causes: &[Self]) -> String {
-        let mut said: Vec<String> = Vec::new();
-        for cause in causes {
-            let text = format!("{}: {}", cause.field, cause.message);
-            if !said.contains(&text) {
-                said.push(text);
-            }
-        }
-        if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) }
+        let mut seen = BTreeSet::new();
+        let told = causes.iter().filter(|cause| seen.insert((&cause.field, &cause.message)));
+        let told: Vec<_> = told.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        if let [only] = &told[..] { only.clone() } else { format!("[{}]", told.join(", ")) }
+    }
+
+    /// Whether so much has been found wrong that nothing more is looked for.
+    pub(crate) fn are_enough(causes: &[Self]) -> bool {
+        causes.len() >= CAUSES_LIMIT
     }
 
     pub(crate) fn required(field: &str, detail: &str) -> Self {
@@ -42,7 +55,7 @@ impl Cause {
     pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Self {
         Self {
             reason: "FieldValueInvalid",
-            message: format!("Invalid value: {value}: {detail}"),
+            message: format!("Invalid value: {}: {}", shown(value), beginning(detail)),
             field: field.to_owned(),
         }
     }
@@ -58,14 +71,16 @@ impl Cause {
     pub(crate) fn duplicate(field: &str, value: &Value) -> Self {
         Self {
             reason: "FieldValueDuplicate",
-            message: format!("Duplicate value: {value}"),
+            message: format!("Duplicate value: {}", shown(value)),
             field: field.to_owned(),
         }
     }
 
     pub(crate) fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|text| Value::from(*text).to_string()).collect();
-        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        let supported = supported.join(", ");
+        let message =
+            format!("Unsupported value: {}: supported values: {}", shown(value), beginning(&supported));
         Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
     }
 
@@ -236,7 +251,14 @@ impl Failure {
         Self::invalid_as("meta.k8s.io", options, "", causes)
     }
 
-    pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Box<Self> {
+    pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, mut causes: Vec<Cause>) -> Box<Self> {
+        let mut length = 0;
+        let told = causes.iter().take(CAUSES_LIMIT).take_while(|cause| {
+            let fits = length < CAUSES_LENGTH;
+            length += cause.field.len() + cause.message.len();
+            fits
+        });
+        causes.truncate(told.count());
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("{kind}{dot}{group} {} is invalid: {}", quoted(name), Cause::text(&causes));
         Self::new(422, "Invalid", message).with_details(Details {
@@ -338,6 +360,37 @@ pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
+/// The JSON text of a value; of a long one the beginning.
+fn shown(value: &Value) -> String {
+    let mut text = Shown(Vec::new());
+    // It fails where the text becomes too long.
+    if serde_json::to_writer(&mut text, value).is_ok() {
+        return String::from_utf8_lossy(&text.0).into_owned();
+    }
+    let whole = text.0.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    format!("{whole}...")
+}
+
+/// At most [`VALUE_LIMIT`] of a text.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(VALUE_LIMIT)]
+}
+
+/// A text that does not grow beyond [`VALUE_LIMIT`].
+struct Shown(Vec<u8>);
+
+impl io::Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(VALUE_LIMIT - self.0.len());
+        self.0.extend_from_slice(&bytes[..fits]);
+        Ok(fits)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// `text` in double quotes, with the usual escapes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -369,6 +422,21 @@ mod tests {
         assert_eq!(one.message, r#"Deployment.apps "x" is invalid: spec.a: Required value"#);
         let two = Failure::invalid_as("", "Pod", "x", vec![required, Cause::forbidden("b", "no")]);
         assert_eq!(two.message, r#"Pod "x" is invalid: [spec.a: Required value, b: Forbidden: no]"#);
+    }
+
+    #[test]
+    fn a_refusal_is_bounded_whatever_was_found_wrong() {
+        let many = (0..200_000).map(|n| Cause::required(&format!("spec.items[{n}]"), "")).collect();
+        let failure = Failure::invalid_as("", "Pod", "x", many);
+        assert_eq!(failure.details.map(|details| details.causes.len()), Some(CAUSES_LIMIT));
+        let large = Value::from("ä".repeat(1 << 20));
+        let large: Vec<_> = (0..50).map(|n| Cause::invalid(&n.to_string(), &large, "too long")).collect();
+        assert!(large[0].message.len() < VALUE_LIMIT + 100 && large[0].message.ends_with("...: too long"));
+        let failure = Failure::invalid_as("", "Pod", "x", large);
+        assert!(failure.message.len() < CAUSES_LENGTH + 2 * VALUE_LIMIT);
+        let huge = vec![Cause::required(&"a".repeat(2 << 20), ""), Cause::required("b", "")];
+        let failure = Failure::invalid_as("", "Pod", "x", huge);
+        assert_eq!(failure.details.map(|details| details.causes.len()), Some(1));
     }
 
     #[test]

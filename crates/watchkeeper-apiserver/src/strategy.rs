@@ -1,5 +1,6 @@
 //! What does the server add to a new object that nobody asked for? What its strategies and admission do after the defaults: nobody owns it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -74,16 +75,16 @@ impl Core {
             let ports = |service: &Arc<Stored>| {
                 service.value()["spec"]["ports"].as_array().cloned().unwrap_or_default()
             };
-            let mut used: Vec<i64> =
+            let mut used: BTreeSet<i64> =
                 services().flat_map(ports).filter_map(|port| port["nodePort"].as_i64()).collect();
             for port in each(&mut spec["ports"]).filter(|port| has_none(port)) {
                 let number = loop {
                     let number = 30_000 + i64::try_from(self.generator.below(2768)).unwrap_or(0);
-                    if !used.contains(&number) || used.len() >= 2768 {
+                    if !used.contains(&number) || used.range(30_000..32_768).count() >= 2768 {
                         break number;
                     }
                 };
-                used.push(number);
+                used.insert(number);
                 port["nodePort"] = number.into();
             }
         }
@@ -112,14 +113,14 @@ pub(crate) fn keep_addresses(before: &Value, after: &mut Value) {
         ADDRESSES.iter().for_each(|field| without(field));
         without("internalTrafficPolicy");
     }
-    let numbers = |service: &Value| -> Vec<Value> {
+    let numbers = |service: &Value| -> BTreeSet<i64> {
         let ports = service["spec"]["ports"].as_array().into_iter().flatten();
-        ports.map(|port| port["nodePort"].clone()).collect()
+        ports.filter_map(|port| port["nodePort"].as_i64()).collect()
     };
     if outside(&was) && !outside(&sort) {
         let known = numbers(before);
         for port in each(&mut after["spec"]["ports"]).filter_map(Value::as_object_mut) {
-            if port.get("nodePort").is_some_and(|number| known.contains(number)) {
+            if port.get("nodePort").and_then(Value::as_i64).is_some_and(|number| known.contains(&number)) {
                 port.remove("nodePort");
             }
         }
@@ -133,12 +134,13 @@ pub(crate) fn keep_addresses(before: &Value, after: &mut Value) {
     }
     if outside(&sort) && outside(&was) {
         let mut used = numbers(after);
+        // Of several of one name the first counts.
+        let ports = before["spec"]["ports"].as_array().into_iter().flatten().rev();
+        let known: BTreeMap<_, _> = ports.map(|old| (old["name"].as_str(), &old["nodePort"])).collect();
         for port in each(&mut after["spec"]["ports"]).filter(|port| port.get("nodePort").is_none()) {
-            let mut known = before["spec"]["ports"].as_array().into_iter().flatten();
-            let same = known.find(|old| old.get("name") == port.get("name"));
-            if let Some(number) = same.and_then(|old| old.get("nodePort")).filter(|own| !used.contains(own)) {
-                port["nodePort"] = number.clone();
-                used.push(number.clone());
+            let same = known.get(&port["name"].as_str()).and_then(|number| number.as_i64());
+            if let Some(number) = same.filter(|own| used.insert(*own)) {
+                port["nodePort"] = number.into();
             }
         }
     }

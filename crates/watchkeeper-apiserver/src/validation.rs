@@ -4,6 +4,8 @@ mod pods;
 
 pub(crate) use pods::is_gated;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::convert;
@@ -278,7 +280,7 @@ fn service(value: &Value, causes: &mut Vec<Cause>) {
     if sort == "ExternalName" && spec["externalName"].as_str().unwrap_or_default().is_empty() {
         causes.push(Cause::required("spec.externalName", ""));
     }
-    let mut names: Vec<&Value> = Vec::new();
+    let mut names = BTreeSet::new();
     for (at, port) in ports.iter().enumerate() {
         if ports.len() > 1 && port["name"].as_str().unwrap_or_default().is_empty() {
             causes.push(Cause::required(&format!("spec.ports[{at}].name"), ""));
@@ -293,11 +295,10 @@ fn service(value: &Value, causes: &mut Vec<Cause>) {
             let problem = "must be between 1 and 65535, inclusive";
             causes.push(Cause::invalid(&format!("spec.ports[{at}].targetPort"), target, problem));
         }
-        if let Some(name) = port.get("name").filter(|name| *name != "") {
-            if names.contains(&name) {
-                causes.push(Cause::duplicate(&format!("spec.ports[{at}].name"), name));
-            }
-            names.push(name);
+        if let Some(name) = port["name"].as_str().filter(|name| !name.is_empty())
+            && !names.insert(name)
+        {
+            causes.push(Cause::duplicate(&format!("spec.ports[{at}].name"), &name.into()));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Who wrote which field? The managers in `metadata.managedFields`, kept with every write, and the conflicts of server-side apply.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::status::{Cause, Details, Failure};
@@ -70,9 +72,10 @@ impl Manager {
             && (applies || self.api_version == writer.api_version)
     }
 
-    fn is_of_writer(&self, other: &Self) -> bool {
-        (&self.name, self.applies, &self.subresource) == (&other.name, other.applies, &other.subresource)
-            && (self.applies || self.api_version == other.api_version)
+    /// What no other entry has in common with this one.
+    fn id(&self) -> (bool, String, String, String) {
+        let version = if self.applies { String::new() } else { self.api_version.clone() };
+        (self.applies, self.name.clone(), self.subresource.clone(), version)
     }
 
     fn shown(&self) -> String {
@@ -123,13 +126,11 @@ impl Managers {
             time: text(entry, "time"),
             set: Set::read(&entry["fieldsV1"]),
         });
-        let mut known = Self::default();
-        for manager in managers {
-            // Of two entries of one writer the later counts.
-            known.0.retain(|other| !other.is_of_writer(&manager));
-            known.0.push(manager);
-        }
-        known
+        // Of two entries of one writer the later counts.
+        let mut known = BTreeSet::new();
+        let mut managers: Vec<_> = managers.rev().filter(|manager| known.insert(manager.id())).collect();
+        managers.reverse();
+        Self(managers)
     }
 
     /// Writes them into the object, those who apply first, then by time and name.

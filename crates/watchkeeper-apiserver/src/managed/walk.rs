@@ -1,5 +1,7 @@
 //! How do two states of an object differ, and how do they become one? Walks over values along their shape.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::set::Set;
@@ -91,10 +93,11 @@ impl Comparison {
         path: &mut Vec<String>,
     ) {
         let (old, new) = (steps(shape, treatment, old), steps(shape, treatment, new));
-        let gone = old.iter().filter(|(step, _)| find(&new, step).is_none());
+        let (in_old, in_new) = (by_step(&old), by_step(&new));
+        let gone = old.iter().filter(|(step, _)| !in_new.contains_key(step.as_str()));
         for (step, _) in new.iter().chain(gone) {
             path.push(step.clone());
-            self.compare(shape.item(), find(&old, step), find(&new, step), path);
+            self.compare(shape.item(), in_old.get(&**step).copied(), in_new.get(&**step).copied(), path);
             path.pop();
         }
     }
@@ -110,8 +113,9 @@ impl Comparison {
 /// The elements of a list with their names.
 type Steps<'a> = Vec<(String, &'a Value)>;
 
-fn find<'a>(steps: &Steps<'a>, step: &str) -> Option<&'a Value> {
-    steps.iter().find(|(name, _)| name == step).map(|(_, value)| *value)
+/// The elements by name; of several with one name the first counts.
+fn by_step<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, &'a Value> {
+    steps.iter().rev().map(|(step, value)| (step.as_str(), *value)).collect()
 }
 
 fn steps<'a>(shape: Shape<'_>, treatment: &Treatment<'_>, list: Option<&'a Value>) -> Steps<'a> {
@@ -182,8 +186,10 @@ pub(crate) fn merge(shape: Shape<'_>, live: Option<&Value>, applied: &Value) -> 
 /// The elements of both lists: each in the order of its own list, and those that are in both keep the two together.
 fn merge_lists(shape: Shape<'_>, treatment: &Treatment<'_>, live: &Value, applied: &Value) -> Value {
     let (left, right) = (steps(shape, treatment, Some(live)), steps(shape, treatment, Some(applied)));
-    let in_right = |step: &str| find(&right, step).is_some();
-    let mut shared = right.iter().map(|(step, _)| step).filter(|step| find(&left, step).is_some()).peekable();
+    let (in_left, right_steps) = (by_step(&left), by_step(&right));
+    let in_right = |step: &str| right_steps.contains_key(step);
+    let steps = right.iter().map(|(step, _)| step);
+    let mut shared = steps.filter(|step| in_left.contains_key(step.as_str())).peekable();
     let (mut l, mut r, mut merged) = (0, 0, Vec::new());
     while l < left.len() || r < right.len() {
         if let (Some((step, old)), Some((next, new))) = (left.get(l), right.get(r)) {
@@ -204,7 +210,7 @@ fn merge_lists(shape: Shape<'_>, treatment: &Treatment<'_>, live: &Value, applie
                 l += 1;
             }
             (_, Some((step, new))) => {
-                merged.push(merge(shape.item(), find(&left, step), new));
+                merged.push(merge(shape.item(), in_left.get(step.as_str()).copied(), new));
                 if shared.peek().is_some_and(|wanted| *wanted == step) {
                     shared.next();
                 }
@@ -248,5 +254,29 @@ pub(crate) fn remove(shape: Shape<'_>, value: &mut Value, set: &Set) {
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::Schema;
+
+    #[test]
+    fn elements_are_found_by_name_in_a_list_of_any_length_and_order() {
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array",
+            "x-kubernetes-list-type": "set", "items": {"type": "string"}}}});
+        let (schema, problems) = Schema::compile(&schema, "");
+        assert_eq!(problems, []);
+        let shape = Shape::Custom(schema.root());
+        // Enough for a walk through the whole list for each element never to end.
+        let names: Vec<_> = (0..200_000).map(|n| format!("element-{n}")).collect();
+        let live = json!({"list": names});
+        let applied = json!({"list": names.iter().rev().collect::<Vec<_>>()});
+        assert_eq!(merge(shape, Some(&live), &applied), applied);
+        let changes = Comparison::of(shape, &live, &applied);
+        assert!(changes.added.is_empty() && changes.modified.is_empty() && changes.removed.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use crate::status::Cause;
 impl Node {
     /// What is wrong with `value`; nothing, where it is as it was before a change: a schema may have become stricter since.
     pub(super) fn validate(&self, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
-        if (value.is_null() && self.nullable) || old == Some(value) {
+        if (value.is_null() && self.nullable) || old == Some(value) || Cause::are_enough(causes) {
             return;
         }
         let fits = self.check_type(value, path, causes);

@@ -1,5 +1,7 @@
 //! Is a pod in order, and may it change like this?
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::meta;
@@ -20,19 +22,18 @@ pub(super) fn spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     if containers.is_empty() {
         causes.push(Cause::required(&format!("{path}.containers"), ""));
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for (at, container) in containers.iter().enumerate() {
         let path = format!("{path}.containers[{at}]");
         let name = container["name"].as_str().unwrap_or_default();
         if name.is_empty() {
             causes.push(Cause::required(&format!("{path}.name"), ""));
-        } else if names.contains(&name) {
+        } else if !names.insert(name) {
             causes.push(Cause::duplicate(&format!("{path}.name"), &name.into()));
         } else {
             let problems = meta::label_problems(name);
             causes.extend(problems.iter().map(|p| Cause::invalid(&format!("{path}.name"), &name.into(), p)));
         }
-        names.push(name);
         if container["image"].as_str().unwrap_or_default().is_empty() {
             causes.push(Cause::required(&format!("{path}.image"), ""));
         }
@@ -43,14 +44,14 @@ pub(super) fn spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::not_supported(&format!("{path}.restartPolicy"), policy, &policies));
     }
     meta::validate_labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), causes);
-    let gates: Vec<_> = gates(spec).collect();
-    for (at, gate) in gates.iter().enumerate() {
+    let mut known = BTreeSet::new();
+    for (at, gate) in gates(spec).enumerate() {
         let path = format!("{path}.schedulingGates[{at}]");
         if let Some(problem) = meta::qualified_name_problem(gate) {
-            causes.push(Cause::invalid(&path, &(*gate).into(), &problem));
+            causes.push(Cause::invalid(&path, &gate.into(), &problem));
         }
-        if gates[..at].contains(gate) {
-            causes.push(Cause::duplicate(&path, &(*gate).into()));
+        if !known.insert(gate) {
+            causes.push(Cause::duplicate(&path, &gate.into()));
         }
     }
 }
@@ -82,16 +83,16 @@ pub(super) fn update(old: &Value, new: &Value) -> Vec<Cause> {
     let tolerations = |spec: &Value| {
         let mut list = spec["tolerations"].as_array().cloned().unwrap_or_default();
         list.iter_mut().for_each(|toleration| toleration["tolerationSeconds"] = Value::Null);
-        list
+        list.iter().map(Value::to_string).collect::<BTreeSet<_>>()
     };
-    let (before, after) = (tolerations(old), tolerations(new));
-    if !before.iter().all(|toleration| after.contains(toleration)) {
+    if !tolerations(old).is_subset(&tolerations(new)) {
         let problem = "existing toleration can not be modified except its tolerationSeconds";
         causes.push(Cause::forbidden("spec.tolerations", problem));
     }
     causes.extend(deadline(&old["activeDeadlineSeconds"], &new["activeDeadlineSeconds"]));
+    let known: BTreeSet<_> = gates(old).collect();
     for (at, gate) in gates(new).enumerate() {
-        if !gates(old).any(|known| known == gate) {
+        if !known.contains(gate) {
             let problem = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
             causes.push(Cause::forbidden(&format!("spec.schedulingGates[{at}].name"), &problem));
         }

@@ -115,7 +115,7 @@ impl Core {
             newest.insert(name, (!version.removed).then_some(value));
         }
         for value in newest.into_values().flatten() {
-            self.define(&value);
+            self.restore_definition(&value);
         }
     }
 

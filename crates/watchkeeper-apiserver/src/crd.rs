@@ -1,6 +1,6 @@
 //! How do new kinds come to be? CustomResourceDefinitions: checked, accepted at once, served, and taken away with their objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::conditions;
 use crate::core::Core;
 use crate::kinds::{InitialStatus, NameRule};
-use crate::managed::Managers;
+use crate::managed::{Managers, track};
 use crate::meta;
 use crate::registry::{Custom, Kind, Printer, ResourceId, ScalePaths, api_version};
 use crate::rules::Rules;
-use crate::schema::Schema;
+use crate::schema::{Patterns, Schema};
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::table::path::Path;
@@ -51,9 +51,71 @@ pub(crate) fn default(value: &mut Value) {
     }
 }
 
-/// What is wrong with a definition; `old` is its state before a change. What was taken once, perhaps by an earlier version, is not looked at
-/// again.
-pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
+/// The schema and the rules of a version, compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    document: Arc<Value>,
+    schema: Arc<Schema>,
+    rules: Option<Arc<Rules>>,
+}
+
+impl Compiled {
+    fn of(kind: &Kind) -> Option<Self> {
+        let custom = kind.custom.as_ref()?;
+        let (document, schema) = (custom.document.clone(), custom.schema.clone());
+        Some(Self { document, schema, rules: custom.rules.clone() })
+    }
+}
+
+/// Compiles the schemas of a definition: each document once, and each pattern.
+#[derive(Debug, Default)]
+struct Compiler {
+    /// What is sound, by the text of its document.
+    known: BTreeMap<String, Compiled>,
+    patterns: Patterns,
+}
+
+impl Compiler {
+    /// Nothing is compiled again that the definition has now.
+    fn knowing(kinds: &[Arc<Kind>]) -> Self {
+        let known = kinds.iter().filter_map(|kind| Compiled::of(kind));
+        let known = known.map(|compiled| (compiled.document.to_string(), compiled));
+        Self { known: known.collect(), patterns: Patterns::default() }
+    }
+
+    /// Compiles a schema, and tells what is wrong with it; `at` is its path in the definition.
+    fn compile(&mut self, document: &Value, at: &str) -> (Compiled, Vec<Cause>) {
+        let text = document.to_string();
+        if let Some(known) = self.known.get(&text) {
+            return (known.clone(), Vec::new());
+        }
+        let (schema, problems) = Schema::compile_with(document, at, &mut self.patterns);
+        let mut causes = if problems.is_empty() { schema.check_defaults(at) } else { problems };
+        let rules = Rules::compile(document);
+        causes.extend(rules.iter().flat_map(|rules| rules.check(document, at)));
+        let (document, schema) = (Arc::new(document.clone()), Arc::new(schema));
+        let compiled = Compiled { document, schema, rules: rules.map(Arc::new) };
+        if causes.is_empty() {
+            self.known.insert(text, compiled.clone());
+        }
+        (compiled, causes)
+    }
+
+    /// Compiles the versions of a definition that was found in order.
+    fn compile_all(&mut self, definition: &Value) -> Vec<Compiled> {
+        let versions = list(&definition["spec"]["versions"]).iter();
+        versions.map(|version| self.compile(&version["schema"]["openAPIV3Schema"], "").0).collect()
+    }
+}
+
+/// What is wrong with a definition; `old` is its state before a change, and `kinds` are those that it has. What was taken once, perhaps by an
+/// earlier version, is not looked at again. If nothing is wrong, its versions come back compiled.
+pub(crate) fn validate(
+    value: &Value,
+    old: Option<&Value>,
+    kinds: &[Arc<Kind>],
+) -> (Vec<Cause>, Vec<Compiled>) {
+    let mut compiler = Compiler::knowing(kinds);
     let mut causes = Vec::new();
     let spec = &value["spec"];
     let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
@@ -87,7 +149,7 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
         _ => causes.push(Cause::not_supported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"])),
     }
     if old.is_none_or(|old| old["spec"]["versions"] != spec["versions"]) {
-        validate_versions(&spec["versions"], &mut causes);
+        validate_versions(&spec["versions"], &mut compiler, &mut causes);
     }
     let protected = [".k8s.io", ".kubernetes.io"].iter().any(|suffix| group.ends_with(suffix));
     let approval = value["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
@@ -105,7 +167,8 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
             &supported,
         ));
     }
-    causes
+    let compiled = if causes.is_empty() { compiler.compile_all(value) } else { Vec::new() };
+    (causes, compiled)
 }
 
 /// What is wrong with the change of a definition: what its objects depend on stays.
@@ -140,7 +203,7 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
+fn validate_versions(versions: &Value, compiler: &mut Compiler, causes: &mut Vec<Cause>) {
     let versions = list(versions);
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let problem = "must have exactly one version marked as storage version";
@@ -172,9 +235,7 @@ fn validate_versions(versions: &Value, causes: &mut Vec<Cause>) {
             causes.push(Cause::required(&field, "schemas are required"));
         } else if !shared || at == 0 {
             let field = if shared { "spec.validation.openAPIV3Schema".to_owned() } else { field };
-            let (compiled, problems) = Schema::compile(schema, &field);
-            causes.extend(if problems.is_empty() { compiled.check_defaults(&field) } else { problems });
-            causes.extend(Rules::check(schema, &field));
+            causes.extend(compiler.compile(schema, &field).1);
         }
     }
 }
@@ -208,19 +269,18 @@ fn storage(value: &Value) -> ResourceId {
 }
 
 /// The kinds of a definition under the names that were accepted, one for each version.
-fn kinds(value: &Value) -> Vec<Kind> {
+fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
     let spec = &value["spec"];
     let names = &value["status"]["acceptedNames"];
     let group = text(spec, "group");
     let (established, waiting) = (is_established(value), *names != spec["names"]);
     let versions = list(&spec["versions"]);
-    let compile = |version: &Value| Arc::new(Schema::compile(&version["schema"]["openAPIV3Schema"], "").0);
-    let schemas: Vec<_> = versions.iter().map(compile).collect();
     let stored = versions.iter().position(|version| version["storage"] == true);
+    let storage_schema = stored.and_then(|at| compiled.get(at)).map(|compiled| compiled.schema.clone());
     versions
         .iter()
-        .zip(&schemas)
-        .map(|(version, schema)| {
+        .zip(compiled)
+        .map(|(version, Compiled { document, schema, rules })| {
             let subresources = &version["subresources"];
             let scale = subresources["scale"].is_object().then(|| ScalePaths {
                 spec_replicas: path(text(&subresources["scale"], "specReplicasPath")),
@@ -256,7 +316,7 @@ fn kinds(value: &Value) -> Vec<Kind> {
                 blank: OnceLock::new(),
                 custom: Some(Custom {
                     storage_version: api_version(group, stored.map_or("", |at| text(&versions[at], "name"))),
-                    storage_schema: stored.map(|at| schemas[at].clone()),
+                    storage_schema: storage_schema.clone(),
                     warning: (version["deprecated"] == true).then(|| {
                         match text(version, "deprecationWarning") {
                             "" => format!(
@@ -267,10 +327,10 @@ fn kinds(value: &Value) -> Vec<Kind> {
                             warning => warning.to_owned(),
                         }
                     }),
-                    document: version["schema"]["openAPIV3Schema"].clone(),
+                    document,
                     printers: printers(&version["additionalPrinterColumns"]),
-                    rules: Rules::compile(&version["schema"]["openAPIV3Schema"]),
-                    schema: schema.clone(),
+                    rules,
+                    schema,
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
                     waiting,
@@ -333,8 +393,8 @@ impl Core {
         }
         status["acceptedNames"] = names;
         if let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") {
-            let managers = Managers::read(value);
-            self.track(&kind, &before, value, managers, &Write::own(), "status");
+            let (managers, own) = (Managers::read(value), Write::own());
+            track(&kind, &before, value, managers, &own.writer(&kind, "status", &now));
         }
         let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
         let storage = storage.map_or("", |version| text(version, "name"));
@@ -393,8 +453,8 @@ impl Core {
     }
 
     /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
-    pub(crate) fn publish_definition(&mut self, value: &Value) {
-        let before = self.define(value);
+    pub(crate) fn publish_definition(&mut self, value: &Value, compiled: Vec<Compiled>) {
+        let before = self.registry.define(meta::text(value, "name"), kinds(value, compiled));
         if before.is_empty() {
             self.store.begin(&storage(value));
         } else {
@@ -403,9 +463,15 @@ impl Core {
         self.reconsider_definitions();
     }
 
-    /// The kinds of a definition are these from now on. Gives those that it had.
-    pub(crate) fn define(&mut self, value: &Value) -> Vec<Arc<Kind>> {
-        self.registry.define(meta::text(value, "name"), kinds(value))
+    /// The kinds of a definition that was kept are these from now on.
+    pub(crate) fn restore_definition(&mut self, value: &Value) {
+        let kinds = kinds(value, Compiler::default().compile_all(value));
+        self.registry.define(meta::text(value, "name"), kinds);
+    }
+
+    /// The versions of a definition as they are served.
+    fn compiled(&self, value: &Value) -> Vec<Compiled> {
+        Compiler::knowing(&self.registry.defined(meta::text(value, "name"))).compile_all(value)
     }
 
     /// Looks again at the definitions that wait for a name.
@@ -419,8 +485,9 @@ impl Core {
             let mut after = before.clone();
             self.accept_definition(&mut after);
             if after["status"] != before["status"] {
+                let compiled = self.compiled(&after);
                 let stored = self.commit(&kind, &stored.key, after);
-                self.publish_definition(&stored.value());
+                self.publish_definition(&stored.value(), compiled);
             }
         }
     }
@@ -429,7 +496,7 @@ impl Core {
     pub(crate) fn empty_definition(&mut self, marked: &Stored) {
         let at_once =
             DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-        if let Some(kind) = kinds(&marked.value()).into_iter().next().map(Arc::new) {
+        if let Some(kind) = self.registry.defined(&marked.key.name).into_iter().next() {
             let objects = self.store.range(&kind.storage, None, None);
             let keys: Vec<_> = objects.map(|stored| stored.key.clone()).collect();
             for key in keys {
@@ -481,10 +548,51 @@ mod tests {
                 {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
                     "properties": {"a": {"type": "string", "pattern": "^.{100000}$"}}}}}]}});
         default(&mut value);
-        assert_eq!(validate(&value, None).len(), 1);
-        assert_eq!(validate(&value, Some(&value)), []);
+        let problems = |value: &Value, old: Option<&Value>| validate(value, old, &[]).0;
+        assert_eq!(problems(&value, None).len(), 1);
+        assert_eq!(problems(&value, Some(&value)), []);
         let mut changed = value.clone();
         changed["spec"]["versions"][0]["deprecated"] = true.into();
-        assert_eq!(validate(&changed, Some(&value)).len(), 1);
+        assert_eq!(problems(&changed, Some(&value)).len(), 1);
+    }
+
+    #[test]
+    fn a_schema_is_compiled_once_and_versions_share_their_patterns() {
+        let schema = |n: usize| {
+            let texts = (0..16)
+                .map(|at| (format!("p{at}"), json!({"type": "string", "pattern": format!("^a{{{at}}}$")})));
+            json!({"type": "object", "description": n.to_string(), "properties": texts.collect::<serde_json::Map<_, _>>()})
+        };
+        let version = |n: usize| json!({"name": format!("v{n}"), "served": true, "storage": n == 1, "schema": {"openAPIV3Schema": schema(n / 2)}});
+        let mut definition = json!({"metadata": {"name": "bars.example.com"}, "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"},
+            "versions": (1..=30).map(version).collect::<Vec<_>>()}});
+        let mut compiler = Compiler::default();
+        assert_eq!(compiler.compile_all(&definition).len(), 30);
+        assert_eq!(compiler.patterns.len(), 16);
+        let server = crate::ApiServer::new(&watchkeeper::Env::simulated(1));
+        let compiled = || crate::schema::COMPILED.with(std::cell::Cell::get);
+        server.shared.run(|core| {
+            let kind = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let before = compiled();
+            core.create(&kind, "", definition.clone(), &Write::own()).unwrap();
+            assert_eq!(
+                compiled() - before,
+                16,
+                "two versions have one schema each, but for the first and the last"
+            );
+            let before = compiled();
+            definition["metadata"]["labels"] = json!({"a": "b"});
+            definition["spec"]["versions"][0]["deprecated"] = true.into();
+            let key = Key::new("", "bars.example.com");
+            let seen = core.see(&kind, &key);
+            let version = seen.old.as_ref().unwrap().revision.to_string();
+            definition["metadata"]["resourceVersion"] = version.into();
+            let part = crate::verbs::update::Part::Main;
+            let draft = seen.replace(&kind, definition, part, &Write::own()).unwrap();
+            core.store(draft).unwrap();
+            core.delete(&kind, &key, &DeleteOptions::default()).unwrap();
+            assert_eq!(compiled() - before, 0, "what the definition has is not compiled again");
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! How does a request become an answer? From the URL to a verb, with body, options and version in order.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ use crate::static_routes;
 use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
 use crate::strategy;
+use crate::verbs::create::{Name, identify, place};
 use crate::verbs::delete::Deleted;
+use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::list::Page;
 use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
@@ -34,6 +37,9 @@ use crate::write::Write;
 
 /// How long a request for a version of the future waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often a write is worked out without the lock before it takes it for the whole time.
+const FREE_TRIES: usize = 3;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -61,6 +67,7 @@ where
         target,
         stop,
         body: OnceLock::new(),
+        tries: AtomicUsize::new(0),
     };
     let found = call.find();
     // What nobody serves is not counted, as there is no end of it.
@@ -90,6 +97,8 @@ pub(crate) struct Call {
     stop: Option<CancellationToken>,
     /// The body, once it has been read.
     body: OnceLock<Bytes>,
+    /// How often it has tried to write.
+    tries: AtomicUsize,
 }
 
 /// What the URL names, once the kind is known.
@@ -191,6 +200,22 @@ impl Call {
         self.shared.run(|core| self.check(core, kind).and_then(|()| write(core)))
     }
 
+    /// Writes an object: looks at the core, works without it, and stores what came out if nothing of what was seen has changed meanwhile.
+    /// Otherwise the request begins anew, and holds the core all the time once it has been unlucky too often.
+    fn write(
+        &self,
+        kind: &Arc<Kind>,
+        see: impl FnOnce(&Core) -> Result<Seen>,
+        work: impl FnOnce(&Seen) -> Result<Draft>,
+    ) -> Result<(Arc<Stored>, bool)> {
+        if self.tries.fetch_add(1, Ordering::Relaxed) >= FREE_TRIES {
+            return self.change(kind, |core| see(core).and_then(|seen| core.store(work(&seen)?)));
+        }
+        let seen = self.read(kind, |core| see(core))?;
+        let draft = work(&seen)?;
+        self.change(kind, |core| core.store(draft))
+    }
+
     /// Looks at the core under the same condition.
     fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core.lock();
@@ -235,11 +260,16 @@ impl Call {
             Method::POST if !everywhere => {
                 let mut write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
-                let value = self.read_object(&kind, &body, &mut write)?;
+                let mut value = self.read_object(&kind, &body, &mut write)?;
                 let namespace = namespace.unwrap_or_default();
-                let stored = self.change(&kind, |core| core.create(&kind, namespace, value, &write));
-                let stored = stored.map_err(|failure| failure.of(&write))?;
-                Ok(self.written(form, &kind, Part::Main, (stored, true), write, ""))
+                identify(&kind, &mut value);
+                let name = place(&kind, namespace, &mut value).map(|()| Name::of(&value));
+                let created = name.and_then(|name| {
+                    let see = |core: &Core| core.see_new(&kind, namespace, &name);
+                    self.write(&kind, see, |seen| seen.create(&kind, value, &write, true))
+                });
+                let created = created.map_err(|failure| failure.of(&write))?;
+                Ok(self.written(form, &kind, Part::Main, created, write, ""))
             }
             Method::DELETE if !everywhere && kind.delete_collection => {
                 let body = self.read_body(body).await?;
@@ -278,7 +308,8 @@ impl Call {
                 let body = self.read_body(body).await?;
                 let value = self.read_object(&kind, &body, &mut write)?;
                 let version = meta::text(&value, "resourceVersion").to_owned();
-                let replaced = self.change(&kind, |core| core.replace(&kind, key, value, part, &write));
+                let see = |core: &Core| Ok(core.see(&kind, key));
+                let replaced = self.write(&kind, see, |seen| seen.replace(&kind, value, part, &write));
                 let replaced = replaced.map_err(|failure| failure.of(&write))?;
                 Ok(self.written(form, &kind, part, replaced, write, &version))
             }
@@ -290,9 +321,10 @@ impl Call {
                     Patch::Apply(config) => meta::text(config, "resourceVersion").to_owned(),
                     _ => String::new(),
                 };
-                let patched = self.change(&kind, |core| match patch {
-                    Patch::Apply(config) => core.apply(&kind, key, config, part, force, &mut write),
-                    patch => core.patch(&kind, key, &patch, part, &mut write).map(|stored| (stored, false)),
+                let see = |core: &Core| Ok(core.see(&kind, key));
+                let patched = self.write(&kind, see, |seen| match patch {
+                    Patch::Apply(config) => seen.apply(&kind, config, part, force, &mut write),
+                    patch => seen.patch(&kind, &patch, part, &mut write),
                 });
                 let patched = patched.map_err(|failure| failure.of(&write))?;
                 Ok(self.written(form, &kind, part, patched, write, &version))
@@ -314,23 +346,24 @@ impl Call {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let scale = match self.method {
-            Method::GET | Method::HEAD => self.read(kind, |core| core.get_scale(kind, key))?,
+        let see = |core: &Core| Ok(core.see(kind, key));
+        let (stored, _) = match self.method {
+            Method::GET | Method::HEAD => (self.read(kind, |core| core.get(kind, key))?, false),
             Method::PUT => {
                 let write = self.write_options("UpdateOptions")?;
                 let body = self.read_body(body).await?;
                 let (scale, _) =
                     negotiate::read_object(&self.headers, &body, ("autoscaling/v1", "Scale"), true)?;
-                self.change(kind, |core| core.put_scale(kind, key, &scale, &write))?
+                self.write(kind, see, |seen| seen.put_scale(kind, &scale, &write))?
             }
             Method::PATCH => {
                 let mut write = self.write_options("PatchOptions")?;
                 let patch = self.read_patch(kind, body, &mut write).await?;
-                self.change(kind, |core| core.patch_scale(kind, key, &patch, &write))?
+                self.write(kind, see, |seen| seen.patch_scale(kind, &patch, &write))?
             }
             _ => return Err(Failure::method_not_allowed()),
         };
-        Ok(reply::value(200, form, &scale))
+        Ok(reply::value(200, form, &Core::scale_of(kind, &stored)?))
     }
 
     async fn list(&self, kind: &Arc<Kind>, form: Form) -> Result<Reply> {
@@ -463,7 +496,77 @@ mod tests {
             target,
             stop: None,
             body: OnceLock::new(),
+            tries: AtomicUsize::new(0),
         }
+    }
+
+    #[test]
+    fn a_write_is_worked_out_without_the_lock_and_with_it_once_it_was_outrun_too_often() {
+        let server = ApiServer::new(&Env::simulated(1));
+        let call = get(&server, "/api/v1/namespaces/default/configmaps/a");
+        let Ok(Some(Named::Kind(kind))) = call.find() else { panic!("a ConfigMap is a kind") };
+        let key = Key::new("default", "a");
+        let map =
+            |data: &str| json!({"metadata": {"name": "a", "namespace": "default"}, "data": {"k": data}});
+        let set = |data: &str| {
+            server.shared.run(|core| {
+                let seen = core.see(&kind, &key);
+                let draft = seen.replace(&kind, map(data), Part::Main, &Write::own()).unwrap();
+                core.store(draft).unwrap()
+            })
+        };
+        server.shared.run(|core| core.create(&kind, "default", map("first"), &Write::own()).unwrap());
+        let patch = Patch::Merge(json!({"data": {"own": "x"}}));
+        for attempt in 0..=FREE_TRIES {
+            let written = call.write(
+                &kind,
+                |core| Ok(core.see(&kind, &key)),
+                |seen| {
+                    let free = server.shared.core.try_lock().is_some();
+                    assert_eq!(free, attempt < FREE_TRIES, "attempt {attempt}");
+                    if free {
+                        set(&attempt.to_string());
+                    }
+                    seen.patch(&kind, &patch, Part::Main, &mut Write::own())
+                },
+            );
+            match written {
+                Err(failure) => assert!(failure.outdated && attempt < FREE_TRIES),
+                Ok((stored, _)) => {
+                    assert_eq!(attempt, FREE_TRIES);
+                    assert_eq!(stored.value()["data"], json!({"k": "2", "own": "x"}), "nothing is lost");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_came_to_be_meanwhile_is_in_the_way_of_a_new_object_only() {
+        let server = ApiServer::new(&Env::simulated(1));
+        let mut core = server.shared.core.lock();
+        let kind = core.registry.builtin("", "Node").unwrap();
+        let node = || json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+        let seen = core.see(&kind, &Key::new("", "n"));
+        let draft = |posted: bool| seen.create(&kind, node(), &Write::own(), posted).unwrap();
+        let (posted, put) = (draft(true), draft(false));
+        core.create(&kind, "", node(), &Write::own()).unwrap();
+        assert_eq!(core.store(posted).unwrap_err().reason, "AlreadyExists");
+        assert!(core.store(put).unwrap_err().outdated);
+    }
+
+    #[test]
+    fn no_two_services_get_one_address_that_was_free_for_both() {
+        let server = ApiServer::new(&Env::simulated(1));
+        let mut core = server.shared.core.lock();
+        let kind = core.registry.builtin("", "Service").unwrap();
+        let service = |name: &str| {
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.7", "ports": [{"port": 80}]}})
+        };
+        let seen = core.see(&kind, &Key::new("default", "a"));
+        let draft = seen.create(&kind, service("a"), &Write::own(), true).unwrap();
+        core.create(&kind, "default", service("b"), &Write::own()).unwrap();
+        assert!(core.store(draft).unwrap_err().outdated);
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,11 +52,11 @@ pub(crate) struct Custom {
     pub(crate) schema: Arc<Schema>,
     /// The schema of the version in which objects are stored.
     pub(crate) storage_schema: Option<Arc<Schema>>,
-    pub(crate) rules: Option<Rules>,
+    pub(crate) rules: Option<Arc<Rules>>,
     /// What to tell those who use a version that is deprecated.
     pub(crate) warning: Option<String>,
     /// The schema as it was sent, for those who ask for it.
-    pub(crate) document: Value,
+    pub(crate) document: Arc<Value>,
     /// The columns beyond the name.
     pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.
@@ -168,6 +168,11 @@ impl Kind {
     /// The kind of group, version and name `(group, kind)`.
     pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
         self.custom.is_none() && self.group == group && self.kind == kind
+    }
+
+    /// Whether it is the kind of those that define others.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.is("apiextensions.k8s.io", "CustomResourceDefinition")
     }
 
     /// What to tell those who still use this version of the kind.

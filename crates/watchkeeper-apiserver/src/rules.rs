@@ -34,10 +34,9 @@ impl Rules {
         Some(Self((signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten()))
     }
 
-    /// What is wrong with the rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
-    pub(crate) fn check(schema: &Value, at: &str) -> Vec<Cause> {
-        let Some(rules) = Self::compile(schema) else { return Vec::new() };
-        let checked = rules.0.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
+    /// What is wrong with these rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
+    pub(crate) fn check(&self, schema: &Value, at: &str) -> Vec<Cause> {
+        let checked = self.0.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
         checked.unwrap_or_else(|| {
             vec![Cause::invalid(at, &"".into(), "compilation failed: a rule is too long or too deep")]
         })
@@ -154,8 +153,14 @@ mod tests {
     fn a_rule_that_cannot_be_understood_is_named_wherever_it_stands() {
         let bad =
             json!({"type": "object", "x-kubernetes-validations": [{"rule": "true"}, {"rule": "self.("}]});
-        let at =
-            |schema: &Value| Rules::check(schema, "s").iter().map(|c| c.field.clone()).collect::<Vec<_>>();
+        let at = |schema: &Value| {
+            Rules::compile(schema)
+                .unwrap()
+                .check(schema, "s")
+                .into_iter()
+                .map(|c| c.field)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(at(&bad), ["s.x-kubernetes-validations[1].rule"]);
         let inside = json!({"type": "object", "properties": {"a": {"type": "array", "items": bad}}});
         assert_eq!(at(&inside), ["s.properties[a].items.x-kubernetes-validations[1].rule"]);

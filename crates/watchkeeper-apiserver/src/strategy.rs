@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::conditions;
-use crate::core::Core;
 use crate::defaults::{each, set};
 use crate::kinds::InitialStatus;
 use crate::merge_patch::merge;
@@ -14,16 +13,17 @@ use crate::meta;
 use crate::registry::Kind;
 use crate::store::Stored;
 use crate::validation::is_gated;
+use crate::verbs::draft::Seen;
 
-impl Core {
+impl Seen {
     /// Completes a new object, which has its name and uid.
-    pub(crate) fn complete(&mut self, kind: &Kind, value: &mut Value) {
+    pub(crate) fn complete(&self, kind: &Kind, value: &mut Value) {
         initial_status(kind, value);
         match (kind.group.as_str(), kind.kind.as_str(), &kind.custom) {
             (_, _, Some(_)) => {}
             ("", "Namespace", _) => namespace(value),
             ("", "Pod", _) => self.complete_pod(value),
-            ("", "Service", _) => self.address_service(kind, value),
+            ("", "Service", _) => self.address_service(value),
             ("batch", "Job", _) => job(value),
             _ => {}
         }
@@ -44,13 +44,13 @@ impl Core {
     }
 
     /// Gives a service its address within the cluster, and a port on every node where its type has one.
-    pub(crate) fn address_service(&self, kind: &Kind, value: &mut Value) {
+    pub(crate) fn address_service(&self, value: &mut Value) {
         let spec = &mut value["spec"];
         let sort = spec["type"].as_str().unwrap_or_default().to_owned();
         if sort == "ExternalName" {
             return;
         }
-        let services = || self.store.range(&kind.storage, None, None);
+        let services = || self.services.iter();
         if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
             let address = loop {
                 let number = 1 + self.generator.below(65_534);

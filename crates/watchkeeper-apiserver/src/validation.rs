@@ -22,7 +22,6 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>, status: bo
     }
     let mut causes = Vec::new();
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => causes = crd::validate(value, old),
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
             workload(&kind.kind, value, &mut causes);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use crate::registry::Kind;
 use crate::status::{Cause, Details, Failure};
 
 mod last_applied;
@@ -284,6 +285,18 @@ impl Managers {
         let owned = without(&all.minus(&kept));
         without(&all.minus(&members(&owned)).and(&last))
     }
+}
+
+/// Notes in an object who wrote what.
+pub(crate) fn track(
+    kind: &Kind,
+    before: &Value,
+    after: &mut Value,
+    mut managers: Managers,
+    writer: &Writer<'_>,
+) {
+    managers.update(kind.shape(), before, after, writer);
+    managers.write(after);
 }
 
 /// Says which object it is as it was said before.

@@ -10,7 +10,8 @@ use crate::status::Cause;
 mod pattern;
 mod validate;
 
-use pattern::{Pattern, Patterns};
+use pattern::Pattern;
+pub(crate) use pattern::Patterns;
 
 /// A compiled schema of one version of a custom kind.
 ///
@@ -57,8 +58,16 @@ pub(crate) struct Node {
 }
 
 impl Schema {
-    /// Compiles an `openAPIV3Schema`, as far as it can be understood, and tells what is wrong with it; `at` is its path in the definition.
+    /// Compiles a schema on its own.
+    #[cfg(test)]
     pub(crate) fn compile(schema: &Value, at: &str) -> (Self, Vec<Cause>) {
+        Self::compile_with(schema, at, &mut Patterns::default())
+    }
+
+    /// Compiles an `openAPIV3Schema`, as far as it can be understood, and tells what is wrong with it; `at` is its path in the definition.
+    pub(crate) fn compile_with(schema: &Value, at: &str, patterns: &mut Patterns) -> (Self, Vec<Cause>) {
+        #[cfg(test)]
+        COMPILED.with(|compiled| compiled.set(compiled.get() + 1));
         let mut causes = Vec::new();
         if schema["type"] != "object" {
             let field = format!("{at}.type");
@@ -67,7 +76,7 @@ impl Schema {
                 Some(other) => Cause::invalid(&field, other, "must be object at the root"),
             });
         }
-        let mut compiler = Compiler { causes, patterns: Patterns::default() };
+        let mut compiler = Compiler { causes, patterns };
         let node = Node::compile(schema, at, true, &mut compiler);
         (Self(node), compiler.causes)
     }
@@ -117,14 +126,20 @@ impl Schema {
 }
 
 /// What the parts of a schema share while it is compiled.
-struct Compiler {
+struct Compiler<'a> {
     causes: Vec<Cause>,
-    patterns: Patterns,
+    patterns: &'a mut Patterns,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many schemas this thread has compiled.
+    pub(crate) static COMPILED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 impl Node {
     /// `structural`: inside of allOf and its like, a type need not be given.
-    fn compile(schema: &Value, at: &str, structural: bool, compiler: &mut Compiler) -> Self {
+    fn compile(schema: &Value, at: &str, structural: bool, compiler: &mut Compiler<'_>) -> Self {
         let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
         let flag = |field: &str| schema[field].as_bool().unwrap_or(false);
         let count = |field: &str| schema[field].as_u64().and_then(|number| usize::try_from(number).ok());

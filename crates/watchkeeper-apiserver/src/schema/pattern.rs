@@ -11,7 +11,7 @@ const SIZES: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 <<
 /// How often a pattern may repeat something.
 const MOST_OFTEN: u64 = 1_000;
 
-/// How large all patterns of a schema may be together.
+/// How large all patterns of a definition may be together.
 const ROOM: usize = 64 << 20;
 
 /// Size times length of the text, at most: beyond that a match could take seconds.
@@ -42,9 +42,9 @@ impl Pattern {
     }
 }
 
-/// The patterns of one schema.
+/// The patterns of one definition, each compiled once.
 #[derive(Debug)]
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     known: BTreeMap<String, Pattern>,
     room: usize,
 }
@@ -56,6 +56,12 @@ impl Default for Patterns {
 }
 
 impl Patterns {
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// Compiles a pattern; the error says what is wrong with it.
     pub(super) fn compile(&mut self, text: &str) -> Result<Pattern, &'static str> {
         if let Some(known) = self.known.get(text) {

@@ -9,25 +9,26 @@ use crate::managed::Managers;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Failure, Result};
-use crate::store::{Key, Stored};
-use crate::verbs::create::place;
+use crate::store::Key;
+use crate::verbs::create::{identify, place};
+use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::typed;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::write::{Write, unusable};
 
-impl Core {
-    /// Applies `config`; the flag tells that the object was created.
+impl Seen {
+    /// Applies `config`.
     pub(crate) fn apply(
-        &mut self,
+        &self,
         kind: &Arc<Kind>,
-        key: &Key,
         mut config: Value,
         part: Part,
         force: bool,
         write: &mut Write,
-    ) -> Result<(Arc<Stored>, bool)> {
+    ) -> Result<Draft> {
+        let key = &self.key;
         check_config(kind, key, &config)?;
-        if part != Part::Main && self.store.get(&kind.storage, key).is_none() {
+        if part != Part::Main && self.old.is_none() {
             return Err(Failure::not_found(kind, &key.name));
         }
         check_types(kind, &config)?;
@@ -36,7 +37,7 @@ impl Core {
         let version = version_of(&config)?;
         let (uid, now) = (meta::text(&config, "uid").to_owned(), self.now());
         let writer_of = |manager: &str| Write { manager: manager.to_owned(), ..write.clone() };
-        let old = match self.store.get(&kind.storage, key).cloned() {
+        let old = match &self.old {
             Some(old) => old,
             None if !uid.is_empty() => {
                 let why = format!(
@@ -49,11 +50,13 @@ impl Core {
                 let mut managers = Managers::default();
                 let writer = write.writer(kind, "", &now);
                 let mut object = managers.apply(kind.shape(), kind.blank(), &config, &writer, force)?;
-                self.finish_apply(kind, &mut object, managers, write)?;
-                return self.create(kind, &key.namespace, object, write).map(|stored| (stored, true));
+                finish(kind, &mut object, managers, write)?;
+                identify(kind, &mut object);
+                place(kind, &key.namespace, &mut object)?;
+                return self.create(kind, object, write, false);
             }
         };
-        let mut live = Self::view(kind, &old);
+        let mut live = Core::view(kind, old);
         let mut managers = Managers::read(&live);
         meta::metadata_mut(&mut live).remove("managedFields");
         if managers.is_empty() {
@@ -66,23 +69,17 @@ impl Core {
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
-        self.finish_apply(kind, &mut object, managers, write)?;
+        finish(kind, &mut object, managers, write)?;
         let part = Part::Applied(part == Part::Status);
-        self.change(kind, &old, object, part, write).map(|stored| (stored, false))
+        self.change(kind, old, object, part, write)
     }
+}
 
-    fn finish_apply(
-        &self,
-        kind: &Kind,
-        object: &mut Value,
-        managers: Managers,
-        write: &mut Write,
-    ) -> Result<()> {
-        write.applied = true;
-        write.shape(kind, object).map_err(|why| unusable(kind, &why))?;
-        managers.write(object);
-        Ok(())
-    }
+fn finish(kind: &Kind, object: &mut Value, managers: Managers, write: &mut Write) -> Result<()> {
+    write.applied = true;
+    write.shape(kind, object).map_err(|why| unusable(kind, &why))?;
+    managers.write(object);
+    Ok(())
 }
 
 fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {

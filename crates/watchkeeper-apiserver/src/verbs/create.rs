@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use crate::convert;
 use crate::core::Core;
-use crate::crd;
+use crate::crd::{self, Compiled};
 use crate::defaults;
-use crate::managed::Managers;
+use crate::managed::{Managers, track};
 use crate::meta;
 use crate::registry::Kind;
-use crate::status::{Failure, Result};
+use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::validation;
+use crate::verbs::draft::{Draft, Seen};
 use crate::write::Write;
 
 /// Without vowels and look-alikes, so that generated names form no words.
@@ -21,6 +22,21 @@ const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 const NAME_BASE_LIMIT: usize = 63 - SUFFIX_LENGTH;
 const NAME_TRIES: usize = 8;
+
+/// What a new object is to be called.
+#[derive(Debug)]
+pub(crate) struct Name {
+    given: String,
+    /// What a name begins with that is yet to be made.
+    base: String,
+}
+
+impl Name {
+    pub(crate) fn of(value: &Value) -> Self {
+        let text = |field: &str| meta::text(value, field).to_owned();
+        Self { given: text("name"), base: text("generateName") }
+    }
+}
 
 impl Core {
     /// Creates `value`, which is in the version of `kind`, in `namespace` (empty for a cluster-scoped kind).
@@ -33,57 +49,21 @@ impl Core {
     ) -> Result<Arc<Stored>> {
         identify(kind, &mut value);
         place(kind, namespace, &mut value)?;
-        if kind.namespaced {
-            self.check_namespace(kind, namespace, meta::text(&value, "name"))?;
-        }
-        self.check_definition_accepts(kind, meta::text(&value, "name"))?;
-        defaults::prepare(kind, &mut value);
-        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
-        if definition {
-            crd::default(&mut value);
-        }
-        let metadata = meta::metadata_mut(&mut value);
-        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-            metadata.remove(field);
-        }
-        if !write.applied {
-            self.track(kind, kind.blank(), &mut value, Managers::default(), write, "");
-        }
-        let key = self.name_object(kind, namespace, &mut value)?;
-        let sent_version = meta::text(&value, "resourceVersion").to_owned();
-        self.fill_system_fields(kind, &mut value);
-        self.complete(kind, &mut value);
-        let mut causes = meta::validate(kind, &value);
-        causes.extend(validation::object(kind, &value, None, false));
-        if !causes.is_empty() {
-            return Err(Failure::invalid(kind, &key.name, causes));
-        }
-        if !sent_version.is_empty() && sent_version != "0" {
-            return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
-        }
-        if let Some(existing) = self.store.get(&kind.storage, &key) {
-            return Err(Failure::already_exists(kind, &key.name, existing.terminating));
-        }
-        if definition {
-            self.accept_definition(&mut value);
-        }
-        let value = convert::to_storage(kind, value);
-        if write.dry_run {
-            return Ok(self.pretend(kind, &key, &value));
-        }
-        let stored = self.commit(kind, &key, value);
-        if definition {
-            self.publish_definition(&stored.value());
-        }
-        Ok(stored)
+        let draft = self.see_new(kind, namespace, &Name::of(&value))?.create(kind, value, write, true)?;
+        self.store(draft).map(|(stored, _)| stored)
     }
 
-    fn name_object(&mut self, kind: &Kind, namespace: &str, value: &mut Value) -> Result<Key> {
-        let name = meta::text(value, "name");
-        if !name.is_empty() {
-            return Ok(Key::new(namespace, name));
+    /// Looks at what the creation of an object depends on, and gives it a name if it has none.
+    pub(crate) fn see_new(&self, kind: &Kind, namespace: &str, name: &Name) -> Result<Seen> {
+        self.check_open(kind, namespace, &name.given)?;
+        let key = self.name_object(kind, namespace, name)?;
+        Ok(self.see(kind, &key))
+    }
+
+    fn name_object(&self, kind: &Kind, namespace: &str, Name { given, base }: &Name) -> Result<Key> {
+        if !given.is_empty() {
+            return Ok(Key::new(namespace, given));
         }
-        let base = meta::text(value, "generateName").to_owned();
         if base.is_empty() {
             return Ok(Key::new(namespace, ""));
         }
@@ -99,7 +79,6 @@ impl Core {
             }
             let key = Key::new(namespace, &name);
             if self.store.get(&kind.storage, &key).is_none() {
-                meta::set(value, "name", &name);
                 return Ok(key);
             }
         }
@@ -109,8 +88,74 @@ impl Core {
         }
         Err(failure)
     }
+}
 
-    fn fill_system_fields(&mut self, kind: &Kind, value: &mut Value) {
+impl Seen {
+    /// The new object `value`, which knows its kind and its namespace. If it is `posted`, one that is there already is in its way.
+    pub(crate) fn create(
+        &self,
+        kind: &Arc<Kind>,
+        mut value: Value,
+        write: &Write,
+        posted: bool,
+    ) -> Result<Draft> {
+        self.open.clone()?;
+        defaults::prepare(kind, &mut value);
+        if kind.is_definition() {
+            crd::default(&mut value);
+        }
+        let metadata = meta::metadata_mut(&mut value);
+        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            metadata.remove(field);
+        }
+        if !write.applied {
+            track(kind, kind.blank(), &mut value, Managers::default(), &write.writer(kind, "", &self.now()));
+        }
+        meta::set(&mut value, "name", &self.key.name);
+        let sent_version = meta::text(&value, "resourceVersion").to_owned();
+        self.fill_system_fields(kind, &mut value);
+        self.complete(kind, &mut value);
+        let mut causes = meta::validate(kind, &value);
+        let compiled = self.validate(kind, &value, None, false, &mut causes);
+        if !causes.is_empty() {
+            return Err(Failure::invalid(kind, &self.key.name, causes));
+        }
+        if !sent_version.is_empty() && sent_version != "0" {
+            return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
+        }
+        Ok(Draft {
+            kind: kind.clone(),
+            key: self.key.clone(),
+            value: convert::to_storage(kind, value),
+            old: None,
+            accept: kind.is_definition(),
+            posted,
+            dry_run: write.dry_run,
+            services: self.services.clone(),
+            compiled,
+            same: false,
+        })
+    }
+
+    /// Adds what is wrong with an object beyond its metadata; gives the versions of a definition.
+    pub(crate) fn validate(
+        &self,
+        kind: &Kind,
+        value: &Value,
+        old: Option<&Value>,
+        status: bool,
+        causes: &mut Vec<Cause>,
+    ) -> Vec<Compiled> {
+        if kind.is_definition() {
+            let (problems, compiled) = crd::validate(value, old, &self.kinds);
+            causes.extend(problems);
+            return compiled;
+        }
+        causes.extend(validation::object(kind, value, old, status));
+        Vec::new()
+    }
+
+    fn fill_system_fields(&self, kind: &Kind, value: &mut Value) {
         let (now, uid) = (self.now(), self.generator.uuid());
         let metadata = meta::metadata_mut(value);
         metadata.remove("resourceVersion");

@@ -39,7 +39,8 @@ impl Core {
             return Ok(());
         }
         if let Some((kind, old, budget)) = charged {
-            self.change(&kind, &old, budget, Part::Status, &Write::own())?;
+            let draft = self.see(&kind, &old.key).change(&kind, &old, budget, Part::Status, &Write::own())?;
+            self.store(draft)?;
         }
         let mut evicted = value.clone();
         let condition = json!({

@@ -1,8 +1,10 @@
-//! What can be asked of an object? One file per verb; all run on the [`Core`](crate::core::Core) under its lock.
+//! What can be asked of an object? One file per verb: reads and deletes run on the [`Core`](crate::core::Core) under its lock, writes for
+//! the most part on what they have [`Seen`](draft::Seen) of it.
 
 pub(crate) mod apply;
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod draft;
 mod evict;
 pub(crate) mod list;
 pub(crate) mod patch;

@@ -11,10 +11,10 @@ use crate::merge_patch::merge;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result, quoted};
-use crate::store::{Key, Stored};
 use crate::strategic;
 use crate::types::shape::found_type;
 use crate::verbs::create::{identify, place};
+use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::write::Write;
 use crate::yaml;
@@ -126,17 +126,16 @@ fn object(body: &[u8], undecodable: impl Fn(serde_json::Error) -> Box<Failure>) 
     Err(Failure::bad_request("error decoding patch: the patch must be an object"))
 }
 
-impl Core {
+impl Seen {
     pub(crate) fn patch(
-        &mut self,
+        &self,
         kind: &Arc<Kind>,
-        key: &Key,
         patch: &Patch,
         part: Part,
         write: &mut Write,
-    ) -> Result<Arc<Stored>> {
-        let old = self.get(kind, key)?;
-        let mut value = patch.apply(kind, Self::view(kind, &old))?;
+    ) -> Result<Draft> {
+        let (key, old) = (&self.key, self.stored(kind)?);
+        let mut value = patch.apply(kind, Core::view(kind, old))?;
         if !value.is_object() {
             return Err(unfit("the patched object is not an object"));
         }
@@ -151,7 +150,7 @@ impl Core {
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
-        self.change(kind, &old, value, part, write).map_err(|failure| {
+        self.change(kind, old, value, part, write).map_err(|failure| {
             // What a PUT calls a malformed body is, after a patch, a patch that does not fit.
             if failure.code == 400 { unfit(&failure.message) } else { failure }
         })

@@ -8,7 +8,8 @@ use crate::core::Core;
 use crate::meta;
 use crate::registry::{Kind, ScalePaths};
 use crate::status::{Cause, Failure, Result};
-use crate::store::{Key, Stored};
+use crate::store::Stored;
+use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::patch::Patch;
 use crate::verbs::update::{MODIFIED, Owner, Part, check_same_name, version_of};
 use crate::write::Write;
@@ -68,43 +69,27 @@ pub(crate) fn selector_text(selector: &Value) -> String {
 }
 
 impl Core {
-    pub(crate) fn get_scale(&self, kind: &Kind, key: &Key) -> Result<Value> {
+    /// The `Scale` of an object that was written.
+    pub(crate) fn scale_of(kind: &Kind, stored: &Stored) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
-        Ok(scale_of(paths, &Self::view(kind, &*self.get(kind, key)?)))
+        Ok(scale_of(paths, &Self::view(kind, stored)))
+    }
+}
+
+impl Seen {
+    pub(crate) fn put_scale(&self, kind: &Arc<Kind>, scale: &Value, write: &Write) -> Result<Draft> {
+        let old = self.stored(kind)?;
+        check_same_name(meta::text(scale, "name"), &self.key)?;
+        self.set_scale(kind, old, scale, write)
     }
 
-    pub(crate) fn put_scale(
-        &mut self,
-        kind: &Arc<Kind>,
-        key: &Key,
-        scale: &Value,
-        write: &Write,
-    ) -> Result<Value> {
-        let old = self.get(kind, key)?;
-        check_same_name(meta::text(scale, "name"), key)?;
-        self.set_scale(kind, &old, scale, write)
+    pub(crate) fn patch_scale(&self, kind: &Arc<Kind>, patch: &Patch, write: &Write) -> Result<Draft> {
+        let old = self.stored(kind)?;
+        let scale = patch.apply(kind, Core::scale_of(kind, old)?)?;
+        self.set_scale(kind, old, &scale, write)
     }
 
-    pub(crate) fn patch_scale(
-        &mut self,
-        kind: &Arc<Kind>,
-        key: &Key,
-        patch: &Patch,
-        write: &Write,
-    ) -> Result<Value> {
-        let old = self.get(kind, key)?;
-        let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
-        let scale = patch.apply(kind, scale_of(paths, &Self::view(kind, &old)))?;
-        self.set_scale(kind, &old, &scale, write)
-    }
-
-    fn set_scale(
-        &mut self,
-        kind: &Arc<Kind>,
-        old: &Arc<Stored>,
-        scale: &Value,
-        write: &Write,
-    ) -> Result<Value> {
+    fn set_scale(&self, kind: &Arc<Kind>, old: &Arc<Stored>, scale: &Value, write: &Write) -> Result<Draft> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         if !scale.is_object() {
             return Err(Failure::bad_request("a Scale is an object"));
@@ -127,7 +112,7 @@ impl Core {
             let cause = Cause::invalid("spec.replicas", &replicas.into(), problem);
             return Err(Failure::invalid_as("autoscaling", "Scale", &old.key.name, vec![cause]));
         }
-        let mut value = Self::view(kind, old);
+        let mut value = Core::view(kind, old);
         let mut at = &mut value;
         for part in &paths.spec_replicas {
             if !at.is_object() {
@@ -147,8 +132,7 @@ impl Core {
         } else {
             Owner::Writer
         };
-        let stored = self.change(kind, old, value, Part::Scale(owner), write)?;
-        Ok(scale_of(paths, &Self::view(kind, &stored)))
+        self.change(kind, old, value, Part::Scale(owner), write)
     }
 }
 

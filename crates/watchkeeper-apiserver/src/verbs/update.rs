@@ -5,10 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::convert;
-use crate::core::Core;
 use crate::crd;
 use crate::defaults::{self, remove_null};
-use crate::managed::{self, Managers};
+use crate::managed::{self, Managers, track};
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result};
@@ -16,6 +15,7 @@ use crate::store::{Key, Stored};
 use crate::strategy;
 use crate::validation;
 use crate::verbs::create::{identify, place};
+use crate::verbs::draft::{Draft, Seen};
 use crate::write::Write;
 
 /// Which part of an object a request may change.
@@ -61,16 +61,16 @@ impl Part {
 pub(crate) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-impl Core {
-    /// PUT: replaces the object, or creates it where the kind does so. The flag tells that it was created.
+impl Seen {
+    /// PUT: replaces the object, or creates it where the kind does so.
     pub(crate) fn replace(
-        &mut self,
+        &self,
         kind: &Arc<Kind>,
-        key: &Key,
         mut value: Value,
         part: Part,
         write: &Write,
-    ) -> Result<(Arc<Stored>, bool)> {
+    ) -> Result<Draft> {
+        let key = &self.key;
         let name = meta::text(&value, "name");
         if name.is_empty() {
             return Err(Failure::bad_request(format!(
@@ -81,8 +81,8 @@ impl Core {
         check_same_name(name, key)?;
         identify(kind, &mut value);
         place(kind, &key.namespace, &mut value)?;
-        let old = match self.store.get(&kind.storage, key) {
-            Some(old) => old.clone(),
+        let old = match &self.old {
+            Some(old) => old,
             None if kind.create_on_update && part == Part::Main => {
                 let uid = meta::text(&value, "uid");
                 if !uid.is_empty() {
@@ -93,7 +93,7 @@ impl Core {
                     ));
                 }
                 meta::set(&mut value, "resourceVersion", "");
-                return self.create(kind, &key.namespace, value, write).map(|stored| (stored, true));
+                return self.create(kind, value, write, false);
             }
             None => return Err(Failure::not_found(kind, &key.name)),
         };
@@ -115,18 +115,18 @@ impl Core {
                 &precondition_failed(kind, key, write.dry_run, ("UID", uid, &old.uid)),
             ));
         }
-        self.change(kind, &old, value, part, write).map(|stored| (stored, false))
+        self.change(kind, old, value, part, write)
     }
 
     /// Brings an object from `old` to `new`, which is normalized and in the version of `kind`.
     pub(crate) fn change(
-        &mut self,
+        &self,
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
         new: Value,
         part: Part,
         write: &Write,
-    ) -> Result<Arc<Stored>> {
+    ) -> Result<Draft> {
         let stored = old.value();
         let before = convert::from_storage(kind, stored.clone());
         let known = Managers::read(&before);
@@ -144,7 +144,8 @@ impl Core {
         if !write.applied && !untracked && unowned {
             managers.write(&mut after);
         } else if !write.applied && !untracked {
-            self.track(kind, &before, &mut after, managers, write, part.subresource());
+            let now = if matches!(part, Part::Scale(_)) { String::new() } else { self.now() };
+            track(kind, &before, &mut after, managers, &write.writer(kind, part.subresource(), &now));
             if let (Part::Scale(owner), Some(paths)) = (part, &kind.scale)
                 && owner != Owner::Writer
             {
@@ -157,45 +158,30 @@ impl Core {
         }
         if kind.is("", "Service") && part.is_main() {
             strategy::keep_addresses(&before, &mut after);
-            self.address_service(kind, &mut after);
+            self.address_service(&mut after);
         }
         self.settle(kind, old, (&stored, &before), after, part, write.dry_run)
     }
 
-    /// Notes who wrote what.
-    pub(crate) fn track(
-        &self,
-        kind: &Kind,
-        before: &Value,
-        after: &mut Value,
-        mut managers: Managers,
-        write: &Write,
-        subresource: &'static str,
-    ) {
-        let now = if subresource == "scale" { String::new() } else { self.now() };
-        managers.update(kind.shape(), before, after, &write.writer(kind, subresource, &now));
-        managers.write(after);
-    }
-
-    /// Checks and stores the object as it is to be.
+    /// Checks the object as it is to be.
     fn settle(
-        &mut self,
+        &self,
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
         (stored, before): (&Value, &Value),
         mut after: Value,
         part: Part,
         dry_run: bool,
-    ) -> Result<Arc<Stored>> {
+    ) -> Result<Draft> {
         let main = part.is_main();
-        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
-        if definition && main {
+        let accept = kind.is_definition() && main;
+        if accept {
             crd::default(&mut after);
         }
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
         let status = matches!(part, Part::Status | Part::Applied(true));
-        causes.extend(validation::object(kind, &after, Some(before), status));
+        let compiled = self.validate(kind, &after, Some(before), status, &mut causes);
         causes.extend(validation::update(kind, before, &after));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &old.key.name, causes));
@@ -204,42 +190,20 @@ impl Core {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
         }
-        if definition && main {
-            self.accept_definition(&mut after);
-        }
-        let after = convert::to_storage(kind, after);
-        if managed::same(&after, stored) && old.written.is_none() {
-            // Nothing changed: the version stays, and nobody is told.
-            return Ok(old.clone());
-        }
-        let released = old.terminating && is_released(kind, &after);
-        if dry_run || released {
-            // The write that removes the last finalizer is answered with the version before the removal.
-            let answer = self.pretend(kind, &old.key, &after);
-            if released && !dry_run {
-                self.release(kind, old, &after);
-            }
-            return Ok(answer);
-        }
-        let stored = self.commit(kind, &old.key, after);
-        if definition {
-            self.publish_definition(&stored.value());
-        }
-        Ok(stored)
-    }
-
-    /// Lets go of an object whose last finalizer is gone. Watchers see the state before that write.
-    fn release(&mut self, kind: &Arc<Kind>, old: &Arc<Stored>, after: &Value) {
-        if kind.is("", "Namespace") {
-            let stored = self.commit(kind, &old.key, after.clone());
-            self.finish_namespace(&stored.key.name);
-        } else if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            let stored = self.commit(kind, &old.key, after.clone());
-            self.publish_definition(&stored.value());
-            self.finish_definition(&stored.key.name);
-        } else {
-            self.erase(kind, old);
-        }
+        let value = convert::to_storage(kind, after);
+        let same = managed::same(&value, stored) && old.written.is_none();
+        Ok(Draft {
+            kind: kind.clone(),
+            key: old.key.clone(),
+            value,
+            old: Some(old.clone()),
+            accept,
+            posted: false,
+            dry_run,
+            services: self.services.clone(),
+            compiled,
+            same,
+        })
     }
 }
 
@@ -289,14 +253,6 @@ pub(crate) fn check_same_name(name: &str, key: &Key) -> Result<()> {
         "the name of the object ({name}) does not match the name on the URL ({})",
         key.name
     )))
-}
-
-/// Whether nothing holds a terminating object any more.
-fn is_released(kind: &Kind, value: &Value) -> bool {
-    let waits = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
-    let held_by_spec = kind.is("", "Namespace")
-        && value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    !waits && !held_by_spec && meta::finalizers(value).is_empty()
 }
 
 /// What the request may set, laid over what it may not.

@@ -4,8 +4,14 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
 use common::Server;
-use http::{Request, Uri};
+use http::{Method, Request, Response, Uri};
+use http_body_util::{Either, Full};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Client;
@@ -25,6 +31,29 @@ struct World {
     stop: CancellationToken,
     /// Ours; none where another server has its own.
     collector: Option<JoinHandle<()>>,
+}
+
+/// More requests than a collector needs in a test.
+const MANY: u64 = 1_000;
+
+/// The requests of a collector.
+#[derive(Default)]
+struct Requests {
+    made: AtomicU64,
+    /// A collector that spins lets no time pass.
+    too_many: CancellationToken,
+}
+
+impl Requests {
+    fn count(&self) {
+        if self.made.fetch_add(1, Ordering::SeqCst) == 20 * MANY {
+            self.too_many.cancel();
+        }
+    }
+
+    fn made(&self) -> u64 {
+        self.made.load(Ordering::SeqCst)
+    }
 }
 
 impl World {
@@ -50,6 +79,45 @@ impl World {
         });
         let theirs = Clients::from_client(Client::new(service, "default"), &server.env);
         (Self::around(server, theirs), open)
+    }
+
+    /// Ours, whose collector is still to be started with clients that count, and whose requests `answer` may answer instead.
+    async fn counting(
+        answer: impl Fn(&Request<Body>) -> Option<Response<Full<Bytes>>> + Clone + Send + 'static,
+    ) -> (Self, Clients, Arc<Requests>) {
+        let server = Server::embedded(|settings| settings).await;
+        let (inside, requests) = (common::inside(&server).service(), Arc::new(Requests::default()));
+        let counted = requests.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            counted.count();
+            let (inside, answered) = (inside.clone(), answer(&request));
+            async move {
+                // So that a collector that spins does not keep the test from seeing it.
+                tokio::task::yield_now().await;
+                match answered {
+                    Some(answer) => Ok(answer.map(Either::Left)),
+                    None => inside.oneshot(request).await.map(|answer| answer.map(Either::Right)),
+                }
+            }
+        });
+        let theirs = Clients::from_client(Client::new(service, "default"), &server.env);
+        (Self::without_collector(server), theirs, requests)
+    }
+
+    /// Waits until the collector has reported so many errors, and then for a while: its requests meanwhile are few.
+    async fn is_told_of(&self, errors: u64, requests: &Requests) {
+        let told = async || (self.server.env.reporter.errors() >= errors).then_some(());
+        let quiet = async {
+            self.server.until("reported", told).await;
+            let before = requests.made();
+            // Discovery and watches go on.
+            self.server.env.clock.sleep(Duration::from_secs(600)).await;
+            assert!(requests.made() - before < MANY, "{} requests", requests.made() - before);
+        };
+        tokio::select! {
+            () = quiet => {}
+            () = requests.too_many.cancelled() => panic!("a storm of requests"),
+        }
     }
 
     /// `theirs` are the clients of the collector.
@@ -446,4 +514,74 @@ async fn a_foreground_delete_does_not_ask_for_owners_of_a_kind_that_nobody_serve
     world.delete("owned", PropagationPolicy::Foreground).await;
     world.left(&["owned"], "").await;
     world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_that_wait_for_each_other_stay_and_are_reported_without_a_storm_of_requests() {
+    // As with the real kube-controller-manager, where they have been deleted before it could see the first of them go.
+    for names in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
+        let (mut world, theirs, requests) = World::counting(|_| None).await;
+        let mut references = Vec::new();
+        for name in names {
+            references.push(blocking(world.create(name, &[]).await));
+        }
+        references.rotate_left(1);
+        for (name, owner) in names.iter().zip(&references) {
+            let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
+            world.clients.requests().of::<ConfigMap>().patch(&world.key(name), &patch).await.unwrap();
+        }
+        for name in names {
+            world.delete(name, PropagationPolicy::Foreground).await;
+        }
+        world.start(theirs);
+        world.is_told_of(1, &requests).await;
+        world.left(names, &names.join(" ")).await;
+        // A person takes away one reference, and all go.
+        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": []}}));
+        world.clients.requests().of::<ConfigMap>().patch(&world.key("a"), &patch).await.unwrap();
+        world.left(names, "").await;
+        world.stop.cancel();
+    }
+}
+
+fn status(code: u16, reason: &str) -> Response<Full<Bytes>> {
+    let text =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
+    Response::builder().status(code).body(Full::from(text.to_string())).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_again_and_again_is_reported_without_a_storm_of_requests() {
+    for (code, reason) in [(409, "Conflict"), (405, "MethodNotAllowed"), (403, "Forbidden")] {
+        let answer =
+            move |request: &Request<Body>| (request.method() == Method::DELETE).then(|| status(code, reason));
+        let (mut world, theirs, requests) = World::counting(answer).await;
+        let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "no-such-uid"});
+        world.create("child", &[absent]).await;
+        world.start(theirs);
+        world.is_told_of(1, &requests).await;
+        assert!(world.get("child").await.is_some());
+        world.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_never_ends_is_given_up() {
+    let answer = |request: &Request<Body>| {
+        let is_page = request.uri().query().unwrap_or_default().contains("limit=500");
+        let text = json!({
+            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [],
+            "metadata": {"resourceVersion": "1", "continue": "again"},
+        });
+        let is_secrets = request.uri().path().ends_with("/secrets");
+        (is_page && is_secrets).then(|| Response::new(Full::from(text.to_string())))
+    };
+    let (mut world, theirs, _requests) = World::counting(answer).await;
+    world.create("root", &[]).await;
+    world.delete("root", PropagationPolicy::Orphan).await;
+    world.start(theirs);
+    let told = async || (world.server.env.reporter.errors() >= 1).then_some(());
+    world.server.until("reported", told).await;
+    assert!(world.get("root").await.is_some(), "nobody knows what it owns");
+    world.stop.cancel();
 }

@@ -32,9 +32,9 @@ impl OwnerState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dependent {
     /// Its owner cannot go, in the foreground, before it is gone.
-    blocks: bool,
+    pub(super) blocks: bool,
     /// It waits for dependents of its own.
-    is_waiting: bool,
+    pub(super) is_waiting: bool,
 }
 
 impl Dependent {
@@ -67,7 +67,8 @@ fn has_finalizer(object: &ObjectMeta, name: &str) -> bool {
     object.finalizers.iter().flatten().any(|finalizer| finalizer == name)
 }
 
-fn is_waiting(object: &ObjectMeta) -> bool {
+/// Whether it stays until its dependents are gone.
+pub(super) fn is_waiting(object: &ObjectMeta) -> bool {
     object.deletion_timestamp.is_some() && has_finalizer(object, FOREGROUND)
 }
 

@@ -1,6 +1,6 @@
 //! Which kinds are there, and who owns whom? An informer of metadata per kind, with indexes by uid and by owner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -18,12 +18,15 @@ use watchkeeper::source::{ApiSource, Scope};
 use watchkeeper::store::Index;
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
 
+use super::decide::Dependent;
 use super::{CollectError, live};
 
 /// All that is cached of an object.
 pub(super) type Meta = PartialObjectMeta<DynamicObject>;
 
 const OWNER: &str = "owner";
+/// How many objects are looked at to find out whether they wait for each other.
+const CIRCLE: usize = 100;
 
 /// One kind, and the cache of its objects.
 pub(super) struct Kind {
@@ -175,6 +178,12 @@ impl Kinds {
                 changed.notify_one();
             }
             let item = Item { kind, key: object.key(), uid: object.uid().into() };
+            if let Change::Updated { old, new } = change
+                && old.owner_references() != new.owner_references()
+            {
+                // Those that it no longer blocks may have waited for it.
+                owners(&known.lock(), &item, old).into_iter().for_each(|owner| queue.add(owner));
+            }
             if let Change::Deleted(_) = change {
                 // Those that it owned may have no owner left, and those that own it may have waited for it.
                 dependents(&known.lock(), &item).into_iter().for_each(|(dependent, _)| queue.add(dependent));
@@ -237,6 +246,20 @@ impl Kinds {
     /// All that an object owns, as far as the caches know.
     pub(super) fn dependents(&self, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
         dependents(&self.known.lock(), owner)
+    }
+
+    /// Whether those that keep an object from going wait for it in turn, as far as the caches know; looks at a number of them only.
+    pub(super) fn waits_for_itself(&self, item: &Item) -> bool {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![item.clone()]);
+        while let Some(owner) = next.pop().filter(|_| seen.len() < CIRCLE) {
+            for (dependent, meta) in self.dependents(&owner) {
+                let Dependent { blocks, is_waiting } = Dependent::of(&meta, &owner.uid);
+                if blocks && is_waiting && seen.insert(dependent.uid.clone()) {
+                    next.push(dependent);
+                }
+            }
+        }
+        seen.contains(&item.uid)
     }
 
     /// Stops all informers, and waits for their end.

@@ -11,6 +11,8 @@ use super::CollectError;
 use super::kinds::Meta;
 
 const PAGE: u32 = 500;
+/// A list of more pages is taken for one that never ends: it would be five million objects.
+const MOST_PAGES: usize = 10_000;
 /// A page must come within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -32,7 +34,7 @@ pub(super) async fn owned(
     let unseen = |source| CollectError::Unseen { kind: kind.plural.clone(), source };
     let mut found = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
-    loop {
+    for _ in 0..MOST_PAGES {
         let page = clients.env().clock.timeout(PATIENCE, objects.list_metadata(&params)).await;
         let page = match page.map_err(|_| CollectError::Late(kind.plural.clone()))? {
             // The kind has gone just now, with all its objects.
@@ -45,4 +47,5 @@ pub(super) async fn owned(
             return Ok(found);
         }
     }
+    Err(CollectError::Endless(kind.plural.clone()))
 }

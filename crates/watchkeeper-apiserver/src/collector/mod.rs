@@ -27,6 +27,8 @@ use kinds::{Item, Kinds, Meta};
 /// Kinds come and go; those that no CustomResourceDefinition tells of are looked for this often.
 const DISCOVERY: Duration = Duration::from_secs(30);
 const WORKERS: usize = 2;
+/// An error that another change may settle is reported when so many retries have not.
+const FEW: u32 = 5;
 
 /// Deletes objects whose owners are all gone, and carries out foreground and orphaning deletions, until `stop`. Returns when all its tasks have
 /// ended; dropping the future ends them too.
@@ -83,6 +85,23 @@ enum CollectError {
     Late(String),
     #[error("cannot see which kinds there are")]
     Discovery(#[from] kube_client::Error),
+    #[error(
+        "it is deleted in the foreground and owns, directly or through others, an object that waits for it: take away an owner reference, or the finalizer foregroundDeletion"
+    )]
+    Circle,
+    #[error("the list of {0} does not end")]
+    Endless(String),
+}
+
+impl CollectError {
+    /// Whether somebody else's next change may settle it: then nothing is said at first.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Api(error) => error.class() == Class::Conflict,
+            Self::Circle => true,
+            _ => false,
+        }
+    }
 }
 
 impl Collector {
@@ -90,8 +109,6 @@ impl Collector {
         let Some(item) = self.queue.get().await else { return false };
         match self.process(item.key()).await {
             Ok(()) => item.forget(),
-            // Somebody else was quicker; what changed comes with the next event, or the next try.
-            Err(CollectError::Api(error)) if matches!(error.class(), Class::Conflict) => drop(item),
             // Its kind may be made later. There is nothing to be said about it each time.
             Err(CollectError::UnknownOwnerKind(kind)) => {
                 tracing::debug!(object = %item.key(), kind, "the kind of an owner is not served");
@@ -103,8 +120,11 @@ impl Collector {
                 item.forget();
                 self.kinds.add_when_synced(key);
             }
+            // Dropped, it is retried with backoff.
             Err(error) => {
-                env.reporter.error("garbage collector", &item.key().to_string(), &error);
+                if !error.may_pass() || item.attempts() >= FEW {
+                    env.reporter.error("garbage collector", &item.key().to_string(), &error);
+                }
                 drop(item);
             }
         }
@@ -201,7 +221,13 @@ impl Collector {
                 self.patch_item(item, object, json!({"ownerReferences": owners})).await?;
             }
             Action::DeleteDependents => {
-                self.kinds.dependents(item).into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
+                // One that waits for its own dependents is told by their deletion, and not by us.
+                let mut idle = self.kinds.dependents(item);
+                idle.retain(|(_, dependent)| !decide::is_waiting(&dependent.metadata));
+                if idle.is_empty() && self.kinds.waits_for_itself(item) {
+                    return Err(CollectError::Circle);
+                }
+                idle.into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
             }
             Action::Orphan => {
                 for (kind, dependent) in self.kinds.dependents_now(item).await? {

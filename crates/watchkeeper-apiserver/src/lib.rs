@@ -59,6 +59,7 @@ mod handler;
 mod json;
 mod json_patch;
 mod kinds;
+mod local;
 mod managed;
 mod merge_patch;
 mod meta;

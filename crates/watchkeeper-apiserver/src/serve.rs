@@ -21,6 +21,7 @@ use tower::Service as _;
 use watchkeeper::clock::Clock;
 
 use crate::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
+use crate::local;
 use crate::reply::{self, ReplyBody};
 use crate::stall::Unstalled;
 use crate::status::Failure;
@@ -48,7 +49,8 @@ pub struct ListenOptions {
     pub address: SocketAddr,
     /// The CA and token to use; fresh ones if none are given.
     pub credentials: Option<Credentials>,
-    /// Plain HTTP and no token. Refused unless the address is a loopback one.
+    /// Plain HTTP and no token. Refused unless the address is a loopback one; and then it serves no requests for other hosts than
+    /// loopback names, of other origins, and no POST whose body has no `Content-Type`, as a web page could make them.
     pub insecure_http: bool,
 }
 
@@ -255,12 +257,17 @@ impl Server {
     }
 
     async fn answer(mut self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
-        if let Some(credentials) = &self.credentials {
-            let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-            if !credentials.admits(authorization) {
-                return Ok(reply::failure(&Failure::unauthorized()));
+        let refusal = match &self.credentials {
+            Some(credentials) => {
+                let authorization =
+                    request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+                (!credentials.admits(authorization)).then(Failure::unauthorized)
             }
+            None => local::refusal(&request),
+        };
+        match refusal {
+            Some(failure) => Ok(reply::failure(&failure)),
+            None => self.service.call(request).await,
         }
-        self.service.call(request).await
     }
 }

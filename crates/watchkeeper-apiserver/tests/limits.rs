@@ -39,7 +39,8 @@ async fn a_body_over_3_mib_is_too_large() {
     assert_eq!((code, &answer["reason"]), (413, &json!("RequestEntityTooLarge")), "{answer}");
     // And over the wire, where the rest is not even read.
     let listening = listen(inside(&server)).await;
-    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n");
+    let head =
+        format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     let claimed = format!("{head}content-length: 4000000\r\n\r\n{}", value(3 << 20));
     assert!(exchange(&listening, claimed.as_bytes()).await.starts_with("HTTP/1.1 413 "));
     listening.stop().await;
@@ -48,7 +49,7 @@ async fn a_body_over_3_mib_is_too_large() {
 #[tokio::test]
 async fn a_head_that_is_too_long_or_has_too_many_headers_is_refused() {
     let listening = listen(&ApiServer::new(&Env::system())).await;
-    let with = |headers: String| format!("GET /version HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+    let with = |headers: String| format!("GET /version HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
     let many = |count: usize| (0..count).map(|at| format!("x-{at}: y\r\n")).collect::<String>();
     for (head, code) in [
         (with(many(90)), 200),
@@ -157,7 +158,7 @@ async fn a_watcher_that_does_not_read_is_cut_and_nothing_is_kept_for_it() {
     let listening = listen(inside(&server)).await;
     let mut stopped = TcpStream::connect(listening.address()).await.unwrap();
     let request = format!(
-        "GET {CONFIG_MAPS}?watch=1&resourceVersion={} HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET {CONFIG_MAPS}?watch=1&resourceVersion={} HTTP/1.1\r\nhost: localhost\r\n\r\n",
         inside(&server).revision()
     );
     stopped.write_all(request.as_bytes()).await.unwrap();

@@ -10,6 +10,7 @@ use kube_client::api::PostParams;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_client::{Api, Client, Config};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use watchkeeper::Env;
 use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions, Listening, ServeError};
 
@@ -221,6 +222,62 @@ async fn plain_http_is_for_loopback_alone() {
     assert!(listening.url().starts_with("http://127.0.0.1:"));
     assert_eq!(client(&listening).await.apiserver_version().await.unwrap().minor, "36");
     listening.stop().await;
+}
+
+/// The status of the answer to a request as it stands on the wire.
+async fn status(listening: &Listening, head: &str, body: &str) -> u16 {
+    let mut stream = tokio::net::TcpStream::connect(listening.address()).await.unwrap();
+    let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+    let request = format!("{}\r\nconnection: close\r\n{length}\r\n{body}", head.replace('\n', "\r\n"));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn over_plain_http_a_web_page_neither_reads_nor_writes() {
+    let server = ApiServer::new(&Env::system());
+    let listening =
+        server.listen(ListenOptions { insecure_http: true, ..ListenOptions::default() }).await.unwrap();
+    let address = listening.address();
+    let get = "GET /api/v1/secrets HTTP/1.1";
+    for (code, head) in [
+        (200, format!("{get}\nhost: {address}")),
+        (200, format!("{get}\nhost: localhost")),
+        (200, format!("{get}\nhost: [::1]:1")),
+        (200, format!("{get}\nhost: {address}\norigin: http://{address}")),
+        // DNS rebinding: the page's own name leads to this machine.
+        (403, format!("{get}\nhost: rebound.example.com:{}", address.port())),
+        (403, format!("GET http://rebound.example.com/api/v1/secrets HTTP/1.1\nhost: {address}")),
+        (400, get.to_owned()),
+        (400, format!("{get}\nhost: {address}\nhost: {address}")),
+        (403, format!("{get}\nhost: {address}\norigin: https://example.com")),
+        (403, format!("{get}\nhost: {address}\norigin: null")),
+        (403, format!("{get}\nhost: {address}\norigin: http://{address}\norigin: http://example.com")),
+    ] {
+        assert_eq!(status(&listening, &head, "").await, code, "{head}");
+    }
+    let post = format!("POST /api/v1/namespaces/default/configmaps HTTP/1.1\nhost: {address}");
+    assert_eq!(status(&listening, &post, &config_map_text("a")).await, 415);
+    assert_eq!(
+        status(&listening, &format!("{post}\ncontent-type: text/plain"), &config_map_text("b")).await,
+        415
+    );
+    let json = format!("{post}\ncontent-type: application/json");
+    assert_eq!(
+        status(&listening, &format!("{json}\norigin: http://example.com"), &config_map_text("c")).await,
+        403
+    );
+    assert_eq!(status(&listening, &json, &config_map_text("d")).await, 201);
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+    let names = maps.list(&Default::default()).await.unwrap().items;
+    assert_eq!(names.iter().map(|map| map.metadata.name.as_deref().unwrap()).collect::<Vec<_>>(), ["d"]);
+    listening.stop().await;
+}
+
+fn config_map_text(name: &str) -> String {
+    serde_json::to_string(&config_map(name)).unwrap()
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ pub(crate) struct ServeArgs {
     /// Where the control plane listens; port 0 takes a free one. Beyond loopback only with TLS and the token [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Where the kubeconfig for kubectl and other clients is written; removed at the end [default: watchkeeper.kubeconfig]
+    /// Where the kubeconfig for kubectl and other clients is written; removed at the end, unless there is a --data-dir [default: watchkeeper.kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig_out: Option<PathBuf>,
     /// Serve plain HTTP without a token, on a loopback address only

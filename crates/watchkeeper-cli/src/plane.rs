@@ -1,7 +1,7 @@
 //! How is the control plane started, and how do clients find it?
 
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -22,8 +22,8 @@ pub(crate) struct Plane {
     pub(crate) server: ApiServer,
     listening: Listening,
     kubeconfig: PathBuf,
-    /// What the kubeconfig says, as long as it is ours.
-    contents: String,
+    /// What the kubeconfig says, as long as it is ours; none where it stays, with the data it leads to.
+    contents: Option<String>,
     /// Keeps others from taking the name meanwhile.
     _held: Held,
     /// The garbage collector, and what stops it.
@@ -31,8 +31,8 @@ pub(crate) struct Plane {
     stop: CancellationToken,
 }
 
-/// The first line of every kubeconfig of ours: any other file is somebody's own.
-const MARK: &str = "# written by watchkeeper for one run";
+/// How every kubeconfig of ours begins: any other file is somebody's own.
+const MARK: &str = "# written by watchkeeper";
 
 /// Why the control plane did not start.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,8 @@ pub(crate) enum PlaneError {
     Serve(#[from] ServeError),
     #[error("{file} was not written by watchkeeper, and is left as it is: choose another --kubeconfig-out")]
     Foreign { file: String },
+    #[error("{file} is not a file: choose another --kubeconfig-out")]
+    NotFile { file: String },
     #[error("{file} is in use by another watchkeeper: choose another --kubeconfig-out")]
     InUse { file: String },
     #[error("cannot write the kubeconfig {file}")]
@@ -60,8 +62,11 @@ impl Plane {
     pub(crate) async fn start(args: &ServeArgs, env: &Env) -> Result<Self, PlaneError> {
         let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| "watchkeeper.kubeconfig".into());
         let file = kubeconfig.display().to_string();
-        if std::fs::read(&kubeconfig).is_ok_and(|contents| !contents.starts_with(MARK.as_bytes())) {
-            return Err(PlaneError::Foreign { file });
+        match std::fs::metadata(&kubeconfig) {
+            // Of a pipe nobody may ever write the other end.
+            Ok(found) if !found.is_file() => return Err(PlaneError::NotFile { file }),
+            Ok(_) if !is_ours(&kubeconfig) => return Err(PlaneError::Foreign { file }),
+            _ => {}
         }
         let server = match &args.data_dir {
             Some(folder) => ApiServer::builder(env).open(folder)?,
@@ -73,7 +78,8 @@ impl Plane {
             credentials: credentials(args)?,
         };
         let listening = server.listen(options).await?;
-        let contents = format!("{MARK}\n{}", listening.kubeconfig());
+        let how_long = if args.data_dir.is_some() { "anew at each start" } else { "for one run" };
+        let contents = format!("{MARK} {how_long}\n{}", listening.kubeconfig());
         let held = write_private(&kubeconfig, &contents).map_err(|source| match source.kind() {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
@@ -82,6 +88,7 @@ impl Plane {
         let token = stop.clone();
         let collector = tokio::spawn(async move { collect_garbage(&clients, &token).await });
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
+        let contents = args.data_dir.is_none().then_some(contents);
         Ok(Self { server, listening, kubeconfig, contents, _held: held, collector, stop })
     }
 
@@ -91,7 +98,7 @@ impl Plane {
         front::kubectl(&client, "default")
     }
 
-    /// Ends every connection; the kubeconfig leads nowhere then, and goes.
+    /// Ends every connection. The kubeconfig leads nowhere then, and goes, unless the server can come back with its data.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if let Err(error) = self.collector.await {
@@ -99,7 +106,8 @@ impl Plane {
         }
         self.listening.stop().await;
         // Somebody may have put another file in its place.
-        if std::fs::read_to_string(&self.kubeconfig).is_ok_and(|contents| contents == self.contents) {
+        if self.contents.as_deref().is_some_and(|contents| holds(&self.kubeconfig, contents).unwrap_or(false))
+        {
             let _gone_already = std::fs::remove_file(&self.kubeconfig);
         }
     }
@@ -118,6 +126,18 @@ fn credentials(args: &ServeArgs) -> Result<Option<Credentials>, CredentialsError
         (Some(certificate), Some(key)) => credentials.with_certificate(certificate, key)?,
         _ => credentials,
     }))
+}
+
+/// Whether a file is a kubeconfig that this command wrote; one that cannot be read is not known to be another's.
+fn is_ours(file: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut begin));
+    read.is_err() || begin == MARK.as_bytes()
+}
+
+/// Whether a path is a file with these contents.
+fn holds(file: &Path, contents: &str) -> io::Result<bool> {
+    Ok(std::fs::metadata(file)?.is_file() && std::fs::read_to_string(file)? == contents)
 }
 
 /// The locks on a file that was written and, if there was one, on the file before it: whoever has opened that one finds it taken, too.

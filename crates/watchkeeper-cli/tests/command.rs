@@ -313,6 +313,24 @@ async fn a_server_with_a_data_directory_comes_back_as_it_was() {
     assert!(found.metadata.uid.is_some());
     server.signal("TERM");
     assert!(server.exit().0.success());
+    assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), told, "kept like the data it leads to");
+    let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut server = start(address);
+    server.until(&["ready", address]);
+    assert!(connect(&kubeconfig).await.requests().of::<Deployment>().get(&name).await.is_ok());
+    server.signal("TERM");
+    assert!(server.exit().0.success());
+}
+
+#[test]
+fn a_pipe_is_no_place_for_a_kubeconfig() {
+    let (_folder, kubeconfig) = folder();
+    assert!(Command::new("mkfifo").arg(&kubeconfig).status().unwrap().success());
+    let (status, errors) =
+        Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]).exit();
+    assert_eq!(status.code(), Some(1));
+    assert!(errors.contains("is not a file: choose another --kubeconfig-out"), "{errors}");
 }
 
 #[test]
@@ -424,7 +442,7 @@ fn a_second_signal_exits_at_once() {
     // A request that never comes to its end keeps an orderly stop waiting, once the server waits for its body.
     let mut request = TcpStream::connect(address).unwrap();
     request
-        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n")
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n")
         .unwrap();
     let mut answer = [0; 12];
     request.read_exact(&mut answer).unwrap();

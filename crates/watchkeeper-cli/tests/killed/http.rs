@@ -27,7 +27,7 @@ impl Connection {
     fn request(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         self.0.get_mut().write_all(request.as_bytes())
     }

@@ -232,7 +232,7 @@ fn validate_versions(versions: &Value, compiler: &mut Compiler, causes: &mut Vec
         let schema = &version["schema"]["openAPIV3Schema"];
         let field = format!("{field}.schema.openAPIV3Schema");
         if !schema.is_object() {
-            causes.push(Cause::required(&field, "schemas are required"));
+            causes.push(Cause::required(&field, ""));
         } else if !shared || at == 0 {
             let field = if shared { "spec.validation.openAPIV3Schema".to_owned() } else { field };
             causes.extend(compiler.compile(schema, &field).1);

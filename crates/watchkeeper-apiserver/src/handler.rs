@@ -1,5 +1,6 @@
 //! How does a request become an answer? From the URL to a verb, with body, options and version in order.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -166,6 +167,8 @@ impl Call {
             }
             Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
             Some("status") if kind.has_status() => Err(Failure::method_not_allowed()),
+            // A custom kind has one handler for all its paths, which takes what it does not know for an object that is not there.
+            Some(_) if kind.custom.is_some() => Err(Failure::not_found(&kind, name)),
             Some(_) => Err(Failure::no_such_path()),
         }
     }
@@ -453,14 +456,37 @@ impl Call {
     }
 }
 
-/// Tells the warnings with the answer, each in a header of its own.
+/// Tells the warnings with the answer, each in a header of its own, as many as clients can be expected to take.
 fn warn(mut reply: Reply, warnings: &[String]) -> Reply {
-    for warning in warnings {
+    for warning in told(warnings) {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", quoted(warning))) {
             reply.headers_mut().append(WARNING, value);
         }
     }
     reply
+}
+
+/// Each warning once, and no more characters than the real server tells; if they are too many, each is cut.
+fn told(warnings: &[String]) -> Vec<&str> {
+    // Many clients take a hundred headers of an answer and fail with one more, though the object was stored.
+    const COUNT: usize = 90;
+    const LIMIT: usize = 4096;
+    const ONE: usize = 256;
+    let mut known = BTreeSet::new();
+    let once = warnings.iter().map(String::as_str).filter(|text| !text.is_empty() && known.insert(*text));
+    let once: Vec<_> = once.take(COUNT).collect();
+    let length = |text: &str| text.chars().count();
+    if once.iter().map(|text| length(text)).sum::<usize>() <= LIMIT {
+        return once;
+    }
+    let cut = once.into_iter().map(|text| text.char_indices().nth(ONE).map_or(text, |(end, _)| &text[..end]));
+    let mut total = 0;
+    cut.take_while(|text| {
+        let fits = total < LIMIT;
+        total += length(text);
+        fits
+    })
+    .collect()
 }
 
 fn bad_version(text: &str) -> Box<Failure> {
@@ -567,6 +593,19 @@ mod tests {
         let draft = seen.create(&kind, service("a"), &Write::own(), true).unwrap();
         core.create(&kind, "default", service("b"), &Write::own()).unwrap();
         assert!(core.store(draft).unwrap_err().outdated);
+    }
+
+    #[test]
+    fn warnings_are_told_once_and_as_far_as_clients_take_them() {
+        let warnings = |count: usize, length: usize| -> Vec<_> {
+            (0..count).map(|at| format!("{at:05}{}", "ü".repeat(length))).collect()
+        };
+        assert_eq!(told(&["a".to_owned(), String::new(), "a".to_owned(), "b".to_owned()]), ["a", "b"]);
+        assert_eq!(told(&warnings(9_000, 1)).len(), 90);
+        assert_eq!(told(&warnings(2, 2_000)), warnings(2, 2_000));
+        let cut = warnings(3, 251).into_iter();
+        assert_eq!(told(&warnings(3, 2_000)), cut.collect::<Vec<_>>());
+        assert_eq!(told(&warnings(50, 2_000)).len(), 16);
     }
 
     #[tokio::test(start_paused = true)]

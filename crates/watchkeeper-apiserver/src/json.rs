@@ -69,7 +69,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+        // Minus zero comes without a fraction too.
+        Ok(if value == 0.0 && value.is_sign_negative() { 0.into() } else { number(value) })
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
@@ -111,6 +112,31 @@ impl<'de> Visitor<'de> for Reader<'_> {
             self.leave(before);
         }
         Ok(Value::Object(map))
+    }
+}
+
+fn number(value: f64) -> Value {
+    Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
+
+/// A number as Go writes it: without a fraction if it has none, however it was sent.
+pub(crate) fn plain_number(value: f64) -> Value {
+    // From here on, an integer of 64 bits does not hold it.
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if value.fract() == 0.0 && value.abs() < LIMIT { (value as i64).into() } else { number(value) }
+}
+
+/// Writes every number in `value` as Go does.
+pub(crate) fn plain_numbers(value: &mut Value) {
+    match value {
+        Value::Number(found) if found.is_f64() => {
+            if let Some(found) = found.as_f64() {
+                *value = plain_number(found);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(plain_numbers),
+        Value::Object(map) => map.values_mut().for_each(plain_numbers),
+        _ => {}
     }
 }
 
@@ -177,6 +203,14 @@ mod tests {
         assert!(!is_too_deep(&serde_json::json!({"spec": nested(99), "metadata": nested(110)})));
         assert!(is_too_deep(&serde_json::json!({"spec": nested(100)})));
         assert!(is_too_deep(&serde_json::json!({"metadata": nested(111)})));
+    }
+
+    #[test]
+    fn numbers_without_a_fraction_are_integers() {
+        let mut value = serde_json::json!([1.0, {"a": -0.0, "b": 1.5, "c": 1e3}, 1e20, 5, "1.0"]);
+        plain_numbers(&mut value);
+        assert_eq!(value.to_string(), r#"[1,{"a":0,"b":1.5,"c":1000},1e+20,5,"1.0"]"#);
+        assert_eq!(read(b"[-0, 1.0]").unwrap().0.to_string(), "[0,1.0]");
     }
 
     #[test]

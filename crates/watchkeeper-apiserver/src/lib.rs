@@ -56,6 +56,7 @@ mod discovery;
 mod disk;
 mod durable;
 mod handler;
+mod identity;
 mod json;
 mod json_patch;
 mod kinds;

@@ -109,9 +109,9 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
 
 fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
     let owners = metadata["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut controller: Option<&str> = None;
-    let whole = || metadata["ownerReferences"].clone();
-    let whole = std::cell::LazyCell::new(whole);
+    let mut controller: Option<String> = None;
+    let shown = || format!("[{}]", owners.iter().map(wire_owner).collect::<Vec<_>>().join(","));
+    let shown = std::cell::LazyCell::new(shown);
     for owner in owners {
         if Cause::are_enough(causes) {
             return;
@@ -128,16 +128,25 @@ fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
             }
         }
         if owner["controller"] == true {
-            let name = owner["name"].as_str().unwrap_or_default();
-            if let Some(first) = controller {
+            let text = |field: &str| owner[field].as_str().unwrap_or_default();
+            let this = format!("{}/{}", text("kind"), text("name"));
+            if let Some(first) = &controller {
                 let problem = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                causes.push(Cause::invalid("metadata.ownerReferences", &whole, &problem));
+                causes.push(Cause::invalid_text("metadata.ownerReferences", &shown, &problem));
             }
-            controller = Some(name);
+            controller.get_or_insert(this);
         }
     }
+}
+
+/// An owner reference with its fields in the order of the wire.
+fn wire_owner(owner: &Value) -> String {
+    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"].into_iter();
+    let fields: Vec<_> =
+        fields.filter_map(|field| Some(format!("\"{field}\":{}", owner.get(field)?))).collect();
+    format!("{{{}}}", fields.join(","))
 }
 
 /// What is wrong with the change of the metadata from `old` to `new`.

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use watchkeeper::clock::Clock;
 
 use crate::handler::{BoxError, Call};
+use crate::identity::{Mismatch, mismatch};
 use crate::negotiate;
 use crate::registry::Kind;
 use crate::selector::Selector;
 use crate::status::{Cause, Failure, Result, quoted};
-use crate::types;
 use crate::verbs::delete::DeleteOptions;
 use crate::verbs::list::{ListOptions, Match};
 use crate::verbs::patch::Patch;
@@ -48,46 +48,24 @@ impl Call {
                 kind.kind
             )));
         }
-        if (custom || !sent_version.is_empty()) && sent_version != kind.api_version {
-            return Err(Failure::bad_request(if kind.custom.is_some() {
-                format!(
-                    "the API version in the data ({sent_version}) does not match the expected API version ({})",
-                    kind.api_version
-                )
-            } else {
-                let shown = if sent_kind.is_empty() { &kind.kind } else { sent_kind };
-                format!(
-                    "{shown} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                    quoted(sent_version.rsplit('/').next().unwrap_or_default()),
-                    kind.kind,
-                    quoted(shown),
-                    quoted(sent_version)
-                )
+        if let Some(mismatch) = mismatch(kind, sent_version, sent_kind) {
+            return Err(Failure::bad_request(match mismatch {
+                Mismatch::Malformed(problem) => {
+                    format!("the object provided is unrecognized (must be of type {}): {problem}", kind.kind)
+                }
+                Mismatch::Version(problem) => problem,
+                Mismatch::Kind(problem) => {
+                    let shown = if sent_kind.is_empty() { &kind.kind } else { sent_kind };
+                    let version = if sent_version.is_empty() { &kind.api_version } else { sent_version };
+                    let version = quoted(version.rsplit('/').next().unwrap_or_default());
+                    format!("{shown} in version {version} cannot be handled as a {}: {problem}", kind.kind)
+                }
             }));
         }
         if custom && sent_kind != kind.kind {
             let problem = Cause::invalid("kind", &sent_kind.into(), &format!("must be {}", kind.kind));
             let name = value["metadata"]["name"].as_str().unwrap_or_default();
             return Err(Failure::invalid_as(&kind.group, sent_kind, name, vec![problem]));
-        }
-        if !sent_kind.is_empty() && types::of_kind(&kind.api_version, sent_kind).is_none() && !custom {
-            return Err(Failure::bad_request(format!(
-                "{sent_kind} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                quoted(&kind.version),
-                kind.kind,
-                quoted(sent_kind),
-                quoted(&kind.api_version)
-            )));
-        }
-        if !sent_kind.is_empty() && sent_kind != kind.kind {
-            return Err(Failure::bad_request(format!(
-                "{sent_kind} in version {} cannot be handled as a {}: converting ({}.{sent_kind}) to ({}.{}): unknown conversion",
-                quoted(&kind.version),
-                kind.kind,
-                kind.version,
-                if kind.group.is_empty() { "core" } else { kind.group.split('.').next().unwrap_or_default() },
-                kind.kind
-            )));
         }
         write
             .judge(twice)

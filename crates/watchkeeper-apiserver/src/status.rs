@@ -60,6 +60,12 @@ impl Cause {
         }
     }
 
+    /// As [`Cause::invalid`], of a value that is a text already.
+    pub(crate) fn invalid_text(field: &str, value: &str, detail: &str) -> Self {
+        let message = format!("Invalid value: {}: {}", beginning(value), beginning(detail));
+        Self { reason: "FieldValueInvalid", message, field: field.to_owned() }
+    }
+
     pub(crate) fn forbidden(field: &str, detail: &str) -> Self {
         Self {
             reason: "FieldValueForbidden",
@@ -199,7 +205,7 @@ impl Failure {
 
     pub(crate) fn too_large(limit: usize) -> Box<Self> {
         let message = format!("Request entity too large: limit is {limit}");
-        Self::new(413, "RequestEntityTooLarge", message).with_details(Details::default())
+        Self::new(413, "RequestEntityTooLarge", message)
     }
 
     /// A patch that does not fit the object it was meant for.

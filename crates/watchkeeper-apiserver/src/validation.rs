@@ -26,7 +26,8 @@ pub(crate) fn object(kind: &Kind, value: &Value, old: Option<&Value>, status: bo
             workload(&kind.kind, value, &mut causes);
         }
         ("", "Pod") => pods::pod(value, old.is_none(), &mut causes),
-        ("", "ConfigMap" | "Secret") => data(value, &mut causes),
+        ("", "ConfigMap") => data(value, "[]", &mut causes),
+        ("", "Secret") => data(value, "data", &mut causes),
         ("", "Event") => event_namespace(value, &mut causes),
         ("", "Service") => service(value, &mut causes),
         _ => {}
@@ -233,7 +234,8 @@ fn workload(kind: &str, value: &Value, causes: &mut Vec<Cause>) {
 
 const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-fn data(value: &Value, causes: &mut Vec<Cause>) {
+/// `whole` is the place at which too much of it is reported.
+fn data(value: &Value, whole: &str, causes: &mut Vec<Cause>) {
     const LIMIT: usize = 1024 * 1024;
     for field in ["data", "binaryData"] {
         for key in value[field].as_object().into_iter().flatten().map(|(key, _)| key) {
@@ -243,12 +245,20 @@ fn data(value: &Value, causes: &mut Vec<Cause>) {
             }
         }
     }
-    let fields =
-        ["data", "binaryData"].iter().flat_map(|field| value[*field].as_object().into_iter().flatten());
-    let total: usize = fields.map(|(_, text)| text.as_str().map_or(0, str::len)).sum();
-    if total > LIMIT {
-        causes.push(Cause::too_long("data", LIMIT, "bytes"));
+    let size = |field: &str| -> usize {
+        let texts = value[field].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str());
+        // Bytes count as they are, not as they are written.
+        let bytes = field == "binaryData" || whole == "data";
+        texts.map(|text| if bytes { decoded_length(text) } else { text.len() }).sum()
+    };
+    if size("data") + size("binaryData") > LIMIT {
+        causes.push(Cause::too_long(whole, LIMIT, "bytes"));
     }
+}
+
+/// How many bytes a base64 text stands for.
+fn decoded_length(text: &str) -> usize {
+    text.trim_end_matches('=').len() * 3 / 4
 }
 
 fn event_namespace(value: &Value, causes: &mut Vec<Cause>) {

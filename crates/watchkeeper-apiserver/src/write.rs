@@ -18,6 +18,9 @@ pub(crate) enum Validation {
     Strict,
 }
 
+/// How many problems of one text are told, as by the real server's decoder.
+const PROBLEMS_LIMIT: usize = 100;
+
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
@@ -58,7 +61,8 @@ impl Write {
     }
 
     /// Refuses problems, or keeps them as warnings, or does neither.
-    pub(crate) fn judge(&mut self, problems: Vec<String>) -> Result<(), String> {
+    pub(crate) fn judge(&mut self, mut problems: Vec<String>) -> Result<(), String> {
+        problems.truncate(PROBLEMS_LIMIT);
         match self.validation {
             Validation::Strict if !problems.is_empty() => {
                 Err(format!("strict decoding error: {}", problems.join(", ")))
@@ -109,6 +113,9 @@ fn shape_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<Strin
     let mut unknown = shape::shape_metadata(metadata)?;
     if let Some(custom) = &kind.custom {
         unknown.extend(custom.schema.prune(value, nulls));
+    }
+    for (_, part) in value.as_object_mut().into_iter().flatten().filter(|(name, _)| *name != "metadata") {
+        json::plain_numbers(part);
     }
     unknown.sort();
     Ok(unknown)

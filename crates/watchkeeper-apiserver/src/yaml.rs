@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned};
 
 use crate::json;
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Tree, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number).into())
+        Ok(json::plain_number(value).into())
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Tree, E> {

@@ -290,3 +290,71 @@ async fn events_have_two_views() {
     let (_, old) = patch(&server, old, STRATEGIC, &json!({"message": "n"})).await;
     assert_eq!((&old["message"], old.get("note")), (&json!("n"), None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn warnings_are_bounded() {
+    let server = Server::start().await;
+    let path = format!("{CONFIG_MAPS}?dryRun=All");
+    // No more are told than fit into some four thousand characters.
+    for (fields, length, told, last) in [(90, 1, 90, 22), (9_000, 40, 68, 61), (9_000, 300, 16, 256)] {
+        let unknown = (0..fields).map(|at| (format!("{}{at:05}", "x".repeat(length)), json!(1)));
+        let mut object = config_map("w", &json!({}));
+        object.as_object_mut().unwrap().extend(unknown);
+        let response = send(&server, "POST", &path, &[], object.to_string()).await;
+        assert_eq!(response.status(), 201);
+        let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
+        let text = warnings.last().unwrap().to_str().unwrap().replace("\\\"", "\"");
+        let text = text.strip_prefix("299 - \"").unwrap().strip_suffix('"').unwrap();
+        assert_eq!((warnings.len(), text.len()), (told, last), "{fields} fields of {length}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_integer_may_be_written_as_a_fraction_where_it_is_not_read_as_text() {
+    let server = Server::start().await;
+    let deployments = "/apis/apps/v1/namespaces/wktest/deployments";
+    let object = |name: &str, replicas: &str| {
+        format!(
+            r#"{{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {{"name": "{name}"}}, "spec": {{
+                "replicas": {replicas}, "selector": {{"matchLabels": {{"a": "b"}}}},
+                "strategy": {{"rollingUpdate": {{"maxSurge": {replicas}}}}}, "template": {{
+                "metadata": {{"labels": {{"a": "b"}}}}, "spec": {{"containers": [{{"name": "c", "image": "i"}}]}}}}}}}}"#
+        )
+    };
+    let sent = async |method: &str, path: &str, kind: &str, body: &str| {
+        let (code, answer) = raw(&server, method, path, &[("content-type", kind)], body).await;
+        let numbers = [&answer["spec"]["replicas"], &answer["spec"]["strategy"]["rollingUpdate"]["maxSurge"]];
+        (code, numbers.map(Value::to_string), answer["message"].as_str().unwrap_or_default().to_owned())
+    };
+    for (number, shown) in [("2.0", "2.0"), ("1.5", "1.5"), ("2147483648", "2147483648")] {
+        let (code, _, message) = sent("POST", deployments, "application/json", &object("no", number)).await;
+        let problem = format!("json: cannot unmarshal number {shown} into Go struct field ");
+        assert!(
+            code == 400 && message.contains(&problem) && message.ends_with(" of type int32"),
+            "{message}"
+        );
+    }
+    let two = ["2", "2"].map(str::to_owned);
+    let (code, numbers, message) = sent("POST", deployments, "application/yaml", &object("a", "2.0")).await;
+    assert_eq!((code, &numbers), (201, &two), "{message}");
+    let apply = format!("{deployments}/b?fieldManager=m");
+    let (code, numbers, message) =
+        sent("PATCH", &apply, "application/apply-patch+yaml", &object("b", "2.0")).await;
+    assert_eq!((code, &numbers), (201, &two), "{message}");
+    let a = format!("{deployments}/a");
+    for kind in [MERGE, STRATEGIC] {
+        let body = |number: &str| {
+            format!(
+                r#"{{"spec": {{"replicas": {number}, "strategy": {{"rollingUpdate": {{"maxSurge": {number}}}}}}}}}"#
+            )
+        };
+        let (code, numbers, message) = sent("PATCH", &a, kind, &body("3.0")).await;
+        if kind == STRATEGIC {
+            assert_eq!((code, numbers), (200, ["3", "3"].map(str::to_owned)), "{message}");
+        } else {
+            assert_eq!(code, 422, "{message}");
+        }
+        assert_eq!(sent("PATCH", &a, kind, &body("-0")).await.1, ["0", "0"].map(str::to_owned));
+        assert_eq!(sent("PATCH", &a, kind, &body("1.5")).await.0, 422);
+    }
+}

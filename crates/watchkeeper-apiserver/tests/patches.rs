@@ -303,3 +303,51 @@ async fn a_strategic_patch_that_cannot_be_applied_is_explained() {
         assert_eq!(status.get("details"), None, "{change}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_is_no_map_is_a_bad_request() {
+    let (server, a) = with_config_map(json!({"k": "v"})).await;
+    let array = "json: cannot unmarshal array into Go value of type map[string]interface {}";
+    let letter = "invalid character 'b' looking for beginning of object key string";
+    for (kind, body, message) in [
+        (MERGE, "[]", format!("error decoding patch: {array}")),
+        (MERGE, "null", "Invalid JSON Patch".to_owned()),
+        (MERGE, "{bad", format!("error decoding patch: {letter}")),
+        (STRATEGIC, "[]", array.to_owned()),
+        (STRATEGIC, "{bad", letter.to_owned()),
+    ] {
+        let (code, status) = raw(&server, "PATCH", &a, &[("content-type", kind)], body).await;
+        assert_eq!((code, &status["message"]), (400, &json!(message)), "{kind} {body}");
+    }
+    let (code, _) = raw(&server, "PATCH", &a, &[("content-type", STRATEGIC)], "null").await;
+    assert_eq!(code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_a_patch_has_twice_are_told() {
+    let (server, a) = with_config_map(json!({})).await;
+    for kind in [MERGE, STRATEGIC] {
+        let body = r#"{"data": {"k": "1", "k": "2"}}"#;
+        let response = send(&server, "PATCH", &a, &[("content-type", kind)], body).await;
+        let told: Vec<_> = response.headers().get_all("warning").iter().collect();
+        assert_eq!(told, [r#"299 - "duplicate field \"data.k\"""#], "{kind}");
+        let strict = format!("{a}?fieldValidation=Strict");
+        let (code, status) = raw(&server, "PATCH", &strict, &[("content-type", kind)], body).await;
+        let problem = ": strict decoding error: duplicate field \"data.k\"";
+        assert!(code == 422 && status["message"].as_str().unwrap().ends_with(problem), "{kind} {status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_cannot_make_an_object_into_another() {
+    let (server, a) = with_config_map(json!({})).await;
+    for (change, problem) in [
+        (json!({"apiVersion": "v2"}), "no kind \"ConfigMap\" is registered for version \"v2\""),
+        (json!({"kind": "Foo"}), "no kind \"Foo\" is registered for version \"v1\""),
+    ] {
+        let (code, status) = patch(&server, &a, MERGE, &change).await;
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(code == 422 && message.contains(problem), "{change} {status}");
+        assert_eq!(patch(&server, &a, STRATEGIC, &change).await.0, 200, "{change}");
+    }
+}

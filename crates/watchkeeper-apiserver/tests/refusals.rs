@@ -109,6 +109,30 @@ async fn refusals_carry_code_reason_message_and_details() {
         (
             "POST",
             CONFIG_MAPS.into(),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+            400,
+            Some("BadRequest"),
+            "Deployment in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Deployment) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "POST",
+            "/apis/apps/v1/namespaces/wktest/deployments".into(),
+            json!({"apiVersion": "apps/v1beta1", "kind": "Deployment"}),
+            400,
+            Some("BadRequest"),
+            "the API version in the data (apps/v1beta1) does not match the expected API version (apps/v1)",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/wktest/events".into(),
+            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"}),
+            400,
+            Some("BadRequest"),
+            "the API version in the data (events.k8s.io/v1) does not match the expected API version (v1)",
+        ),
+        (
+            "POST",
+            CONFIG_MAPS.into(),
             json!({"apiVersion": "v1", "kind": "Secret"}),
             400,
             Some("BadRequest"),
@@ -371,8 +395,51 @@ async fn a_body_beyond_three_mebibytes_is_too_large() {
     let object = config_map("big", &json!({"a": "x".repeat(3 * 1024 * 1024)}));
     let (code, status) = call(&server, "POST", CONFIG_MAPS, &object).await;
     assert_eq!((code, &status["reason"]), (413, &json!("RequestEntityTooLarge")));
-    let object = config_map("big", &json!({"a": "x".repeat(1024 * 1024 + 1)}));
-    assert_eq!(call(&server, "POST", CONFIG_MAPS, &object).await.0, 422);
+    assert_eq!(status["message"], "Request entity too large: limit is 3145728");
+    assert_eq!(status.get("details"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_data_than_a_mebibyte_is_refused() {
+    const MEBIBYTE: usize = 1024 * 1024;
+    let server = Server::start().await;
+    let secrets = "/api/v1/namespaces/wktest/secrets";
+    let secret = |bytes: usize| json!({"metadata": {"name": "s"}, "data": {"a": "AAAA".repeat(bytes / 3)}});
+    let binary = |rest: &str| json!({"metadata": {"name": "b"}, "data": {"a": "x".repeat(MEBIBYTE - 3)}, "binaryData": {"b": rest}});
+    for (path, object, place) in [
+        (CONFIG_MAPS, config_map("big", &json!({"a": "x".repeat(MEBIBYTE + 1)})), Some("[]")),
+        (CONFIG_MAPS, binary("AAAAAA=="), Some("[]")),
+        (CONFIG_MAPS, binary("AAAA"), None),
+        (secrets, secret(MEBIBYTE + 3), Some("data")),
+        (secrets, secret(MEBIBYTE), None),
+    ] {
+        let (code, status) = call(&server, "POST", path, &object).await;
+        assert_eq!(code, if place.is_some() { 422 } else { 201 }, "{path} {place:?}: {}", status["message"]);
+        if let Some(place) = place {
+            let cause = json!({"reason": "FieldValueTooLong", "field": place,
+                "message": "Too long: may not be more than 1048576 bytes"});
+            assert_eq!(status["details"]["causes"], json!([cause]));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_controllers_of_an_object_are_named_with_their_kinds() {
+    let server = Server::start().await;
+    let owner = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": "u", "controller": true});
+    let owners = ["z", "a", "b"].map(owner);
+    let object = json!({"metadata": {"name": "x", "ownerReferences": owners}});
+    let (code, status) = call(&server, "POST", CONFIG_MAPS, &object).await;
+    let shown = ["z", "a", "b"].map(|name| {
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","name":"{name}","uid":"u","controller":true}}"#)
+    });
+    let problem = |other: &str| {
+        let shown = shown.join(",");
+        json!({"reason": "FieldValueInvalid", "field": "metadata.ownerReferences", "message": format!(
+            "Invalid value: [{shown}]: Only one reference can have Controller set to true. \
+             Found \"true\" in references for ConfigMap/z and ConfigMap/{other}")})
+    };
+    assert_eq!((code, &status["details"]["causes"]), (422, &json!([problem("a"), problem("b")])));
 }
 
 #[tokio::test(start_paused = true)]

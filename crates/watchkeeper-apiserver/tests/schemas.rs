@@ -352,3 +352,103 @@ async fn what_another_version_does_not_know_is_lost_there() {
     let (_, written) = patch(&server, &format!("{seconds}/b"), MERGE, &json!({"spec": {"both": "3"}})).await;
     assert_eq!((&written["spec"], spec(BARS, "b").await), (&json!({"both": "3"}), json!({"both": "3"})));
 }
+
+#[tokio::test(start_paused = true)]
+async fn numbers_are_stored_without_a_fraction_they_do_not_have() {
+    let server = Server::start().await;
+    let spec = json!({"type": "object", "properties": {
+        "integer": {"type": "integer"}, "number": {"type": "number"}, "defaulted": {"type": "number", "default": 2.0},
+        "either": {"x-kubernetes-int-or-string": true}, "any": {"x-kubernetes-preserve-unknown-fields": true}}});
+    define(&server, &spec).await;
+    post(&server, BARS, &bar("b", &json!({}))).await;
+    let object = |name: &str, field: &str, number: &str| {
+        let metadata = json!({"name": name});
+        format!(
+            r#"{{"apiVersion": "wktest.io/v1", "kind": "Bar", "metadata": {metadata}, "spec": {{"{field}": {number}}}}}"#
+        )
+    };
+    for (field, number, stored) in [
+        ("integer", "1.0", Some("1")),
+        ("integer", "1e3", Some("1000")),
+        ("integer", "-0.0", Some("0")),
+        ("integer", "-0", Some("0")),
+        ("integer", "1.5", None),
+        ("integer", "1e20", None),
+        ("integer", "9223372036854775808", None),
+        ("number", "1.0", Some("1")),
+        ("number", "1.5", Some("1.5")),
+        ("any", "[{\"x\": 2.0}]", Some("[{\"x\":2}]")),
+        ("either", "7.0", Some("7")),
+    ] {
+        let dry = |path: &str| format!("{path}?dryRun=All&fieldManager=m");
+        for (method, path, kind, body) in [
+            ("POST", dry(BARS), "application/json", object("c", field, number)),
+            ("POST", dry(BARS), "application/yaml", object("c", field, number)),
+            ("PATCH", dry(&format!("{BARS}/b")), MERGE, format!(r#"{{"spec": {{"{field}": {number}}}}}"#)),
+            (
+                "PATCH",
+                dry(&format!("{BARS}/b")),
+                JSON_PATCH,
+                format!(r#"[{{"op": "add", "path": "/spec/{field}", "value": {number}}}]"#),
+            ),
+            ("PATCH", dry(&format!("{BARS}/c")), "application/apply-patch+yaml", object("c", field, number)),
+        ] {
+            let (code, answer) = raw(&server, method, &path, &[("content-type", kind)], &body).await;
+            let found = (code < 300).then(|| answer["spec"][field].to_string());
+            assert_eq!(found.as_deref(), stored, "{method} {kind} {field} {number}: {answer}");
+            if code < 300 {
+                assert_eq!(answer["spec"]["defaulted"].to_string(), "2", "{method} {kind}");
+            } else {
+                assert_eq!(code, 422, "{answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_schema_lacks_is_told_in_order() {
+    let server = Server::start().await;
+    let spec = json!({"properties": {
+        "z": {"description": "x"}, "a": {"items": {}}, "m": {"type": "object", "additionalProperties": {}}, "c": {"type": "array"}}});
+    let (code, status) = judge(&server, &spec).await;
+    let at = "spec.validation.openAPIV3Schema.properties[spec]";
+    let expected = [
+        ("properties[a].items.type", "must not be empty for specified array items"),
+        ("properties[a].type", "must not be empty for specified object fields"),
+        ("properties[c].items", "must be specified"),
+        ("properties[m].additionalProperties.type", "must not be empty for specified object fields"),
+        ("properties[z].type", "must not be empty for specified object fields"),
+        ("type", "must not be empty for specified object fields"),
+    ]
+    .map(|(field, problem)| {
+        json!({"reason": "FieldValueRequired", "message": format!("Required value: {problem}"), "field": format!("{at}.{field}")})
+    });
+    assert_eq!((code, &status["details"]["causes"]), (422, &json!(expected)));
+    let (_, status) = judge(&server, &json!({"type": "object", "properties": {"a": {"type": "text"}}})).await;
+    let problem = "Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"";
+    assert_eq!(status["details"]["causes"][0]["message"], problem, "{status}");
+    let mut none = definition(&json!({}));
+    none["spec"]["versions"][0].as_object_mut().unwrap().remove("schema");
+    let (_, status) = call(&server, "POST", DEFINITIONS, &none).await;
+    let cause = json!({"reason": "FieldValueRequired", "message": "Required value", "field": "spec.versions[0].schema.openAPIV3Schema"});
+    assert_eq!(status["details"]["causes"], json!([cause]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_a_custom_kind_does_not_have_is_not_found() {
+    let server = Server::start().await;
+    let mut plain = definition(&json!({"type": "object"}));
+    plain["spec"]["versions"][0].as_object_mut().unwrap().remove("subresources");
+    post(&server, DEFINITIONS, &plain).await;
+    server.until("served", async || (get(&server, BARS).await.0 == 200).then_some(())).await;
+    post(&server, BARS, &bar("b", &json!({}))).await;
+    for part in ["status", "scale", "foo"] {
+        for method in ["GET", "PUT", "DELETE"] {
+            let body = if method == "PUT" { bar("b", &json!({})) } else { Value::Null };
+            let (code, status) = call(&server, method, &format!("{BARS}/b/{part}"), &body).await;
+            let message = "bars.wktest.io \"b\" not found";
+            assert_eq!((code, &status["message"]), (404, &json!(message)), "{method} {part}");
+            assert_eq!(status["details"], json!({"name": "b", "group": "wktest.io", "kind": "bars"}));
+        }
+    }
+}

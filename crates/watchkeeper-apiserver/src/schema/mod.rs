@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::json;
 use crate::managed::shape::{Shape, Treatment};
 use crate::status::Cause;
 
@@ -68,17 +69,14 @@ impl Schema {
     pub(crate) fn compile_with(schema: &Value, at: &str, patterns: &mut Patterns) -> (Self, Vec<Cause>) {
         #[cfg(test)]
         COMPILED.with(|compiled| compiled.set(compiled.get() + 1));
-        let mut causes = Vec::new();
-        if schema["type"] != "object" {
-            let field = format!("{at}.type");
-            causes.push(match schema.get("type") {
-                None => Cause::required(&field, "must not be empty at the root"),
-                Some(other) => Cause::invalid(&field, other, "must be object at the root"),
-            });
+        let mut compiler = Compiler { untyped: Vec::new(), causes: Vec::new(), patterns };
+        if let Some(other) = schema.get("type").filter(|sort| *sort != "object") {
+            compiler.untyped.push(Cause::invalid(&format!("{at}.type"), other, "must be object at the root"));
         }
-        let mut compiler = Compiler { causes, patterns };
-        let node = Node::compile(schema, at, true, &mut compiler);
-        (Self(node), compiler.causes)
+        let node = Node::compile(schema, at, Level::Root, &mut compiler);
+        compiler.untyped.sort_by_cached_key(|cause| format!("{}: {}", cause.field, cause.message));
+        compiler.untyped.append(&mut compiler.causes);
+        (Self(node), compiler.untyped)
     }
 
     pub(crate) fn root(&self) -> &Node {
@@ -127,6 +125,8 @@ impl Schema {
 
 /// What the parts of a schema share while it is compiled.
 struct Compiler<'a> {
+    /// Where a type is missing. The real server sorts these, and tells them first.
+    untyped: Vec<Cause>,
     causes: Vec<Cause>,
     patterns: &'a mut Patterns,
 }
@@ -137,9 +137,34 @@ thread_local! {
     pub(crate) static COMPILED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
+/// Where a part of a schema stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Items,
+    Field,
+    /// Inside of allOf and its like, where a type need not be given.
+    Alternative,
+}
+
+impl Level {
+    /// Where a part of this part stands.
+    fn then(self, inner: Self) -> Self {
+        if self == Self::Alternative { self } else { inner }
+    }
+
+    fn missing_type(self) -> Option<&'static str> {
+        match self {
+            Self::Root => Some("must not be empty at the root"),
+            Self::Items => Some("must not be empty for specified array items"),
+            Self::Field => Some("must not be empty for specified object fields"),
+            Self::Alternative => None,
+        }
+    }
+}
+
 impl Node {
-    /// `structural`: inside of allOf and its like, a type need not be given.
-    fn compile(schema: &Value, at: &str, structural: bool, compiler: &mut Compiler<'_>) -> Self {
+    fn compile(schema: &Value, at: &str, level: Level, compiler: &mut Compiler<'_>) -> Self {
         let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
         let flag = |field: &str| schema[field].as_bool().unwrap_or(false);
         let count = |field: &str| schema[field].as_u64().and_then(|number| usize::try_from(number).ok());
@@ -147,19 +172,25 @@ impl Node {
             let list = schema[field].as_array().into_iter().flatten();
             list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
         };
+        let untyped = schema.get("type").is_none()
+            && !flag("x-kubernetes-int-or-string")
+            && !flag("x-kubernetes-preserve-unknown-fields");
+        if let Some(problem) = level.missing_type().filter(|_| untyped) {
+            compiler.untyped.push(Cause::required(&format!("{at}.type"), problem));
+        }
+        let sorts = ["array", "boolean", "integer", "number", "object", "string"];
+        if let Some(other) =
+            schema["type"].as_str().filter(|sort| level != Level::Alternative && !sorts.contains(sort))
+        {
+            compiler.causes.push(Cause::not_supported(&format!("{at}.type"), &other.into(), &sorts));
+        }
+        if level != Level::Alternative && schema["type"] == "array" && !schema["items"].is_object() {
+            compiler.untyped.push(Cause::required(&format!("{at}.items"), "must be specified"));
+        }
         let mut properties = BTreeMap::new();
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let at = format!("{at}.properties[{name}]");
-            let untyped = property.get("type").is_none()
-                && property["x-kubernetes-int-or-string"] != true
-                && property["x-kubernetes-preserve-unknown-fields"] != true;
-            if structural && untyped {
-                let field = format!("{at}.type");
-                compiler
-                    .causes
-                    .push(Cause::required(&field, "must not be empty for specified object fields"));
-            }
-            properties.insert(name.clone(), Self::compile(property, &at, structural, compiler));
+            properties.insert(name.clone(), Self::compile(property, &at, level.then(Level::Field), compiler));
         }
         let pattern = schema["pattern"].as_str().and_then(|pattern| {
             let compiled = compiler.patterns.compile(pattern);
@@ -172,17 +203,23 @@ impl Node {
         });
         let additional = schema["additionalProperties"].is_object().then(|| {
             let at = format!("{at}.additionalProperties");
-            Box::new(Self::compile(&schema["additionalProperties"], &at, structural, compiler))
+            Box::new(Self::compile(&schema["additionalProperties"], &at, level.then(Level::Field), compiler))
         });
-        let items = schema["items"]
-            .is_object()
-            .then(|| Box::new(Self::compile(&schema["items"], &format!("{at}.items"), structural, compiler)));
-        let not = schema["not"]
-            .is_object()
-            .then(|| Box::new(Self::compile(&schema["not"], &format!("{at}.not"), false, compiler)));
+        let items = schema["items"].is_object().then(|| {
+            Box::new(Self::compile(
+                &schema["items"],
+                &format!("{at}.items"),
+                level.then(Level::Items),
+                compiler,
+            ))
+        });
+        let not = schema["not"].is_object().then(|| {
+            Box::new(Self::compile(&schema["not"], &format!("{at}.not"), Level::Alternative, compiler))
+        });
         let mut alternatives = |field: &str| -> Vec<Self> {
             let list = schema[field].as_array().into_iter().flatten().enumerate();
-            list.map(|(i, s)| Self::compile(s, &format!("{at}.{field}[{i}]"), false, compiler)).collect()
+            list.map(|(i, s)| Self::compile(s, &format!("{at}.{field}[{i}]"), Level::Alternative, compiler))
+                .collect()
         };
         let (all_of, any_of, one_of) = (alternatives("allOf"), alternatives("anyOf"), alternatives("oneOf"));
         Self {
@@ -207,7 +244,10 @@ impl Node {
             pattern,
             format: text("format"),
             nullable: flag("nullable"),
-            default: schema.get("default").cloned(),
+            default: schema.get("default").cloned().map(|mut default| {
+                json::plain_numbers(&mut default);
+                default
+            }),
             int_or_string: flag("x-kubernetes-int-or-string"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
@@ -432,7 +472,7 @@ mod tests {
     fn a_schema_that_is_not_structural_is_refused() {
         let (_, causes) = Schema::compile(&json!({"properties": {"a": {}}}), "s");
         assert_eq!(causes.len(), 2);
-        assert_eq!(causes[1].field, "s.properties[a].type");
+        assert_eq!(causes[0].field, "s.properties[a].type");
         let bad = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}});
         assert_eq!(Schema::compile(&bad, "s").1[0].field, "s.properties[a].pattern");
     }

@@ -42,7 +42,7 @@ impl Node {
             Value::String(_) => "string",
             Value::Array(_) => "array",
             Value::Object(_) => "object",
-            Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => "integer",
+            Value::Number(number) if number.is_i64() => "integer",
             Value::Number(_) => "number",
         };
         let wanted = if self.int_or_string { "integer,string" } else { self.kind.as_str() };

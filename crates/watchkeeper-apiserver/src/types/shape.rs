@@ -110,11 +110,17 @@ struct Shaper {
 impl Shaper {
     fn wrong(&self, form: &Form, found: &Value, at: Option<&Place<'_>>) -> String {
         let fields = at.map(Place::fields).unwrap_or_default();
+        // A number is told where it is one that does not fit. Elsewhere it may stand for a secret text.
+        let (found, wanted) = match (form, found) {
+            (Form::Int32 | Form::Int64, Value::Number(number)) => {
+                (format!("number {number}"), wanted_type(form))
+            }
+            (Form::IntOrString, Value::Number(number)) => (format!("number {number}"), "int32".to_owned()),
+            _ => (found_type(found).to_owned(), wanted_type(form)),
+        };
         format!(
-            "json: cannot unmarshal {} into Go struct field {}.{fields} of type {}",
-            found_type(found),
-            short(self.holder),
-            wanted_type(form)
+            "json: cannot unmarshal {found} into Go struct field {}.{fields} of type {wanted}",
+            short(self.holder)
         )
     }
 
@@ -201,9 +207,10 @@ impl Shaper {
                 }
                 value.is_number()
             }
-            (Form::Int32, Value::Number(number)) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
+            (Form::Int32 | Form::IntOrString, Value::Number(number)) => {
+                number.as_i64().is_some_and(|n| i32::try_from(n).is_ok())
+            }
             (Form::Int64, Value::Number(number)) => number.as_i64().is_some(),
-            (Form::IntOrString, Value::Number(number)) => number.as_i64().is_some(),
             (Form::IntOrString, value) => value.is_string(),
             (Form::Bytes, Value::String(text)) => return check_base64(text),
             (Form::Quantity, value @ (Value::String(_) | Value::Number(_))) => return amount(value),

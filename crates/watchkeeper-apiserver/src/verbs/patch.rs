@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::identity::{Mismatch, mismatch};
 use crate::json;
 use crate::json_patch::{self, Misfit, Operation};
 use crate::merge_patch::merge;
 use crate::meta;
 use crate::registry::Kind;
 use crate::status::{Cause, Failure, Result, quoted};
+use crate::store::Key;
 use crate::strategic;
 use crate::types::shape::found_type;
 use crate::verbs::create::{identify, place};
@@ -34,14 +36,14 @@ pub(crate) enum Patch {
 impl Patch {
     /// Reads a patch of the media type `content_type`, which has no parameters any more.
     pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8], write: &mut Write) -> Result<Self> {
-        let undecodable = |error: serde_json::Error| {
-            Failure::bad_request(format!("error decoding patch: {}", json::problem(&error, body)))
-        };
         match content_type {
-            "application/json-patch+json" => read_operations(body, undecodable, write).map(Self::Json),
-            "application/merge-patch+json" => Ok(Self::Merge(object(body, undecodable)?)),
+            "application/json-patch+json" => read_operations(body, write).map(Self::Json),
+            "application/merge-patch+json" => match read_map(body, "error decoding patch: ", write)? {
+                Value::Null => Err(Failure::bad_request("Invalid JSON Patch")),
+                patch => Ok(Self::Merge(patch)),
+            },
             "application/strategic-merge-patch+json" if kind.custom.is_none() => {
-                Ok(Self::Strategic(object(body, undecodable)?))
+                read_map(body, "", write).map(Self::Strategic)
             }
             "application/strategic-merge-patch+json" => Err(Failure::unsupported_media_type(
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
@@ -75,6 +77,8 @@ impl Patch {
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| error.refusal(kind.is("", "Secret")))?;
+                // Its numbers are not read by their text, as those of the other patches are.
+                json::plain_numbers(&mut value);
             }
         }
         Ok(value)
@@ -82,12 +86,8 @@ impl Patch {
 }
 
 /// Reads the operations of a JSON patch.
-fn read_operations(
-    body: &[u8],
-    undecodable: impl Fn(serde_json::Error) -> Box<Failure>,
-    write: &mut Write,
-) -> Result<Vec<Operation>> {
-    let (patch, twice) = json::read(body).map_err(undecodable)?;
+fn read_operations(body: &[u8], write: &mut Write) -> Result<Vec<Operation>> {
+    let (patch, twice) = read_json(body, "error decoding patch: ")?;
     let list = match patch {
         Value::Null => Vec::new(),
         Value::Array(list) => list,
@@ -118,12 +118,22 @@ fn read_operations(
     Ok(operations)
 }
 
-fn object(body: &[u8], undecodable: impl Fn(serde_json::Error) -> Box<Failure>) -> Result<Value> {
-    let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
-    if value.is_object() {
-        return Ok(value);
+/// Reads a patch that is a map, or null; a refusal begins with `prefix`.
+fn read_map(body: &[u8], prefix: &str, write: &mut Write) -> Result<Value> {
+    let (patch, twice) = read_json(body, prefix)?;
+    if !patch.is_object() && !patch.is_null() {
+        return Err(Failure::bad_request(format!(
+            "{prefix}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            found_type(&patch)
+        )));
     }
-    Err(Failure::bad_request("error decoding patch: the patch must be an object"))
+    write.judge(twice).map_err(|problem| unfit(&problem))?;
+    Ok(patch)
+}
+
+fn read_json(body: &[u8], prefix: &str) -> Result<(Value, Vec<String>)> {
+    let undecodable = |error| Failure::bad_request(format!("{prefix}{}", json::problem(&error, body)));
+    json::read(body).map_err(undecodable)
 }
 
 impl Seen {
@@ -138,6 +148,9 @@ impl Seen {
         let mut value = patch.apply(kind, Core::view(kind, old))?;
         if !value.is_object() {
             return Err(unfit("the patched object is not an object"));
+        }
+        if !matches!(patch, Patch::Strategic(_)) {
+            check_identity(kind, key, &value)?;
         }
         write.shape(kind, &mut value).map_err(|error| match patch {
             Patch::Strategic(_) => unfit(&restored(&error)),
@@ -157,15 +170,39 @@ impl Seen {
     }
 }
 
+/// Refuses an object that a patch has made into one of another version or kind. A strategic patch cannot.
+fn check_identity(kind: &Kind, key: &Key, value: &Value) -> Result<()> {
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    let (version, name) = (text("apiVersion"), text("kind"));
+    if kind.custom.is_none() {
+        return match mismatch(kind, version, name) {
+            Some(Mismatch::Malformed(problem) | Mismatch::Kind(problem)) => Err(unfit(&problem)),
+            // The real server converts it.
+            Some(Mismatch::Version(_)) | None => Ok(()),
+        };
+    }
+    if name.is_empty() {
+        return Err(unfit("Object 'Kind' is missing"));
+    }
+    for (field, found, wanted) in [("apiVersion", version, &kind.api_version), ("kind", name, &kind.kind)] {
+        if found != wanted {
+            let cause = Cause::invalid(field, &found.into(), &format!("must be {wanted}"));
+            return Err(Failure::invalid_as(&kind.group, name, &key.name, vec![cause]));
+        }
+    }
+    Ok(())
+}
+
 /// What cannot be read, in the words for an object that was patched as a tree of values.
 fn restored(problem: &str) -> String {
     let parts = problem.strip_prefix("json: cannot unmarshal ").and_then(|rest| {
-        let (found, rest) = rest.split_once(' ')?;
+        let (found, rest) = rest.split_once(" into ")?;
         Some((found, rest.rsplit_once(" of type ")?.1))
     });
     let Some((found, wanted)) = parts else { return problem.to_owned() };
     let found = match found {
-        "number" => "int64",
+        number if number.starts_with("number ") && number.contains(['.', 'e']) => "float64",
+        number if number.starts_with("number") => "int64",
         "object" => "map",
         "array" => "slice",
         other => other,
@@ -176,6 +213,8 @@ fn restored(problem: &str) -> String {
         format!("cannot restore slice from {found}")
     } else if wanted.contains('.') {
         format!("cannot restore struct from: {found}")
+    } else if found == "string" {
+        format!("unrecognized type: {wanted}")
     } else {
         let found = match found {
             "map" => "map[string]interface {}",

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::process::run_workers;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{RateLimitingQueue, limiter};
-use watchkeeper::{Clients, Env, ObjectName};
+use watchkeeper::{Clients, ObjectName};
 
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
 use kinds::{Item, Kinds, Meta};
@@ -27,8 +27,6 @@ use kinds::{Item, Kinds, Meta};
 /// Kinds come and go; those that no CustomResourceDefinition tells of are looked for this often.
 const DISCOVERY: Duration = Duration::from_secs(30);
 const WORKERS: usize = 2;
-/// An error that another change may settle is reported when so many retries have not.
-const FEW: u32 = 5;
 
 /// Deletes objects whose owners are all gone, and carries out foreground and orphaning deletions, until `stop`. Returns when all its tasks have
 /// ended; dropping the future ends them too.
@@ -58,8 +56,7 @@ pub async fn collect_garbage(clients: &Clients, stop: &CancellationToken) {
     };
     let work = run_workers(WORKERS, stop, &env, || {
         let collector = collector.clone();
-        let env = env.clone();
-        async move { while collector.process_next_item(&env).await {} }
+        async move { while collector.process_next_item().await {} }
     });
     tokio::join!(discover, work);
 }
@@ -105,7 +102,7 @@ impl CollectError {
 }
 
 impl Collector {
-    async fn process_next_item(&self, env: &Env) -> bool {
+    async fn process_next_item(&self) -> bool {
         let Some(item) = self.queue.get().await else { return false };
         match self.process(item.key()).await {
             Ok(()) => item.forget(),
@@ -120,13 +117,8 @@ impl Collector {
                 item.forget();
                 self.kinds.add_when_synced(key);
             }
-            // Dropped, it is retried with backoff.
-            Err(error) => {
-                if !error.may_pass() || item.attempts() >= FEW {
-                    env.reporter.error("garbage collector", &item.key().to_string(), &error);
-                }
-                drop(item);
-            }
+            Err(error) if error.may_pass() => item.retry_quietly(error),
+            Err(error) => item.retry(error),
         }
         true
     }

@@ -19,7 +19,8 @@ impl<T: Hash + Eq + Clone + Send + fmt::Debug + 'static> Key for T {}
 /// A key handed out to one worker, and to no other until this is gone.
 ///
 /// The worker ends its work with one of the methods that take `self`. An item that is dropped undecided, by a panic, a cancelled task or an
-/// early return, is added again rate limited: no key is lost unless the queue is shutting down, when nothing is added any more.
+/// early return, is added again as by [`retry_quietly`](Self::retry_quietly): no key is lost unless the queue is shutting down, when nothing
+/// is added any more.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -82,6 +83,42 @@ impl<T: Key> WorkItem<T> {
         self.settle(Outcome::Failure(message));
     }
 
+    /// The work failed in a way that mends itself as a rule, such as a conflict with another writer: adds the key again, rate limited, and
+    /// reports `reason` only if that does not help.
+    ///
+    /// The first three retries are not reported; the fourth is, and from then on each that doubles their number. What
+    /// [`explain`](RateLimitingQueue::explain) tells has the reason from the first failure on.
+    ///
+    /// ```
+    /// # use watchkeeper::Env;
+    /// # use watchkeeper::wire::{ApiError, Class};
+    /// # use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+    /// # async fn sync(key: &str) -> Result<(), ApiError> { Err(ApiError::new(Class::Conflict, "changed meanwhile")) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let queue = RateLimitingQueue::<&'static str>::new("foos", limiter::default_controller(), &Env::system());
+    /// # queue.add("default/web");
+    /// # let Some(item) = queue.get().await else { return };
+    /// match sync(item.key()).await {
+    ///     Ok(()) => item.forget(),
+    ///     Err(error) if error.class() == Class::Conflict => item.retry_quietly(error),
+    ///     Err(error) => item.retry(error),
+    /// }
+    /// let last = queue.explain(&"default/web").and_then(|record| record.last_error);
+    /// assert!(last.is_some_and(|error| error.message.contains("changed meanwhile")));
+    /// # }
+    /// ```
+    pub fn retry_quietly(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.fail_quietly(reason.into());
+    }
+
+    fn fail_quietly(&mut self, source: Box<dyn Error + Send + Sync>) {
+        let retries = self.settle(Outcome::Failure(message(&*source)));
+        if retries >= LOUD && retries.is_power_of_two() {
+            self.report(&KeepsFailing { retries, source });
+        }
+    }
+
     /// The work is done for now: the key's failures are forgotten, and it is added again after `delay`.
     pub fn retry_after(mut self, delay: Duration) {
         self.settle(Outcome::Success(Some(delay)));
@@ -100,19 +137,23 @@ impl<T: Key> WorkItem<T> {
         message(error)
     }
 
-    fn settle(&mut self, outcome: Outcome) {
-        if let Some(ticket) = self.ticket.take() {
-            self.queue.0.with(|keys, now| keys.settle(ticket, self.priority, outcome, now));
-        }
+    /// Gives the key back; returns which retry in a row this brings about, zero for none.
+    fn settle(&mut self, outcome: Outcome) -> u32 {
+        let Some(ticket) = self.ticket.take() else { return 0 };
+        self.queue.0.with(|keys, now| keys.settle(ticket, self.priority, outcome, now))
     }
 }
 
 impl<T: Key> Drop for WorkItem<T> {
     fn drop(&mut self) {
-        if self.ticket.is_some() {
-            let panicking = std::thread::panicking();
-            let how = if panicking { "the worker panicked" } else { "dropped before anything was decided" };
-            self.settle(Outcome::Failure(how.into()));
+        if self.ticket.is_none() {
+            return;
+        }
+        if std::thread::panicking() {
+            // Whoever catches the panic reports it.
+            self.settle(Outcome::Failure("the worker panicked".into()));
+        } else {
+            self.fail_quietly("dropped before anything was decided".into());
         }
     }
 }
@@ -121,6 +162,16 @@ impl<T: Key> fmt::Debug for WorkItem<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkItem").field("queue", &self.queue.name()).field("key", &self.key).finish()
     }
+}
+
+/// The first retry in a row that is reported though the worker retried quietly. A power of two.
+const LOUD: u32 = 4;
+
+#[derive(Debug, thiserror::Error)]
+#[error("still failing at retry {retries}")]
+struct KeepsFailing {
+    retries: u32,
+    source: Box<dyn Error + Send + Sync>,
 }
 
 #[derive(Debug, thiserror::Error)]

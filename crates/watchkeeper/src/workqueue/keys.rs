@@ -93,9 +93,12 @@ impl<T: Key> Keys<T> {
     }
 
     /// Takes a key back from its worker. Another run keeps the priority of this one.
-    pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) {
+    ///
+    /// Returns which retry in a row a failure brings about; zero for none.
+    pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) -> u32 {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
         let slot = &mut self.queue.slots[number];
+        let mut retry = 0;
         match outcome {
             Outcome::Success(again) => {
                 slot.forgive();
@@ -117,11 +120,13 @@ impl<T: Key> Keys<T> {
                     self.figures.retries += 1;
                 } else if open {
                     self.back_off(number, priority, now);
+                    retry = self.queue.slots[number].failures;
                 }
             }
         }
         let worked = self.queue.done(ticket, now);
         self.figures.work_duration.record(worked);
+        retry
     }
 
     pub(super) fn figures(&self, now: Tick) -> QueueFigures {

@@ -175,7 +175,38 @@ async fn an_item_dropped_undecided_is_retried_rate_limited() {
         assert_eq!(env.clock.now() - start, expected);
         drop(item);
     }
-    assert_eq!((queue.retries(&"foo"), env.reporter.errors()), (4, 0));
+    let last = queue.explain(&"foo").unwrap().last_error.unwrap();
+    assert_eq!(&*last.message, "dropped before anything was decided");
+    assert_eq!((queue.retries(&"foo"), env.reporter.errors()), (4, 1), "the fourth is reported");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_retry_is_explained_from_the_first_on_and_reported_when_it_does_not_help() {
+    let (queue, env) = queue();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let into = told.clone();
+    env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
+    queue.add("foo");
+    for retry in 1..=20_u32 {
+        let item = within(&env, queue.get()).await.unwrap();
+        item.retry_quietly(std::io::Error::other(format!("conflict {retry}")));
+        let record = queue.explain(&"foo").unwrap();
+        assert_eq!(
+            (record.retries, &*record.last_error.unwrap().message),
+            (retry, &*format!("conflict {retry}"))
+        );
+        // A failure of a run that did not wait for the backoff is no new retry.
+        queue.add("foo");
+        ready(&queue).unwrap().retry_quietly("conflict again");
+    }
+    let expected =
+        [4, 8, 16].map(|n| format!("workqueue: test \"foo\": still failing at retry {n}: conflict {n}"));
+    assert_eq!(*told.lock(), expected);
+    let item = within(&env, queue.get()).await.unwrap();
+    item.forget();
+    queue.add("foo");
+    ready(&queue).unwrap().retry_quietly("conflict");
+    assert_eq!((told.lock().len(), queue.retries(&"foo")), (3, 1), "a success begins anew");
 }
 
 #[tokio::test(start_paused = true)]

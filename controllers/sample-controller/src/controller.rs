@@ -1,16 +1,17 @@
 //! How does the world come to be as a Foo wishes? Handlers put keys into a queue, workers take them out and sync.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::{Behind, Ledger};
-use watchkeeper::informer::{Change, InformerStopped, Lister, LookupError, on_change};
+use watchkeeper::informer::{Change, HandlerOptions, InformerStopped, Lister, LookupError, on_change};
 use watchkeeper::process::run_workers;
 use watchkeeper::record::{EventRecorder, EventType};
 use watchkeeper::source::Requests;
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::workqueue::{Priority, WorkItem, limiter};
+use watchkeeper::workqueue::{Priority, WorkItem, enqueue_mapped, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
 use crate::COMPONENT;
@@ -95,18 +96,23 @@ impl Controller {
             if !matches!(change, Change::Deleted(_))
                 && let Some(foo) = change.last_known()
             {
-                this.enqueue(foo.key(), Priority::of(&change));
+                // What is found by a first list or a resync waits for what has changed.
+                this.queue.add_with(foo.key(), Priority::of(&change));
             }
         }))?;
-        let this = controller.clone();
-        deployments.add_handler(on_change(move |change: Change<'_, Deployment>| {
-            // A resync tells nothing new of a Deployment.
-            if !change.is_resync()
-                && let Some(deployment) = change.last_known()
-            {
-                this.handle_object(deployment, Priority::of(&change));
+        // The Foo that controls a Deployment is looked at, and so is the one that did before. A Deployment without one is none of ours, and
+        // a resync tells nothing new of it.
+        let foos = controller.foos.clone();
+        let owner_of = move |deployment: &Object<Deployment>| {
+            let owner = deployment.controller_of::<Foo>()?;
+            let is_known = foos.contains(&owner);
+            if !is_known {
+                tracing::debug!(deployment = %deployment.key(), foo = %owner, "ignoring an orphaned object");
             }
-        }))?;
+            is_known.then_some(owner)
+        };
+        let options = HandlerOptions { resync: Some(Duration::ZERO), ..HandlerOptions::default() };
+        deployments.add_handler_with(enqueue_mapped(controller.queue.clone(), owner_of), options)?;
         Ok(controller)
     }
 
@@ -139,11 +145,8 @@ impl Controller {
                 tracing::info!(foo = %item.key(), "successfully synced");
                 item.forget();
             }
-            Err(error) if error.is_stale() => {
-                // Nothing is wrong: the next try comes after what the cache has not seen yet. A dropped item is tried again.
-                tracing::debug!(foo = %item.key(), %error, "the cache is behind the server");
-                drop(item);
-            }
+            // Nothing is wrong yet: the next try comes after what the cache has not seen.
+            Err(error) if error.is_stale() => item.retry_quietly(error),
             Err(error) => item.retry(error),
         }
         true
@@ -209,22 +212,6 @@ impl Controller {
         let written = written.map_err(api("update the Foo's status"))?;
         self.writes.wrote(key, self.foos.indexer(), &written);
         Ok(())
-    }
-
-    /// What is found by a first list or a resync waits for what has changed.
-    fn enqueue(&self, foo: ObjectName, priority: Priority) {
-        self.queue.add_with(foo, priority);
-    }
-
-    /// Puts the Foo that controls a Deployment into the queue; a Deployment without one is none of ours.
-    fn handle_object(&self, deployment: &Object<Deployment>, priority: Priority) {
-        if let Some(owner) = deployment.controller_of::<Foo>() {
-            if self.foos.contains(&owner) {
-                self.enqueue(owner, priority);
-            } else {
-                tracing::debug!(deployment = %deployment.key(), foo = %owner, "ignoring an orphaned object");
-            }
-        }
     }
 }
 

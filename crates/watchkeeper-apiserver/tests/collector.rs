@@ -280,6 +280,22 @@ async fn in_the_foreground_an_owner_waits_for_those_that_block_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_the_foreground_an_owner_goes_when_the_last_that_blocks_it_has_another_owner() {
+    let world = World::new().await;
+    let (root, other) = (world.create("root", &[]).await, world.create("other", &[]).await);
+    world.create("child", &[blocking(root)]).await;
+    world.set_finalizers("child", &["example.com/hold"]).await;
+    world.delete("root", PropagationPolicy::Foreground).await;
+    let marked = async || world.get("child").await?.metadata.deletion_timestamp;
+    world.server.until("child marked", marked).await;
+    world.left(&["root", "child", "other"], "root child other").await;
+    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [blocking(other)]}}));
+    world.clients.requests().of::<ConfigMap>().patch(&world.key("child"), &patch).await.unwrap();
+    world.left(&["root", "child", "other"], "child other").await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn in_the_foreground_a_chain_goes_from_its_end() {
     let world = World::new().await;
     let root = world.create("root", &[]).await;

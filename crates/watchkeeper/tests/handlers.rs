@@ -10,9 +10,10 @@ use common::{Log, QUEUES, World, event, gone, list};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, HandlerOptions, QueueKind, Registration, filtered, on_change};
+use watchkeeper::informer::{Change, Handler, HandlerOptions, QueueKind, Registration, filtered, on_change};
+use watchkeeper::queue::Deleted;
 use watchkeeper::source::{Reply, ScriptedSource};
-use watchkeeper::{Env, Object, SharedInformer};
+use watchkeeper::{Env, Object, ObjectName, ResourceVersion, SharedInformer};
 
 // client-go: TestFilteringResourceEventHandler
 #[tokio::test(start_paused = true)]
@@ -297,6 +298,31 @@ async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() 
     }
 }
 
+/// Knows the version of each object: changes must come without gaps.
+struct Following {
+    known: std::collections::BTreeMap<ObjectName, ResourceVersion>,
+    every_state: bool,
+}
+
+impl Handler<ConfigMap> for Following {
+    fn sees_every_state(&self) -> bool {
+        self.every_state
+    }
+
+    fn add(&mut self, object: &Object<ConfigMap>, _in_initial_list: bool) {
+        assert!(self.known.insert(object.key(), object.version().clone()).is_none());
+    }
+
+    fn update(&mut self, old: &Object<ConfigMap>, new: &Object<ConfigMap>) {
+        let before = self.known.insert(new.key(), new.version().clone());
+        assert_eq!(before.as_ref(), Some(old.version()));
+    }
+
+    fn delete(&mut self, deleted: &Deleted<ConfigMap>) {
+        assert!(self.known.remove(&deleted.key()).is_some());
+    }
+}
+
 // client-go: TestSharedInformerHandlerAbuse
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repeat_anything() {
@@ -309,24 +335,13 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
         let workers: Vec<_> = (0..16)
-            .map(|_| {
+            .map(|number| {
                 let informer = informer.clone();
                 tokio::spawn(async move {
                     let mut rounds = 0;
                     loop {
-                        // What it knows of each object: changes must come without gaps.
-                        let mut known = std::collections::BTreeMap::new();
-                        let follow = move |change: Change<'_, ConfigMap>| match change {
-                            Change::Added { object, .. } => {
-                                assert!(known.insert(object.key(), object.version().clone()).is_none());
-                            }
-                            Change::Updated { old, new } => {
-                                let before = known.insert(new.key(), new.version().clone());
-                                assert_eq!(before.as_ref(), Some(old.version()));
-                            }
-                            Change::Deleted(deleted) => assert!(known.remove(&deleted.key()).is_some()),
-                        };
-                        let Ok(registration) = informer.add_handler(on_change(follow)) else { return rounds };
+                        let following = Following { known: Default::default(), every_state: number % 2 == 0 };
+                        let Ok(registration) = informer.add_handler(following) else { return rounds };
                         tokio::select! {
                             () = registration.wait_until_synced() => {}
                             () = registration.ended() => {}
@@ -335,6 +350,8 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
                         registration.ended().await;
                         assert_eq!(registration.stats().panics, 0);
                         rounds += 1;
+                        // One that is told directly waits for nothing: others have their turn too.
+                        tokio::task::yield_now().await;
                     }
                 })
             })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_client::core::metadata::PartialObjectMeta;
@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, on_change};
+use watchkeeper::informer::Handler;
+use watchkeeper::queue::Deleted;
 use watchkeeper::source::{ApiSource, Scope};
 use watchkeeper::store::Index;
 use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
@@ -166,32 +167,12 @@ impl Kinds {
         let informer =
             SharedInformer::<Meta>::builder_of(resource.clone(), env).indexes([by_owner]).build(source);
         let kind = Arc::new(Kind { resource, is_namespaced, informer, stop: CancellationToken::new() });
-        let (known, queue, changed) = (Arc::downgrade(&self.known), self.queue.clone(), self.changed.clone());
-        let of = Arc::downgrade(&kind);
-        let handler = on_change(move |change: Change<'_, Meta>| {
-            let (Some(kind), Some(known), Some(object)) =
-                (of.upgrade(), known.upgrade(), change.last_known())
-            else {
-                return;
-            };
-            if kind.resource.kind == "CustomResourceDefinition" {
-                changed.notify_one();
-            }
-            let item = Item { kind, key: object.key(), uid: object.uid().into() };
-            if let Change::Updated { old, new } = change
-                && old.owner_references() != new.owner_references()
-            {
-                // Those that it no longer blocks may have waited for it.
-                owners(&known.lock(), &item, old).into_iter().for_each(|owner| queue.add(owner));
-            }
-            if let Change::Deleted(_) = change {
-                // Those that it owned may have no owner left, and those that own it may have waited for it.
-                dependents(&known.lock(), &item).into_iter().for_each(|(dependent, _)| queue.add(dependent));
-                owners(&known.lock(), &item, object).into_iter().for_each(|owner| queue.add(owner));
-            } else if object.is_deleting() || !object.owner_references().is_empty() {
-                queue.add(item);
-            }
-        });
+        let handler = Relations {
+            kind: Arc::downgrade(&kind),
+            known: Arc::downgrade(&self.known),
+            queue: self.queue.clone(),
+            changed: self.changed.clone(),
+        };
         if kind.informer.add_handler(handler).is_ok() {
             let running = kind.clone();
             let (known, waiting, queue) = (self.known.clone(), self.waiting.clone(), self.queue.clone());
@@ -267,6 +248,75 @@ impl Kinds {
         self.known.lock().values().for_each(|kind| kind.stop.cancel());
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Queues what has to be looked at after a change of an object of one kind: itself, those that it owns, and those that own it or did.
+struct Relations {
+    kind: Weak<Kind>,
+    known: Weak<Mutex<Known>>,
+    queue: RateLimitingQueue<Item>,
+    changed: Arc<Notify>,
+}
+
+impl Relations {
+    fn item(&self, object: &Object<Meta>) -> Option<Item> {
+        let kind = self.kind.upgrade()?;
+        if kind.resource.kind == "CustomResourceDefinition" {
+            self.changed.notify_one();
+        }
+        Some(Item { kind, key: object.key(), uid: object.uid().into() })
+    }
+
+    fn add_object(&self, object: &Object<Meta>) {
+        if let Some(item) = self.item(object)
+            && (object.is_deleting() || !object.owner_references().is_empty())
+        {
+            self.queue.add(item);
+        }
+    }
+
+    /// They may have waited for the object.
+    fn add_owners(&self, object: &Object<Meta>) {
+        if let (Some(item), Some(known)) = (self.item(object), self.known.upgrade()) {
+            owners(&known.lock(), &item, object).into_iter().for_each(|owner| self.queue.add(owner));
+        }
+    }
+
+    /// They may have no owner left.
+    fn add_dependents(&self, object: &Object<Meta>) {
+        if let (Some(item), Some(known)) = (self.item(object), self.known.upgrade()) {
+            let dependents = dependents(&known.lock(), &item);
+            dependents.into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
+        }
+    }
+}
+
+impl Handler<Meta> for Relations {
+    fn sees_every_state(&self) -> bool {
+        true
+    }
+
+    fn add(&mut self, object: &Object<Meta>, _in_initial_list: bool) {
+        self.add_object(object);
+    }
+
+    fn update(&mut self, old: &Object<Meta>, new: &Object<Meta>) {
+        self.add_object(new);
+        if old.owner_references() != new.owner_references() {
+            self.add_owners(old);
+        }
+    }
+
+    fn delete(&mut self, deleted: &Deleted<Meta>) {
+        if let Some(object) = deleted.last_known() {
+            self.add_dependents(object);
+            self.add_owners(object);
+        }
+    }
+
+    fn superseded(&mut self, last_cached: &Object<Meta>) {
+        self.add_owners(last_cached);
     }
 }
 

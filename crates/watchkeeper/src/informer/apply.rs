@@ -33,7 +33,11 @@ pub(super) fn apply_unreported<K>(
                     put(batch, object, in_initial_list, &mut told);
                 }
                 Delta::Deleted(deleted) => {
-                    batch.remove(&deleted.key());
+                    let cached = batch.remove(&deleted.key());
+                    let is_other = |cached: &Object<K>| {
+                        deleted.last_known().is_none_or(|last| last.version() != cached.version())
+                    };
+                    told.extend(cached.filter(is_other).map(Notification::Superseded));
                     told.push(Notification::Delete(deleted.clone()));
                 }
                 Delta::ReplacedAll { items, version } => {

@@ -7,13 +7,30 @@ use crate::queue::Deleted;
 /// loop itself in an [`Informer`](super::Informer).
 ///
 /// Synchronous: slow work belongs into a work queue. The store shows each change, or a later one, before a handler hears of it.
+///
+/// A handler of a shared informer that is further behind than [its bound](super::HandlerOptions::bound) does not hear of every state: changes
+/// A, B, C of an object become one update from A to C, and an object that came and went is not told at all. That is enough to follow objects.
+/// It is not enough to follow what they refer to: the owner that only B named is never heard of. A handler that turns states into keys has to
+/// [see every state](Self::sees_every_state), as [`enqueue_mapped`](crate::workqueue::enqueue_mapped) does.
 pub trait Handler<K>: Send + 'static {
+    /// Whether the handler has to see every state that was in the cache, however many changes come at once; `false` by default.
+    ///
+    /// A shared informer asks once, when the handler is added. It calls such a handler on its own task, where it distributes changes, and not
+    /// from a mailbox on a task of the handler's: nothing is buffered, so nothing is coalesced. All else waits meanwhile, the cache included:
+    /// the handler must be quick and must not block. It is expected to do no more than to put keys into a work queue, which is its buffer.
+    ///
+    /// Such a handler has been told of the first list when its informer has synced. One that is added to a running informer is told of
+    /// all objects before [`add_handler`](super::SharedInformer::add_handler) returns, on the caller's thread.
+    fn sees_every_state(&self) -> bool {
+        false
+    }
+
     /// An object came into sight; `in_initial_list` tells whether it was there when this handler began.
     fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
         let _ = (object, in_initial_list);
     }
 
-    /// An object changed, or is told again: then both have the same version.
+    /// An object changed, or is told again: then both have the same version. `old` is the state that this handler was told last.
     fn update(&mut self, old: &Object<K>, new: &Object<K>) {
         let _ = (old, new);
     }
@@ -21,6 +38,12 @@ pub trait Handler<K>: Send + 'static {
     /// An object is gone.
     fn delete(&mut self, deleted: &Deleted<K>) {
         let _ = deleted;
+    }
+
+    /// The state in the cache of an object whose end [`delete`](Self::delete) tells next, where its final state is another. Only for a handler
+    /// that [sees every state](Self::sees_every_state): its last change and its end came as one.
+    fn superseded(&mut self, last_cached: &Object<K>) {
+        let _ = last_cached;
     }
 }
 
@@ -140,6 +163,10 @@ where
     F: FnMut(&Object<K>) -> bool + Send + 'static,
     H: Handler<K>,
 {
+    fn sees_every_state(&self) -> bool {
+        self.handler.sees_every_state()
+    }
+
     fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
         if (self.keep)(object) {
             self.handler.add(object, in_initial_list);
@@ -160,20 +187,36 @@ where
             self.handler.delete(deleted);
         }
     }
+
+    fn superseded(&mut self, last_cached: &Object<K>) {
+        if (self.keep)(last_cached) {
+            self.handler.superseded(last_cached);
+        }
+    }
 }
 
 /// One change on its way to a handler.
 #[derive(Debug)]
 pub(super) enum Notification<K> {
-    Add { object: Object<K>, in_initial_list: bool },
-    Update { old: Object<K>, new: Object<K> },
+    Add {
+        object: Object<K>,
+        in_initial_list: bool,
+    },
+    Update {
+        old: Object<K>,
+        new: Object<K>,
+    },
     Delete(Deleted<K>),
+    /// The cached state before a delete with another final state; never in a mailbox.
+    Superseded(Object<K>),
 }
 
 impl<K> Notification<K> {
     pub(super) fn key(&self) -> ObjectName {
         match self {
-            Self::Add { object, .. } | Self::Update { new: object, .. } => object.key(),
+            Self::Add { object, .. } | Self::Update { new: object, .. } | Self::Superseded(object) => {
+                object.key()
+            }
             Self::Delete(deleted) => deleted.key(),
         }
     }
@@ -192,6 +235,7 @@ impl<K> Notification<K> {
             Self::Add { object, in_initial_list } => handler.add(object, *in_initial_list),
             Self::Update { old, new } => handler.update(old, new),
             Self::Delete(deleted) => handler.delete(deleted),
+            Self::Superseded(object) => handler.superseded(object),
         }
     }
 }
@@ -204,6 +248,7 @@ impl<K> Clone for Notification<K> {
             }
             Self::Update { old, new } => Self::Update { old: old.clone(), new: new.clone() },
             Self::Delete(deleted) => Self::Delete(deleted.clone()),
+            Self::Superseded(object) => Self::Superseded(object.clone()),
         }
     }
 }

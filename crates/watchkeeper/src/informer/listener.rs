@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::handler::{Handler, Notification};
 use super::handover::Handover;
@@ -29,7 +30,7 @@ struct State<K> {
     closed: bool,
     /// The informer has put in all objects of its initial list.
     upstream_synced: bool,
-    /// The handler is being told of an object of the initial list.
+    /// The handler is being told of an object of the initial list, or directly of all of them.
     initial_in_hand: bool,
 }
 
@@ -68,6 +69,10 @@ impl<K> Mailbox<K> {
     /// Everything of the initial list has been put in.
     pub(super) fn upstream_synced(&self) {
         self.change(|state| state.upstream_synced = true);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.look(|state| state.closed)
     }
 
     /// Nothing more is delivered; a callback that runs comes to its end.
@@ -116,6 +121,78 @@ impl<K> Mailbox<K> {
                 Some(Some(next))
             })
             .await
+    }
+}
+
+/// A handler that sees every state: called where changes are distributed, and not from its mailbox, which stays empty.
+pub(super) struct Direct<K> {
+    pub(super) mailbox: Arc<Mailbox<K>>,
+    /// Locked while it is told: changes wait until a handler that joined late knows all objects.
+    handler: Mutex<Box<dyn Handler<K>>>,
+}
+
+/// The right to tell a [`Direct`] handler.
+pub(super) type Turn<'a, K> = MutexGuard<'a, Box<dyn Handler<K>>>;
+
+impl<K: 'static> Direct<K> {
+    pub(super) fn new(mailbox: &Arc<Mailbox<K>>, handler: Box<dyn Handler<K>>) -> Self {
+        Self { mailbox: mailbox.clone(), handler: Mutex::new(handler) }
+    }
+
+    pub(super) fn turn(&self) -> Turn<'_, K> {
+        self.handler.lock()
+    }
+
+    /// Takes the turn to tell all objects that are there. It has not synced before [`tell_initial`](Self::tell_initial) has.
+    pub(super) fn initial_turn(&self) -> Turn<'_, K> {
+        self.mailbox.state.look(|state| state.initial_in_hand = true);
+        self.turn()
+    }
+
+    pub(super) fn tell_initial(
+        &self,
+        turn: Turn<'_, K>,
+        adds: impl Iterator<Item = Notification<K>>,
+        reporter: &Reporter,
+    ) {
+        if self.tell(turn, adds, reporter) {
+            self.mailbox.change(|state| state.initial_in_hand = false);
+        }
+    }
+
+    /// Tells one after the other, unless the handler is removed meanwhile: whether all were told. A panic costs it that one notification.
+    ///
+    /// The caller holds no locks: the handler's code may use the informer, and so may hooks that hear of its panics.
+    pub(super) fn tell<N: std::borrow::Borrow<Notification<K>>>(
+        &self,
+        mut turn: Turn<'_, K>,
+        mut notifications: impl Iterator<Item = N>,
+        reporter: &Reporter,
+    ) -> bool {
+        let told_all = notifications.all(|notification| {
+            let is_open = !self.mailbox.is_closed();
+            if is_open {
+                let tell = || notification.borrow().tell(&mut **turn);
+                if reporter.guard("handler", &self.mailbox.name, tell).is_none() {
+                    self.mailbox.panics.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            is_open
+        });
+        drop(turn);
+        // Whoever closed it during this turn left its end to us.
+        if self.mailbox.is_closed() {
+            self.mailbox.end();
+        }
+        told_all
+    }
+
+    /// Nothing more is told; a callback that runs comes to its end.
+    pub(super) fn close(&self) {
+        self.mailbox.close();
+        if self.handler.try_lock().is_some() {
+            self.mailbox.end();
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 
 use super::handler::{Handler, Notification};
-use super::listener::Mailbox;
+use super::listener::{Direct, Mailbox};
 use crate::clock::{FAR, Instant};
 use crate::reflector::HandlerStats;
+use crate::report::Reporter;
 
 /// How a handler wants to be called.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +18,8 @@ pub struct HandlerOptions {
     pub name: Option<String>,
     /// How often it wants to be told of every object again: the informer's period by default, zero for never.
     pub resync: Option<Duration>,
-    /// How many changes may wait for it one by one before they are coalesced: 4,096 by default.
+    /// How many changes may wait for it one by one before they are coalesced: 4,096 by default. None waits for a handler that
+    /// [sees every state](Handler::sees_every_state).
     pub bound: Option<usize>,
 }
 
@@ -32,8 +34,9 @@ pub(super) struct Processor<K> {
 
 pub(super) struct Listener<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
-    /// The handler, until its task takes it.
+    /// The handler, until its task takes it; none where it is told directly.
     pub(super) handler: Option<Box<dyn Handler<K>>>,
+    pub(super) direct: Option<Arc<Direct<K>>>,
     requested: Duration,
     next_resync: Instant,
     /// Whether resyncs are for it: all are until the first check.
@@ -46,7 +49,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// How many changes may wait for a handler one by one.
 const BOUND: usize = 4096;
 
-impl<K> Processor<K> {
+impl<K: 'static> Processor<K> {
     /// With the informer's own resync period, and a hasher for keys from outside.
     pub(super) fn new(resync: Duration, hasher: FixedState) -> Self {
         let check_period = (!resync.is_zero()).then_some(resync.min(FAR));
@@ -64,10 +67,16 @@ impl<K> Processor<K> {
     ) -> &mut Listener<K> {
         let name = self.own_name(name);
         let requested = self.granted(&name, requested);
-        let mailbox = Mailbox::new(name, bound.unwrap_or(BOUND), self.hasher.clone());
+        let mailbox = Arc::new(Mailbox::new(name, bound.unwrap_or(BOUND), self.hasher.clone()));
+        let (handler, direct) = if handler.sees_every_state() {
+            (None, Some(Arc::new(Direct::new(&mailbox, handler))))
+        } else {
+            (Some(handler), None)
+        };
         self.listeners.push(Listener {
-            mailbox: Arc::new(mailbox),
-            handler: Some(handler),
+            mailbox,
+            handler,
+            direct,
             requested,
             next_resync: now + effective(requested, self.check_period),
             syncing: true,
@@ -135,14 +144,20 @@ impl<K> Processor<K> {
         self.check_period
     }
 
-    /// Hands notifications to all, resyncs only to those that are due.
-    pub(super) fn distribute(&self, notifications: Vec<Notification<K>>) {
-        let Some((last, others)) = self.listeners.split_last() else { return };
+    /// Puts notifications into all mailboxes, resyncs only into those that are due; the rest is to be told when nothing is locked.
+    pub(super) fn distribute(&self, notifications: Vec<Notification<K>>) -> Untold<K> {
+        let direct = |listener: &Listener<K>| Some((listener.direct.clone()?, listener.syncing));
+        let handlers: Vec<_> = self.listeners.iter().filter_map(direct).collect();
+        let mut others = self.listeners.iter().filter(|listener| listener.direct.is_none());
+        // The last one need not share them.
+        let last = if handlers.is_empty() { others.next_back() } else { None };
         for listener in others {
             let wanted = notifications.iter().filter(|notification| listener.wants(notification));
             listener.mailbox.put(wanted.cloned());
         }
+        let Some(last) = last else { return Untold { notifications, handlers } };
         last.mailbox.put(notifications.into_iter().filter(|notification| last.wants(notification)));
+        Untold { notifications: Vec::new(), handlers }
     }
 
     pub(super) fn upstream_synced(&self) {
@@ -167,13 +182,36 @@ impl<K> Processor<K> {
     }
 }
 
-impl<K> Listener<K> {
+/// What handlers that see every state have still to be told.
+#[must_use = "tell it once nothing is locked"]
+pub(super) struct Untold<K> {
+    notifications: Vec<Notification<K>>,
+    /// Each with whether resyncs are for it.
+    handlers: Vec<(Arc<Direct<K>>, bool)>,
+}
+
+impl<K: 'static> Untold<K> {
+    pub(super) fn tell(self, reporter: &Reporter) {
+        for (handler, syncing) in self.handlers {
+            let wanted = self.notifications.iter().filter(|told| syncing || !told.is_resync());
+            handler.tell(handler.turn(), wanted, reporter);
+        }
+    }
+}
+
+impl<K: 'static> Listener<K> {
     fn wants(&self, notification: &Notification<K>) -> bool {
-        self.syncing || !notification.is_resync()
+        match notification {
+            Notification::Superseded(_) => false,
+            other => self.syncing || !other.is_resync(),
+        }
     }
 
     /// Drops what waits for the handler; and the handler, whose code may look at the informer then, where no task has it.
     pub(super) fn close(self) {
+        if let Some(direct) = self.direct {
+            return direct.close();
+        }
         self.mailbox.close();
         if self.handler.is_some() {
             // No task has taken it, and none will.

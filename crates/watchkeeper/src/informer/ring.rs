@@ -199,6 +199,7 @@ impl<K> Pending<K> {
             Notification::Add { object, in_initial_list } => (None, Now::New { object, in_initial_list }),
             Notification::Update { old, new } => (None, Now::Known { old, new }),
             Notification::Delete(deleted) => (Some(deleted), Now::Nothing),
+            Notification::Superseded(_) => (None, Now::Nothing),
         };
         Self { key, gone, now, moved: false }
     }
@@ -221,6 +222,7 @@ impl<K> Pending<K> {
                 Now::Known { old, .. },
                 Notification::Add { object: new, .. } | Notification::Update { new, .. },
             ) => Now::Known { old, new },
+            (now, Notification::Superseded(_)) => now,
             // The handler never hears of one that came and went.
             (Now::Nothing | Now::New { .. }, Notification::Delete(_)) => Now::Nothing,
             (Now::Known { .. }, Notification::Delete(deleted)) => {

@@ -220,11 +220,20 @@ impl<K: Kind> SharedInformer<K> {
         if let Life::Running { tasks, runtime } = &mut *life {
             let add =
                 |object: &Object<K>| Notification::Add { object: object.clone(), in_initial_list: true };
-            listener.mailbox.put(inner.store.snapshot().iter().map(add));
+            let snapshot = inner.store.snapshot();
+            let direct = listener.direct.clone();
+            let turn = direct.as_ref().map(|direct| direct.initial_turn());
+            if turn.is_none() {
+                listener.mailbox.put(snapshot.iter().map(add));
+            }
             if inner.synced.is_set() {
                 listener.mailbox.upstream_synced();
             }
             inner.spawn(listener, tasks, runtime);
+            drop((processor, life));
+            if let (Some(direct), Some(turn)) = (&direct, turn) {
+                direct.tell_initial(turn, snapshot.iter().map(add), &inner.pump.env.reporter);
+            }
         }
         Ok(registration)
     }
@@ -265,7 +274,8 @@ impl<K: Kind> SharedInformer<K> {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Whether the store has the first list and all handlers' mailboxes have its objects.
+    /// Whether the store has the first list and all handlers' mailboxes have its objects. Handlers that
+    /// [see every state](Handler::sees_every_state) have been told of them.
     pub fn has_synced(&self) -> bool {
         self.0.synced.is_set()
     }
@@ -357,13 +367,13 @@ impl<K: Kind> Inner<K> {
 
 impl<K: Kind> Consumer<K> for Inner<K> {
     fn process(&self, popped: &Popped<K>) -> Outcome {
-        let panics = {
+        let (untold, panics) = {
             let processor = self.processor.lock();
             let (told, panics) = apply_unreported(&self.store, popped);
-            processor.distribute(told);
-            panics
+            (processor.distribute(told), panics)
         };
         panics.report();
+        untold.tell(&self.pump.env.reporter);
         Outcome::Done
     }
 

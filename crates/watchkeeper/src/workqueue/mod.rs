@@ -22,7 +22,7 @@ mod slots;
 mod tick;
 mod waiting;
 
-pub use enqueue::{Enqueue, enqueue};
+pub use enqueue::{Enqueue, EnqueueMapped, enqueue, enqueue_mapped};
 pub use item::{Key, WorkItem};
 pub use known::{KeyRecord, LastError};
 pub use limiter::RateLimiter;

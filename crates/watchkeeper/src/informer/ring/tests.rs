@@ -35,6 +35,7 @@ fn in_short(notification: &Notification<()>) -> String {
         }
         Notification::Update { old, new } => format!("{}@{}>{}", new.name(), old.version(), new.version()),
         Notification::Delete(deleted) => format!("-{}", deleted.key()),
+        Notification::Superseded(object) => format!("({})", object.key()),
     }
 }
 
@@ -208,6 +209,7 @@ impl Told {
                 let before = self.known.remove(deleted.key().name()).unwrap();
                 assert_eq!(Some(before.uid()), deleted.last_known().map(Object::uid), "another was deleted");
             }
+            Notification::Superseded(_) => panic!("not for a mailbox"),
         }
     }
 }

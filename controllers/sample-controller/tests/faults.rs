@@ -1,16 +1,18 @@
 //! Does the sample-controller converge through any schedule of faults, and the same way each time? Seeded, in process, on virtual time.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::params::Patch;
-use sample_controller::Options;
 use sample_controller::api::{self, Foo, FooSpec};
+use sample_controller::{Options, Program, new_deployment};
 use serde_json::json;
 use watchkeeper::ObjectName;
 use watchkeeper::informer::QueueKind;
+use watchkeeper::process::Pages;
 use watchkeeper_sim::{Moment, Rates, Run, Simulation, World};
 
 const FOOS: [&str; 3] = ["a", "b", "c"];
@@ -197,6 +199,57 @@ async fn caches_behind(world: &World, held: u64) {
     world.env.clock.sleep(Duration::from_secs(held)).await;
     world.net.release();
     assert!(world.converged(async || is_as_wished(world).await).await, "{held} s: it did not converge");
+}
+
+// A conflict mends itself as a rule, and is not reported. One that does not must not be hidden.
+#[test]
+fn a_foo_that_conflicts_for_ever_is_explained_at_once_and_reported_after_a_few_retries() {
+    for queue in [QueueKind::Ordered, QueueKind::Delta] {
+        let options = Options { queue, ..Options::default() };
+        let (told, foos) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
+        Simulation::new(1).rates(Rates::CALM).run(
+            async |clients, stop| {
+                let into = told.clone();
+                clients.env().reporter.add_hook(move |report| {
+                    into.lock().unwrap().push(format!("{} {}", report.subject, report.what));
+                });
+                let program = Program::new(&clients, &options, &mut Pages::default()).unwrap();
+                *foos.lock().unwrap() = Some(program.queue().clone());
+                program.run(&stop).await.unwrap();
+            },
+            async |world| {
+                let requests = world.user.requests();
+                requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+                world.env.clock.sleep(Duration::from_secs(30)).await;
+                told.lock().unwrap().clear();
+                // The controller does not hear of a Deployment that somebody else made.
+                world.net.hold("deployments");
+                let mut foreign = new_deployment(&Foo::new("x", FooSpec::default()));
+                (foreign.metadata.name, foreign.metadata.namespace) =
+                    (Some("a-d".into()), Some("default".into()));
+                requests.of::<Deployment>().create(&foreign).await.unwrap();
+                create_foo(world, "a").await;
+                world.env.clock.sleep(Duration::from_millis(1)).await;
+                let foos = foos.lock().unwrap().clone().unwrap();
+                let record = foos.explain(&key("a")).unwrap();
+                let reason = record.last_error.unwrap().message;
+                assert!(
+                    reason.contains("cannot create the Deployment") && reason.contains("already exists"),
+                    "{reason}"
+                );
+                assert_eq!((record.retries, told.lock().unwrap().len()), (1, 0));
+                world.env.clock.sleep(Duration::from_secs(600)).await;
+                let told = std::mem::take(&mut *told.lock().unwrap());
+                let retries = foos.retries(&key("a"));
+                assert!(retries >= 16, "{retries}");
+                assert_eq!(told.len(), 3, "at the retries 4, 8 and 16: {told:?}");
+                assert!(
+                    told.iter().all(|line| line.starts_with("foos ") && line.contains("already exists")),
+                    "{told:?}"
+                );
+            },
+        );
+    }
 }
 
 // Kubernetes: ReplicaSets that made too many Pods while their cache was behind (issue 129795).

@@ -341,6 +341,11 @@ async fn an_integer_may_be_written_as_a_fraction_where_it_is_not_read_as_text() 
     let (code, numbers, message) =
         sent("PATCH", &apply, "application/apply-patch+yaml", &object("b", "2.0")).await;
     assert_eq!((code, &numbers), (201, &two), "{message}");
+    let half = format!("{deployments}/c?fieldManager=m");
+    let (code, _, message) = sent("PATCH", &half, "application/apply-patch+yaml", &object("c", "1.5")).await;
+    let problem = "failed to convert new object (/c; apps/v1, Kind=Deployment) to proper version: \
+                   unable to convert unstructured object to apps/v1, Kind=Deployment: ";
+    assert!(code == 500 && message.starts_with(problem), "{message}");
     let a = format!("{deployments}/a");
     for kind in [MERGE, STRATEGIC] {
         let body = |number: &str| {

@@ -12,6 +12,7 @@ use crate::status::{Failure, Result};
 use crate::store::Key;
 use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
+use crate::verbs::patch::restored;
 use crate::verbs::typed;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::write::{Write, unusable};
@@ -31,7 +32,8 @@ impl Seen {
         if part != Part::Main && self.old.is_none() {
             return Err(Failure::not_found(kind, &key.name));
         }
-        check_types(kind, &config)?;
+        let sent = described(kind, &config);
+        check_types(kind, &config, &sent)?;
         meta::set(&mut config, "name", &key.name);
         place(kind, &key.namespace, &mut config)?;
         let version = version_of(&config)?;
@@ -50,7 +52,7 @@ impl Seen {
                 let mut managers = Managers::default();
                 let writer = write.writer(kind, "", &now);
                 let mut object = managers.apply(kind.shape(), kind.blank(), &config, &writer, force)?;
-                finish(kind, &mut object, managers, write)?;
+                finish(kind, &mut object, managers, write, &sent)?;
                 identify(kind, &mut object);
                 place(kind, &key.namespace, &mut object)?;
                 return self.create(kind, object, write, false);
@@ -69,15 +71,30 @@ impl Seen {
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
-        finish(kind, &mut object, managers, write)?;
+        finish(kind, &mut object, managers, write, &sent)?;
         let part = Part::Applied(part == Part::Status);
         self.change(kind, old, object, part, write)
     }
 }
 
-fn finish(kind: &Kind, object: &mut Value, managers: Managers, write: &mut Write) -> Result<()> {
+/// What was applied, as the real server names it.
+fn described(kind: &Kind, config: &Value) -> String {
+    let (namespace, name) = (meta::text(config, "namespace"), meta::text(config, "name"));
+    format!("{namespace}/{name}; {}/{}, Kind={}", kind.group, kind.version, kind.kind)
+}
+
+fn finish(kind: &Kind, object: &mut Value, managers: Managers, write: &mut Write, sent: &str) -> Result<()> {
     write.applied = true;
-    write.shape(kind, object).map_err(|why| unusable(kind, &why))?;
+    write.shape(kind, object).map_err(|why| match &kind.custom {
+        Some(_) => unusable(kind, &why),
+        None => Failure::internal(format!(
+            "failed to convert new object ({sent}) to proper version: unable to convert unstructured object to {}/{}, Kind={}: {}",
+            kind.group,
+            kind.version,
+            kind.kind,
+            restored(&why)
+        )),
+    })?;
     managers.write(object);
     Ok(())
 }
@@ -101,19 +118,12 @@ fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
     Ok(())
 }
 
-fn check_types(kind: &Kind, config: &Value) -> Result<()> {
+fn check_types(kind: &Kind, config: &Value, sent: &str) -> Result<()> {
     let problems = typed::problems(kind.shape(), config);
     if problems.is_empty() {
         return Ok(());
     }
     let problems =
         if let [one] = &problems[..] { one.clone() } else { format!("errors:\n  {}", problems.join("\n  ")) };
-    Err(Failure::internal(format!(
-        "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {problems}",
-        meta::text(config, "namespace"),
-        meta::text(config, "name"),
-        kind.group,
-        kind.version,
-        kind.kind
-    )))
+    Err(Failure::internal(format!("failed to create typed patch object ({sent}): {problems}")))
 }

@@ -194,7 +194,7 @@ fn check_identity(kind: &Kind, key: &Key, value: &Value) -> Result<()> {
 }
 
 /// What cannot be read, in the words for an object that was patched as a tree of values.
-fn restored(problem: &str) -> String {
+pub(crate) fn restored(problem: &str) -> String {
     let parts = problem.strip_prefix("json: cannot unmarshal ").and_then(|rest| {
         let (found, rest) = rest.split_once(" into ")?;
         Some((found, rest.rsplit_once(" of type ")?.1))

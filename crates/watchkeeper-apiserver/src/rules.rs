@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kube_cel::{CompiledSchema, ErrorKind, compile_schema, validate_compiled};
+use kube_cel::cel::Program;
+use kube_cel::{CompilationResult, CompiledSchema, ErrorKind, compile_schema, validate_compiled};
 use serde_json::Value;
 
 use crate::schema::Schema;
@@ -12,14 +13,22 @@ use crate::status::Cause;
 
 mod cost;
 mod places;
+mod size;
+
+use places::Place;
 
 /// How many signs a rule may have: brackets, dots and operators. It is not deeper than that.
 const MOST_SIGNS: usize = 2_000;
 /// Enough for the deepest rule. Only what is used of it is taken.
 const STACK: usize = 256 << 20;
 
-/// The compiled rules of a version; none if one of them is too long to be followed.
-pub(crate) struct Rules(Option<CompiledSchema>);
+/// The compiled rules of a version.
+pub(crate) struct Rules {
+    /// None if one of them is too long to be followed.
+    compiled: Option<CompiledSchema>,
+    /// Whether one of them builds texts or lists.
+    builds: bool,
+}
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,12 +40,15 @@ impl Rules {
     /// Compiles the rules of a schema, if it has any. One that cannot be understood is broken by every object.
     pub(crate) fn compile(schema: &Value) -> Option<Self> {
         let signs = most_signs(schema)?;
-        Some(Self((signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten()))
+        let compiled = (signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten();
+        let builds = compiled.as_ref().is_some_and(|rules| with_room(|| builds(rules)).unwrap_or(true));
+        Some(Self { compiled, builds })
     }
 
     /// What is wrong with these rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
     pub(crate) fn check(&self, schema: &Value, at: &str) -> Vec<Cause> {
-        let checked = self.0.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
+        let checked =
+            self.compiled.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
         checked.unwrap_or_else(|| {
             vec![Cause::invalid(at, &"".into(), "compilation failed: a rule is too long or too deep")]
         })
@@ -45,7 +57,15 @@ impl Rules {
     /// The rules of `schema` that an object breaks; those about a change need the state before it, and the others count where the object changes.
     pub(crate) fn broken(&self, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let unfollowed = || vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")];
-        let Some(compiled) = &self.0 else { return unfollowed() };
+        let Some(compiled) = &self.compiled else { return unfollowed() };
+        if self.builds {
+            let places = places::of(schema.root(), compiled, value, old);
+            match with_room(|| places.iter().find_map(Place::excess)) {
+                Some(None) => {}
+                Some(Some(cause)) => return vec![cause],
+                None => return unfollowed(),
+            }
+        }
         let errors = match with_room(|| validate_compiled(compiled, value, old)) {
             Some(Err(errors)) => errors,
             Some(Ok(())) => return Vec::new(),
@@ -82,6 +102,23 @@ impl Rules {
         causes.sort_by_key(|(place, _)| *place);
         causes.into_iter().map(|(_, cause)| cause).collect()
     }
+}
+
+/// Whether a rule builds texts or lists, or the message of one does.
+fn builds(schema: &CompiledSchema) -> bool {
+    let within = schema
+        .properties
+        .values()
+        .chain(schema.items.as_deref())
+        .chain(schema.additional_properties.as_deref());
+    let mut rules = schema.validations.iter().flatten();
+    rules.any(|rule| programs(rule).any(|program| size::builds(program.expression())))
+        || within.into_iter().any(builds)
+}
+
+/// The rule, and what tells its message.
+fn programs(rule: &CompilationResult) -> impl Iterator<Item = &Program> {
+    std::iter::once(&rule.program).chain(&rule.message_program)
 }
 
 /// The number of signs of the rule that has most; none if there is no rule.

@@ -86,6 +86,32 @@ async fn patterns_that_are_too_large_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_at_which_a_rule_would_take_too_much_memory_is_refused() {
+    // A real server that is asked this may end.
+    let server = Server::embedded(|settings| settings).await;
+    let ten = ".replace('a', 'aaaaaaaaaa')".repeat(12);
+    let rules = json!([
+        {"rule": format!("!has(self.r) || self.r{ten} != ''")},
+        {"rule": "self.s != 'b'", "messageExpression": "self.l.map(x, x.replace('', self.s)).join('')"},
+    ]);
+    let spec = json!({"type": "object", "x-kubernetes-validations": rules, "properties": {
+        "s": {"type": "string"}, "r": {"type": "string"}, "l": {"type": "array", "items": {"type": "string"}}}});
+    define(&server, &spec).await;
+    let create = async |spec: Value| call(&server, "POST", BARS, &bar("b", &spec)).await;
+    let (code, status) = create(json!({"s": "b", "l": ["", ""]})).await;
+    assert!(code == 422 && status["message"].as_str().unwrap().ends_with("Invalid value: bb"), "{status}");
+    let (code, status) = create(json!({"s": "", "r": "a", "l": []})).await;
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        code == 422 && message.contains("may build") && message.contains("more than 100000000"),
+        "{status}"
+    );
+    let (code, status) = create(json!({"s": "b".repeat(20_000), "l": ["c".repeat(20_000)]})).await;
+    assert!(code == 422 && status["message"].as_str().unwrap().contains("may build"), "{status}");
+    assert!(!status.to_string().contains("aaaaaaaaaaaaaaaaaaaaaaa"), "{status}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn rules_that_could_take_too_long_are_refused() {
     let server = Server::start().await;
     let numbers = |most: Option<u64>| match most {

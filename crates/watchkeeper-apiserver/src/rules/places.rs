@@ -1,9 +1,11 @@
 //! Where do rules apply in an object, and to what? In order, so that what is told does not depend on chance.
 
-use kube_cel::CompiledSchema;
+use kube_cel::{CompilationResult, CompiledSchema};
 use serde_json::Value;
 
+use super::size;
 use crate::schema::{Node, join};
+use crate::status::Cause;
 
 /// A rule at a part of an object.
 pub(super) struct Place<'a> {
@@ -14,6 +16,24 @@ pub(super) struct Place<'a> {
     /// Where an error is told, and which rule it names.
     pub(super) field: String,
     pub(super) rule: &'a str,
+    compiled: &'a CompilationResult,
+    old: Option<&'a Value>,
+}
+
+impl Place<'_> {
+    /// What is wrong if the rule, or its message, would take too much memory here.
+    pub(super) fn excess(&self) -> Option<Cause> {
+        let built = super::programs(self.compiled)
+            .map(|program| size::built_at(program.expression(), self.value, self.old))
+            .max()
+            .filter(|built| *built > size::MOST)?;
+        let message = format!(
+            "Invalid value: rule evaluation error: the rule {:?} may build {built} characters, more than {}",
+            self.rule,
+            size::MOST
+        );
+        Some(Cause { reason: "FieldValueInvalid", message, field: self.field.clone() })
+    }
 }
 
 /// All rules of a schema, at the parts of an object to which they apply.
@@ -21,7 +41,7 @@ pub(super) fn of<'a>(
     schema: &Node,
     compiled: &'a CompiledSchema,
     value: &'a Value,
-    old: Option<&Value>,
+    old: Option<&'a Value>,
 ) -> Vec<Place<'a>> {
     let mut places = Vec::new();
     walk(schema, compiled, (value, old, false), "", &mut places);
@@ -32,7 +52,7 @@ pub(super) fn of<'a>(
 fn walk<'a>(
     schema: &Node,
     compiled: &'a CompiledSchema,
-    (value, old, same): (&'a Value, Option<&Value>, bool),
+    (value, old, same): (&'a Value, Option<&'a Value>, bool),
     path: &str,
     places: &mut Vec<Place<'a>>,
 ) {
@@ -43,7 +63,7 @@ fn walk<'a>(
             None => path.to_owned(),
         };
         let tolerated = same && !compiled.is_transition_rule;
-        places.push(Place { value, tolerated, field, rule: &compiled.rule.rule });
+        places.push(Place { value, tolerated, field, rule: &compiled.rule.rule, compiled, old });
     }
     for (name, value) in value.as_object().into_iter().flatten() {
         let compiled = compiled.properties.get(name).or(compiled.additional_properties.as_deref());

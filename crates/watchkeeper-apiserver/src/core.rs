@@ -29,9 +29,9 @@ pub(crate) struct Core {
 }
 
 /// Versions start at the time of day in microseconds: a server that starts anew under the same address never
-/// hands out versions that clients have already seen from its predecessor.
+/// hands out versions that clients have already seen from its predecessor. On a clock before 1970 they start at 1, as 0 means something else.
 fn first_revision(env: &Env) -> u64 {
-    u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0)
+    u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0).max(1)
 }
 
 /// A version that was kept and is not what was written.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -15,9 +16,10 @@ use rcgen::{
 };
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::time_provider::TimeProvider;
 use subtle::ConstantTimeEq as _;
-use watchkeeper::clock::Generator;
+use watchkeeper::clock::{Clock, Generator};
 
 use crate::private::{self, close_to_others, write_private};
 
@@ -172,26 +174,17 @@ impl Credentials {
     }
 
     /// A TLS configuration with the user's own certificate, or a fresh one for this address.
-    pub(crate) fn server_config(&self, address: IpAddr) -> Result<Arc<ServerConfig>, CredentialsError> {
-        let issuer = match &self.0.identity {
-            Identity::Own(config) => return Ok(config.clone()),
-            Identity::Issued(issuer) => issuer,
+    pub(crate) fn server_config(
+        &self,
+        address: IpAddr,
+        clock: &Clock,
+    ) -> Result<Arc<ServerConfig>, CredentialsError> {
+        let mut config = match &self.0.identity {
+            Identity::Own(config) => ServerConfig::clone(config),
+            Identity::Issued(issuer) => issue(issuer, address)?,
         };
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
-        params.distinguished_name.push(DnType::CommonName, "watchkeeper");
-        let mut addresses = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
-        if !addresses.contains(&address) && !address.is_unspecified() {
-            addresses.push(address);
-        }
-        params.subject_alt_names.extend(addresses.into_iter().map(SanType::IpAddress));
-        params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, issuer)?;
-        let chain = vec![CertificateDer::from(certificate.der().to_vec())];
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Arc::new(server_config(chain, key)?))
+        config.time_provider = Arc::new(WallTime(clock.clone()));
+        Ok(Arc::new(config))
     }
 
     /// A kubeconfig for this server at `url`.
@@ -200,6 +193,36 @@ impl Credentials {
         let cluster = format!("    server: {url}\n    certificate-authority-data: {ca}\n");
         kubeconfig(&cluster, &format!("    token: {}\n", self.token()))
     }
+}
+
+/// The time that TLS is told; the library's own panics before 1970.
+#[derive(Debug)]
+struct WallTime(Clock);
+
+impl TimeProvider for WallTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.wall().as_second()).unwrap_or(0);
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// A TLS configuration with a fresh certificate for this address.
+fn issue(issuer: &Issuer<'static, KeyPair>, address: IpAddr) -> Result<ServerConfig, CredentialsError> {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, "watchkeeper");
+    let mut addresses = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
+    if !addresses.contains(&address) && !address.is_unspecified() {
+        addresses.push(address);
+    }
+    params.subject_alt_names.extend(addresses.into_iter().map(SanType::IpAddress));
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer)?;
+    let chain = vec![CertificateDer::from(certificate.der().to_vec())];
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    Ok(server_config(chain, key)?)
 }
 
 /// The same for every CA of ours, so that one can go on from its key alone.

@@ -109,7 +109,9 @@ impl ApiServer {
         let listener = TcpListener::bind(address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let tls = match &credentials {
-            Some(credentials) => Some(TlsAcceptor::from(credentials.server_config(address.ip())?)),
+            Some(credentials) => {
+                Some(TlsAcceptor::from(credentials.server_config(address.ip(), &self.shared.clock)?))
+            }
             None => None,
         };
         let stop = CancellationToken::new();

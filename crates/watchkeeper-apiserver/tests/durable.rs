@@ -10,9 +10,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use watchkeeper::Env;
+use watchkeeper::clock::{Clock, Generator};
 use watchkeeper_apiserver::{ApiServer, Credentials, DataDirError};
 
-use common::{CONFIG_MAPS, MERGE, Server, Watch, call, config_map, get, inside, names, patch, post, version};
+use common::{
+    CONFIG_MAPS, MERGE, Server, Watch, call, config_map, get, inside, names, patch, post, raw, version,
+};
 
 fn folder() -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
@@ -206,6 +209,25 @@ async fn a_seeded_generator_gives_no_uid_twice() {
         uids.push(made["metadata"]["uid"].clone());
     }
     assert_ne!(uids[0], uids[1]);
+}
+
+#[tokio::test]
+async fn versions_go_on_though_the_clock_was_set_back() {
+    let (_parent, folder) = folder();
+    let mut last = 0;
+    for time in
+        ["2026-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "1960-01-01T00:00:00Z", "2030-01-01T00:00:00Z"]
+    {
+        let env = Env::new(Clock::virtual_at(time.parse().unwrap()), Generator::seeded(1));
+        let server = Server::around(&env, ApiServer::builder(&env).open(&folder).unwrap()).await;
+        let made = post(&server, CONFIG_MAPS, &config_map(&format!("c{}", &time[..4]), &json!({}))).await;
+        assert!(version(&made) > last, "{time}: {} is not after {last}", version(&made));
+        last = version(&made);
+        // Ages of what was made in the future are told as such.
+        let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+        let (code, table) = raw(&server, "GET", CONFIG_MAPS, &table, "").await;
+        assert_eq!(code, 200, "{table}");
+    }
 }
 
 #[tokio::test]

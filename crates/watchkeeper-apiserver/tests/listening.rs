@@ -12,6 +12,7 @@ use kube_client::{Api, Client, Config};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use watchkeeper::Env;
+use watchkeeper::clock::{Clock, Generator};
 use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions, Listening, ServeError};
 
 async fn client(listening: &Listening) -> Client {
@@ -93,6 +94,27 @@ async fn a_request_without_the_token_is_unauthorized() {
         );
     }
     listening.stop().await;
+}
+
+#[tokio::test]
+async fn a_clock_before_1970_does_no_harm() {
+    let moon_landing = Clock::virtual_at("1969-07-20T20:17:40Z".parse().unwrap());
+    let env = Env::new(moon_landing, Generator::seeded(1));
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(folder.path(), "own");
+    let generated = Credentials::generate().unwrap();
+    let own = generated.with_certificate(&certificate, &key).unwrap();
+    for credentials in [generated, own] {
+        let server = ApiServer::new(&env);
+        let options = ListenOptions { credentials: Some(credentials), ..ListenOptions::default() };
+        let listening = server.listen(options).await.unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(client(&listening).await);
+        let made = maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+        let created = made.metadata.creation_timestamp.unwrap().0;
+        assert_eq!(created.strftime("%Y").to_string(), "1969");
+        assert!(made.metadata.resource_version.unwrap().parse::<u64>().unwrap() > 1);
+        listening.stop().await;
+    }
 }
 
 #[tokio::test]

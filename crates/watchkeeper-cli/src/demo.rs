@@ -204,7 +204,7 @@ impl Stage {
     }
 
     fn is_told(&self, foo: &str, reason: &str) -> bool {
-        let events = self.events.list(&Selector::default()).unwrap_or_default();
+        let events = self.events.list(&Selector::default()).ignore_unreadable();
         let is_it = |event: &Arc<Event>| {
             event.involved_object.name.as_deref() == Some(foo) && event.reason.as_deref() == Some(reason)
         };

@@ -324,7 +324,7 @@ async fn a_lister_is_empty_until_it_has_synced_and_says_so() {
     let stop = CancellationToken::new();
     factory.start(&stop);
     pods.wait_until_synced().await;
-    assert_eq!(pods.list(&Selector::default()).unwrap().len(), 1);
+    assert_eq!(pods.list(&Selector::default()).complete().unwrap().len(), 1);
     stop.cancel();
     factory.shut_down().await;
 }

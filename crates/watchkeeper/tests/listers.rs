@@ -1,10 +1,13 @@
 //! Does a lister find what is selected, and say what is missing?
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube_core::{Expression, Selector};
 use serde_json::json;
 use watchkeeper::informer::{Lister, LookupError};
+use watchkeeper::object::Listing;
 use watchkeeper::store::{Index, Indexer, namespace_index};
 use watchkeeper::{Env, Object, ObjectName};
 
@@ -28,9 +31,9 @@ fn web() -> Selector {
 #[test]
 fn a_selector_finds_some_all_or_none() {
     let maps = maps([namespace_index()]);
-    assert_eq!(maps.list(&web()).unwrap().len(), 100);
-    assert_eq!(maps.list(&Selector::default()).unwrap().len(), 1000);
-    assert_eq!(maps.list(&Selector::from_iter([("app", "cache")])).unwrap().len(), 0);
+    assert_eq!(maps.list(&web()).complete().unwrap().len(), 100);
+    assert_eq!(maps.list(&Selector::default()).complete().unwrap().len(), 1000);
+    assert_eq!(maps.list(&Selector::from_iter([("app", "cache")])).complete().unwrap().len(), 0);
     let in_set = Expression::In("number".into(), ["1".into(), "2".into()].into());
     assert_eq!(maps.objects(&Selector::from_iter([in_set])).len(), 2);
 }
@@ -39,9 +42,9 @@ fn a_selector_finds_some_all_or_none() {
 fn a_namespace_is_found_with_its_index_and_without() {
     for maps in [maps([namespace_index()]), maps([])] {
         let here = maps.namespace("ns3");
-        assert_eq!(here.list(&Selector::default()).unwrap().len(), 100);
+        assert_eq!(here.list(&Selector::default()).complete().unwrap().len(), 100);
         assert_eq!(here.objects(&web()).len(), 10);
-        assert_eq!(maps.namespace("other").list(&Selector::default()).unwrap().len(), 0);
+        assert_eq!(maps.namespace("other").list(&Selector::default()).complete().unwrap().len(), 0);
         assert!(here.get("m13").is_ok());
         assert_eq!(here.object("m13").unwrap().namespace(), Some("ns3"));
     }
@@ -50,7 +53,7 @@ fn a_namespace_is_found_with_its_index_and_without() {
 #[test]
 fn the_empty_namespace_is_all_of_them() {
     for maps in [maps([namespace_index()]), maps([])] {
-        assert_eq!(maps.namespace("").list(&Selector::default()).unwrap().len(), 1000);
+        assert_eq!(maps.namespace("").list(&Selector::default()).complete().unwrap().len(), 1000);
         assert_eq!(maps.namespace("").objects(&web()).len(), 100);
     }
 }
@@ -74,8 +77,49 @@ fn what_does_not_fit_its_type_is_there_but_not_as_a_value() {
     let error = maps.get(&key).unwrap_err();
     assert!(matches!(error, LookupError::Undecodable(_)) && !error.is_not_found());
     assert!(error.to_string().contains("ns/bad"), "{error}");
-    assert!(maps.list(&Selector::default()).is_err());
     assert_eq!(maps.objects(&Selector::default()).len(), 1);
+}
+
+#[test]
+fn an_object_that_does_not_fit_its_type_takes_no_other_out_of_a_list() {
+    let by_app = Index::field("app", "metadata.labels.app").unwrap();
+    let store = Indexer::<ConfigMap>::new(&Env::simulated(1), [namespace_index(), by_app]);
+    for (name, data) in
+        [("a", json!({})), ("bad", json!("hunter2")), ("b", json!({})), ("worse", json!({"k": 7}))]
+    {
+        let metadata = json!({"name": name, "namespace": "ns", "labels": {"app": "web"}});
+        let map = json!({"metadata": metadata, "data": data}).to_string();
+        store.add(Object::from_json(map.as_bytes()).unwrap());
+    }
+    let maps = Lister::of(store);
+    for listing in [
+        &|| maps.list(&Selector::default()),
+        &|| maps.namespace("ns").list(&web()),
+        &|| maps.by_index("app", "web").unwrap(),
+        &|| maps.namespace("ns").by_index("app", "web").unwrap(),
+        &|| maps.namespace("").by_index("app", "web").unwrap(),
+    ] as [&dyn Fn() -> Listing<Arc<ConfigMap>>; 5]
+    {
+        let mut names: Vec<_> =
+            listing().ignore_unreadable().iter().map(|map| map.metadata.name.clone().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+        let (readable, mut unreadable) = listing().into_parts();
+        unreadable.sort_by(|a, b| a.key.cmp(&b.key));
+        assert_eq!(readable.len(), 2);
+        let told: Vec<_> =
+            unreadable.iter().map(|error| format!("{}: {}", error.key, error.source)).collect();
+        let expected = [
+            "ns/bad: data: invalid type, expected a map",
+            "ns/worse: data.k: invalid type, expected a string",
+        ];
+        assert_eq!(told, expected);
+        let error = listing().complete().unwrap_err();
+        assert_eq!((error.objects.len(), error.listed), (2, 4));
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+    assert!(maps.namespace("other").by_index("app", "web").unwrap().complete().unwrap().is_empty());
+    assert!(maps.by_index("apps", "web").is_err());
 }
 
 #[test]
@@ -84,6 +128,6 @@ fn kinds_without_namespaces_are_found_by_name_alone() {
     store.add(Object::from_json(br#"{"metadata":{"name":"n1"}}"#).unwrap());
     let nodes = Lister::of(store);
     assert_eq!(nodes.get(&ObjectName::cluster("n1")).unwrap().metadata.name.as_deref(), Some("n1"));
-    assert_eq!(nodes.list(&Selector::default()).unwrap().len(), 1);
+    assert_eq!(nodes.list(&Selector::default()).complete().unwrap().len(), 1);
     assert_eq!(nodes.get(&ObjectName::cluster("n2")).unwrap_err().to_string(), r#"nodes "n2" not found"#);
 }

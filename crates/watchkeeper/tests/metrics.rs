@@ -49,7 +49,7 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
         feed.send(event("MODIFIED", "a@12") + &event("ADDED", "c@13"));
         feed.send(event("DELETED", "b@14"));
         clock.sleep(Duration::from_secs(7)).await;
-        informer.lister().list(&Selector::default()).unwrap();
+        informer.lister().list(&Selector::default()).complete().unwrap();
 
         let page = page(&registry);
         let of = r#"{name="test",group="",version="v1",resource="configmaps""#;

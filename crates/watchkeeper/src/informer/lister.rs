@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kube_core::{Selector, SelectorExt};
 
 use super::latch::Latch;
-use crate::object::{DecodeError, Kind, Object, ObjectName};
-use crate::store::{Indexer, NAMESPACE_INDEX};
+use crate::object::{DecodeError, Kind, Listing, Object, ObjectName};
+use crate::store::{Indexer, NAMESPACE_INDEX, NoIndex};
 
 /// Reads typed objects of one kind from an informer's store. Clones share it.
 ///
@@ -21,7 +21,8 @@ use crate::store::{Indexer, NAMESPACE_INDEX};
 /// store.add(Object::from_json(br#"{"metadata":{"name":"a","namespace":"ns","labels":{"app":"web"}}}"#)?);
 /// let pods = Lister::of(store);
 /// assert_eq!(pods.namespace("ns").get("a")?.metadata.name.as_deref(), Some("a"));
-/// assert_eq!(pods.list(&Selector::from_iter([("app", "web")]))?.len(), 1);
+/// assert_eq!(pods.list(&Selector::from_iter([("app", "web")])).complete()?.len(), 1);
+/// assert_eq!(pods.by_index("namespace", "ns")?.complete()?.len(), 1);
 /// let missing = pods.namespace("ns").get("b").unwrap_err();
 /// assert_eq!(missing.to_string(), "pods \"ns/b\" not found");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -97,15 +98,24 @@ impl<K: Kind> Lister<K> {
         self.store.snapshot().get(key).is_some()
     }
 
-    /// All objects that `selector` matches, in no particular order; an error where one of them does not fit its type.
-    pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<K>>, LookupError> {
-        decoded(self.objects(selector))
+    /// All objects that `selector` matches, in no particular order, apart from those that do not fit their type.
+    pub fn list(&self, selector: &Selector) -> Listing<Arc<K>> {
+        self.objects(selector).iter().map(Object::get).collect()
     }
 
     /// All objects that `selector` matches, in no particular order, not decoded.
     pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
         let snapshot = self.store.snapshot();
         snapshot.iter().filter(|object| matches(selector, object)).cloned().collect()
+    }
+
+    /// The objects to which `index` gives `value`, in no particular order, apart from those that do not fit their type.
+    ///
+    /// # Errors
+    ///
+    /// There is no such index. A value that no object has is no error.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Listing<Arc<K>>, NoIndex> {
+        Ok(self.store.snapshot().by_index(index, value)?.map(Object::get).collect())
     }
 
     /// The store.
@@ -137,9 +147,22 @@ impl<K: Kind> NamespaceLister<K> {
         self.lister.object(&ObjectName::namespaced(&self.namespace, name))
     }
 
-    /// All objects that `selector` matches, in no particular order; an error where one of them does not fit its type.
-    pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<K>>, LookupError> {
-        decoded(self.objects(selector))
+    /// All objects that `selector` matches, in no particular order, apart from those that do not fit their type.
+    pub fn list(&self, selector: &Selector) -> Listing<Arc<K>> {
+        self.objects(selector).iter().map(Object::get).collect()
+    }
+
+    /// The objects of this namespace to which `index` gives `value`, in no particular order, apart from those that do not fit their type.
+    ///
+    /// # Errors
+    ///
+    /// There is no such index. A value that no object has is no error.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Listing<Arc<K>>, NoIndex> {
+        let snapshot = self.lister.store.snapshot();
+        let objects = snapshot.by_index(index, value)?;
+        let is_here =
+            |object: &&Object<K>| self.namespace.is_empty() || object.namespace() == Some(&*self.namespace);
+        Ok(objects.filter(is_here).map(Object::get).collect())
     }
 
     /// All objects that `selector` matches, in no particular order, not decoded.
@@ -155,10 +178,6 @@ impl<K: Kind> NamespaceLister<K> {
         let here = |object: &&Object<K>| object.namespace() == Some(&self.namespace);
         snapshot.iter().filter(here).filter(selected).cloned().collect()
     }
-}
-
-fn decoded<K: Kind>(objects: Vec<Object<K>>) -> Result<Vec<Arc<K>>, LookupError> {
-    objects.iter().map(|object| Ok(object.get()?)).collect()
 }
 
 fn matches<K>(selector: &Selector, object: &Object<K>) -> bool {

@@ -14,8 +14,9 @@ use triomphe::ThinArc;
 
 use super::decoded::{Decoded, Keep, Slot};
 use super::identity::{self, Identity, IdentityError, Span, TypeMeta};
-use super::json_error::JsonError;
-use super::name::{KeyError, ObjectName};
+use super::json_error::{JsonError, decode};
+use super::key_error::KeyError;
+use super::name::ObjectName;
 use super::scan::Cursor;
 use super::transform::Transform;
 use super::version::ResourceVersion;
@@ -216,6 +217,13 @@ impl<K> Object<K> {
         Labels(self.identity().annotations.of(self.all()))
     }
 
+    /// The finalizers that hold the object; empty where there are none, or none that can be read.
+    pub fn finalizers(&self) -> Vec<String> {
+        identity::finalizers(self.json())
+            .and_then(|json| serde_json::from_slice(json).ok())
+            .unwrap_or_default()
+    }
+
     /// The owner references; empty where there are none, or none that can be read.
     pub fn owner_references(&self) -> Vec<OwnerReference> {
         serde_json::from_slice(self.identity().owners.of(self.all())).unwrap_or_default()
@@ -255,7 +263,7 @@ impl<K> Object<K> {
 
     /// Decodes just the fields of `V`.
     pub fn view<V: DeserializeOwned>(&self) -> Result<V, DecodeError> {
-        serde_json::from_slice(self.json()).map_err(|source| self.undecodable::<V>(source))
+        decode(self.json()).map_err(|source| self.undecodable::<V>(source))
     }
 
     /// Bytes that this object takes in memory, its decoded value not counted.
@@ -282,8 +290,8 @@ impl<K> Object<K> {
         std::str::from_utf8(span.of(self.all())).unwrap_or_default()
     }
 
-    fn undecodable<V>(&self, source: serde_json::Error) -> DecodeError {
-        DecodeError { key: self.key(), kind: std::any::type_name::<V>(), source: source.into() }
+    fn undecodable<V>(&self, source: JsonError) -> DecodeError {
+        DecodeError { key: self.key(), kind: std::any::type_name::<V>(), source }
     }
 }
 
@@ -291,21 +299,21 @@ impl<K: DeserializeOwned> Object<K> {
     /// The typed value, decoded on first use and shared by all who hold it.
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
         let header = &self.0.header.header;
-        header.slot.get(&header.cache, || {
-            serde_json::from_slice(self.json()).map_err(|source| self.undecodable::<K>(source))
-        })
+        header.slot.get(&header.cache, || decode(self.json()).map_err(|source| self.undecodable::<K>(source)))
     }
 }
 
 impl<K: Serialize> Object<K> {
     /// An object from a typed value, such as one to put into an indexer by hand.
+    ///
+    /// # Errors
+    ///
+    /// The value has no name, or is no object at all.
     pub fn from_typed(value: &K) -> Result<Self, KeyError> {
-        let json =
-            serde_json::to_vec(value).map_err(|e| KeyError::Metadata(JsonError::from(e).to_string()))?;
-        Self::from_json(&json).map_err(|error| match error {
-            IdentityError::NoName => KeyError::NoName,
-            other => KeyError::Metadata(other.to_string()),
-        })
+        let unencodable =
+            |error| KeyError::of_json::<K>(b"", IdentityError::Unencodable(JsonError::from(error)));
+        let json = serde_json::to_vec(value).map_err(unencodable)?;
+        Self::from_json(&json).map_err(|cause| KeyError::of_json::<K>(&json, cause))
     }
 }
 
@@ -400,6 +408,24 @@ mod tests {
     }
 
     #[test]
+    fn finalizers_are_readable_without_decoding() {
+        for (metadata, finalizers) in [
+            (
+                r#"{"name":"a","finalizers":["example.com/a","b\u0041"],"uid":"u"}"#,
+                &["example.com/a", "bA"][..],
+            ),
+            (r#"{"name":"a","finalizers":[]}"#, &[]),
+            (r#"{"name":"a","finalizers":null}"#, &[]),
+            (r#"{"name":"a","finalizers":[7]}"#, &[]),
+            (r#"{"name":"a","labels":{"finalizers":"x"}}"#, &[]),
+        ] {
+            let json =
+                format!(r#"{{"kind":"Pod","metadata":{metadata},"spec":{{"finalizers":["kubernetes"]}}}}"#);
+            assert_eq!(Object::<Pod>::from_json(json.as_bytes()).unwrap().finalizers(), finalizers, "{json}");
+        }
+    }
+
+    #[test]
     fn the_typed_value_is_decoded_once_and_shared() {
         let pod = Object::<Pod>::from_json(POD).unwrap();
         let (a, b) = (pod.get().unwrap(), pod.clone().get().unwrap());
@@ -428,7 +454,7 @@ mod tests {
             Object::<Pod>::from_json(br#"{"metadata":{"name":"bad"},"spec":{"containers":7}}"#).unwrap();
         let error = pod.get().unwrap_err();
         assert!(error.to_string().contains("bad") && error.to_string().contains("Pod"), "{error}");
-        assert!(error.source.to_string().contains("line 1"), "{error}");
+        assert_eq!(error.source.to_string(), "spec.containers: invalid type, expected a sequence");
     }
 
     #[test]
@@ -436,7 +462,7 @@ mod tests {
         let pod = Object::<Pod>::from_json(POD).unwrap().get().unwrap();
         let again = Object::from_typed(&*pod).unwrap();
         assert_eq!(*again.get().unwrap(), *pod);
-        assert_eq!(Object::from_typed(&Pod::default()).unwrap_err(), KeyError::NoName);
+        assert_eq!(Object::from_typed(&Pod::default()).unwrap_err().cause, IdentityError::NoName);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::json_error::JsonError;
 use super::name::ObjectName;
 use super::scan::{Cursor, Malformed, RawStr};
 use super::version::ResourceVersion;
@@ -80,6 +81,9 @@ pub enum IdentityError {
         /// Why not, in the words of the user's error.
         message: String,
     },
+    /// A typed value that cannot be written as JSON.
+    #[error("cannot encode the object")]
+    Unencodable(#[source] JsonError),
     /// Larger than the 4 GiB that spans can address.
     #[error("object of {0} bytes is too large")]
     TooLarge(usize),
@@ -126,6 +130,23 @@ fn up_to_metadata(cursor: &mut Cursor<'_>, types: &mut TypeMeta) -> Result<bool,
         }
     }
     Ok(false)
+}
+
+/// The JSON of `metadata.finalizers`, where there is any. Few ask for it: it is looked for then, and not kept.
+pub(crate) fn finalizers(bytes: &[u8]) -> Option<&[u8]> {
+    let mut cursor = Cursor::new(bytes);
+    if !up_to_metadata(&mut cursor, &mut TypeMeta::default()).ok()? {
+        return None;
+    }
+    cursor.enter().ok()?;
+    while let Some(key) = cursor.key().ok()? {
+        let is_it = *cursor.name(&key).ok()? == *b"finalizers";
+        let value = cursor.value().ok()?;
+        if is_it {
+            return bytes.get(value);
+        }
+    }
+    None
 }
 
 fn text_or_skip(cursor: &mut Cursor<'_>) -> Result<Option<String>, Malformed> {

@@ -1,22 +1,89 @@
-//! What may be told of JSON that does not fit its type? Where, and what was expected, but never what was found.
+//! Errors of JSON that does not fit its type: where and what was expected, never what was found.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
+use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+use serde_path_to_error::{Path, Segment};
 
 /// Why JSON could not be decoded, without the values in it: they may be a Secret's.
+///
+/// Where the JSON itself is sound, the error names the path of the field, such as `spec.containers[0].image`; else the line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError(String);
 
+/// Decodes `bytes` as a `T`.
+///
+/// The path of a field is tracked only in a second pass, after a failure: tracking slows every decode down.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        Category::Data => JsonError::of_field::<T>(bytes).unwrap_or_else(|| error.into()),
+        Category::Syntax | Category::Eof | Category::Io => error.into(),
+    })
+}
+
+impl JsonError {
+    /// A value that is larger than may be read.
+    pub(crate) fn too_large(error: &impl fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+
+    fn of_field<T: DeserializeOwned>(bytes: &[u8]) -> Option<Self> {
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let error = serde_path_to_error::deserialize::<_, T>(&mut json).err()?;
+        let path = path_text(error.path());
+        let (message, _) = message_and_place(error.inner());
+        let reason = of_data(&message);
+        Some(Self(if path.is_empty() { reason } else { format!("{path}: {reason}") }))
+    }
+}
+
+/// The longest path that is told: keys come from the object, and may be of any length.
+const LONGEST_PATH: usize = 256;
+
+/// The path as `a.b[0]["c.d"]`: keys that are more than a word are quoted.
+fn path_text(path: &Path) -> String {
+    let mut text = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => drop(write!(text, "[{index}]")),
+            Segment::Map { key } | Segment::Enum { variant: key } if is_word(key) => {
+                text.push_str(if text.is_empty() { "" } else { "." });
+                text.push_str(key);
+            }
+            Segment::Map { key } | Segment::Enum { variant: key } => drop(write!(text, "[{key:?}]")),
+            Segment::Unknown => text.push_str("[?]"),
+        }
+    }
+    if text.len() > LONGEST_PATH {
+        text.truncate(text.floor_char_boundary(LONGEST_PATH));
+        text.push_str("...");
+    }
+    text
+}
+
+fn is_word(key: &str) -> bool {
+    !key.is_empty()
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'))
+}
+
+/// The text of an error without its place, and the place.
+fn message_and_place(error: &serde_json::Error) -> (String, String) {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let mut message = error.to_string();
+    if message.ends_with(&place) {
+        message.truncate(message.len() - place.len());
+    }
+    (message, place)
+}
+
 impl From<serde_json::Error> for JsonError {
     fn from(error: serde_json::Error) -> Self {
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        let message = error.to_string();
-        let message = message.strip_suffix(&place).unwrap_or(&message);
+        let (message, place) = message_and_place(&error);
         let safe = match error.classify() {
             // These come from a fixed set of texts about JSON itself.
-            Category::Syntax | Category::Eof | Category::Io => message.to_owned(),
-            Category::Data => of_data(message),
+            Category::Syntax | Category::Eof | Category::Io => message,
+            Category::Data => of_data(&message),
         };
         Self(safe + &place)
     }
@@ -53,6 +120,8 @@ impl std::error::Error for JsonError {}
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde::Deserialize;
 
     use super::*;
@@ -99,5 +168,45 @@ mod tests {
         let error: serde_json::Error =
             serde::de::Error::custom("Invalid symbol 42 in hunter2, expected base64");
         assert_eq!(JsonError::from(error).to_string(), "invalid data at line 0 column 0");
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "decoded for its errors only")]
+    struct Deployment {
+        spec: Spec,
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
+        #[serde(default)]
+        list: Vec<Spec>,
+        #[serde(default)]
+        color: Option<Color>,
+    }
+
+    #[test]
+    fn a_field_that_does_not_fit_is_named_by_its_path() {
+        let long = format!(r#"{{"spec":{{"replicas":1}},"labels":{{"{}":7}}}}"#, "é ".repeat(1000));
+        for (json, said) in [
+            (r#"{"spec":{"replicas":"hunter2"}}"#, "spec.replicas: invalid type, expected u32"),
+            (r#"{"spec":{}}"#, "spec: missing field `replicas`"),
+            (r#"{"labels":{}}"#, "missing field `spec`"),
+            (
+                r#"{"spec":{"replicas":1},"labels":{"app.io/name":7}}"#,
+                r#"labels["app.io/name"]: invalid type, expected a string"#,
+            ),
+            (
+                r#"{"spec":{"replicas":1},"list":[{"replicas":1},{"replicas":-5}]}"#,
+                "list[1].replicas: invalid value, expected u32",
+            ),
+            (
+                r#"{"spec":{"replicas":1},"color":"hunter2"}"#,
+                "color: unknown variant, expected `Red` or `Green`",
+            ),
+            (r#"{"spec":{"replicas":1}"#, "EOF while parsing an object at line 1 column 22"),
+            (r#"{"spec":{"replicas":1}}x"#, "trailing characters at line 1 column 24"),
+        ] {
+            assert_eq!(decode::<Deployment>(json.as_bytes()).unwrap_err().to_string(), said);
+        }
+        let said = decode::<Deployment>(long.as_bytes()).unwrap_err().to_string();
+        assert!(said.len() < 320 && said.ends_with("...: invalid type, expected a string"), "{said}");
     }
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use kube_core::Resource;
 
+use super::key_error::KeyError;
+
 /// The key of an object within its kind: `namespace/name`, or `name` for a cluster-scoped one. A clone copies a pointer.
 ///
 /// ```
@@ -15,7 +17,7 @@ use kube_core::Resource;
 /// let key: ObjectName = "default/web".parse()?;
 /// assert_eq!((key.namespace(), key.name()), (Some("default"), "web"));
 /// assert_eq!(ObjectName::cluster("node-1").to_string(), "node-1");
-/// # Ok::<(), watchkeeper::object::KeyError>(())
+/// # Ok::<(), watchkeeper::object::KeyFormatError>(())
 /// ```
 #[derive(Clone)]
 pub struct ObjectName {
@@ -26,19 +28,10 @@ pub struct ObjectName {
 
 const CLUSTER: u32 = u32::MAX;
 
-/// Why an object or a text has no usable key.
+/// A text that is no key: it has more than one slash, or no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// The object's `metadata.name` is missing or empty.
-    #[error("object has no metadata.name")]
-    NoName,
-    /// A text with more than one slash, or without a name.
-    #[error("unexpected key format {0:?}: expected namespace/name or name")]
-    Format(String),
-    /// The value could not be read as an object with metadata.
-    #[error("cannot read the object's metadata: {0}")]
-    Metadata(String),
-}
+#[error("unexpected key format {0:?}: expected namespace/name or name")]
+pub struct KeyFormatError(pub String);
 
 impl ObjectName {
     /// The key of an object in a namespace; an empty namespace counts as none.
@@ -60,13 +53,17 @@ impl ObjectName {
     }
 
     /// The key of a typed object.
+    ///
+    /// # Errors
+    ///
+    /// The object has no name.
     pub fn of<K: Resource>(object: &K) -> Result<Self, KeyError> {
         let meta = object.meta();
         match meta.name.as_deref() {
             Some(name) if !name.is_empty() => {
                 Ok(Self::namespaced(meta.namespace.as_deref().unwrap_or(""), name))
             }
-            _ => Err(KeyError::NoName),
+            _ => Err(KeyError::no_name(object)),
         }
     }
 
@@ -85,11 +82,11 @@ impl ObjectName {
 }
 
 impl FromStr for ObjectName {
-    type Err = KeyError;
+    type Err = KeyFormatError;
 
     /// Reads `namespace/name` or `name`; `/name` is the cluster-scoped `name`.
-    fn from_str(text: &str) -> Result<Self, KeyError> {
-        let bad = || KeyError::Format(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, KeyFormatError> {
+        let bad = || KeyFormatError(text.to_owned());
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
         if name.is_empty() || name.contains('/') {
             return Err(bad());
@@ -158,7 +155,7 @@ mod tests {
     #[test]
     fn malformed_keys_are_refused_by_name() {
         for text in ["a/b/c", "", "ns/", "/"] {
-            assert_eq!(text.parse::<ObjectName>(), Err(KeyError::Format(text.to_owned())));
+            assert_eq!(text.parse::<ObjectName>(), Err(KeyFormatError(text.to_owned())));
         }
     }
 

@@ -401,6 +401,35 @@ async fn what_is_there_but_cannot_be_taken_in_keeps_its_old_state_over_a_list() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_largest_object_that_is_taken_in_can_be_set() {
+    let sized = |name: &str, size: usize| {
+        let mut object = object(name, 3);
+        object["data"] = json!({"k": "x".repeat(size)});
+        object
+    };
+    for (cap, expected) in [
+        (None, vec!["listed@3", "small@3", "watched@3"]),
+        (Some(100 << 10), vec!["small@3"]),
+        // Smaller than any cap that makes sense: 64 KiB it is.
+        (Some(0), vec!["small@3"]),
+    ] {
+        let source = ScriptedSource::new();
+        let items = [sized("listed", 200 << 10), sized("small", 60 << 10)];
+        source
+            .on_list(Reply::body(json!({"items": items, "metadata": {"resourceVersion": "5"}}).to_string()));
+        source.on_watch(Reply::body(event("ADDED", &sized("watched", 200 << 10))).then_hang());
+        let world = World::start(source, |builder| match cap {
+            Some(cap) => builder.max_object_size(cap),
+            None => builder,
+        });
+        world.informer.wait_until_synced().await;
+        world.settle().await;
+        assert_eq!(world.cached(), expected);
+        assert_eq!(world.env.reporter.errors(), 3 - expected.len() as u64);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_gone_is_gone_though_its_last_state_cannot_be_taken_in() {
     let source = ScriptedSource::new();
     let deleted = |object: &str| format!(r#"{{"type":"DELETED","object":{object}}}"#);

@@ -306,6 +306,9 @@ impl Shared {
         {
             builder = builder.transform(transform.clone());
         }
+        if let Some(bytes) = settings.max_object_size {
+            builder = builder.max_object_size(bytes);
+        }
         if let Some(provider) = &settings.metrics {
             builder = builder.metrics(provider.informer(id));
         }

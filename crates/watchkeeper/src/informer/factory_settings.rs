@@ -21,6 +21,7 @@ pub(super) struct Settings {
     pub(super) queue: QueueKind,
     pub(super) keep: Keep,
     pub(super) list: ListMode,
+    pub(super) max_object_size: Option<usize>,
     pub(super) transform: Option<Transform>,
     pub(super) edit: Option<Edit>,
     pub(super) metrics: Option<Arc<dyn MetricsProvider>>,
@@ -98,6 +99,14 @@ impl FactoryBuilder {
     #[must_use]
     pub fn list_mode(mut self, mode: ListMode) -> Self {
         self.settings.list = mode;
+        self
+    }
+
+    /// Steps over objects of more than `bytes`, in all informers; 16 MiB by default. See
+    /// [`InformerBuilder::max_object_size`](super::InformerBuilder::max_object_size).
+    #[must_use]
+    pub fn max_object_size(mut self, bytes: usize) -> Self {
+        self.settings.max_object_size = Some(bytes);
         self
     }
 

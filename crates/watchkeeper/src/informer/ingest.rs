@@ -119,6 +119,23 @@ macro_rules! ingest_settings {
             self
         }
 
+        /// Answers internal errors of the server that end a watch with another watch from the same version, after a wait, for up to
+        /// `duration`; zero, the default, leads to a list at once. An error that comes more than a minute after the one before begins
+        /// the time anew. Client-go's `MaxInternalErrorRetryDuration`.
+        #[must_use]
+        pub fn retry_internal_errors(mut self, duration: std::time::Duration) -> Self {
+            self.ingest.reflector.retry_internal_errors = duration;
+            self
+        }
+
+        /// Steps over objects of more than `bytes`, which are reported by name and keep their old state in the cache; 16 MiB by
+        /// default, at least 64 KiB. No more than that is buffered of one object.
+        #[must_use]
+        pub fn max_object_size(mut self, bytes: usize) -> Self {
+            self.ingest.reflector.object_cap = bytes.max(64 << 10);
+            self
+        }
+
         /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
         #[must_use]
         pub fn on_watch_error(

@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::clock::{FAR, Generator, Instant};
 
 /// Exponential delays with jitter: 0.8 s, doubling to 30 s, plus up to as much again; short again two minutes after the last one.
+///
+/// No delay is shorter than 10 ms: a server that refuses every request is not asked as fast as the processor can.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     initial: Duration,
@@ -13,6 +15,9 @@ pub struct Backoff {
     next: Duration,
     last: Option<Instant>,
 }
+
+/// The shortest delay, and the shortest cap.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 impl Default for Backoff {
     fn default() -> Self {
@@ -23,7 +28,8 @@ impl Default for Backoff {
 impl Backoff {
     /// Delays from `initial`, doubling up to `cap`.
     pub fn new(initial: Duration, cap: Duration) -> Self {
-        let (initial, cap) = (initial.min(FAR), cap.min(FAR));
+        let cap = cap.clamp(SHORTEST, FAR);
+        let initial = initial.clamp(SHORTEST, cap);
         Self { initial, cap, quiet: Duration::from_secs(120), next: initial, last: None }
     }
 
@@ -45,6 +51,23 @@ impl Backoff {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+
+    #[test]
+    fn no_settings_make_a_loop_without_waits() {
+        let generator = Generator::seeded(1);
+        for (initial, cap) in [(0, 0), (0, 30_000), (30_000, 0), (1, 20)] {
+            let mut backoff = Backoff::new(Duration::from_millis(initial), Duration::from_millis(cap));
+            let mut now = Clock::system().now();
+            let mut last = SHORTEST;
+            for _ in 0..20 {
+                last = backoff.draw(now, &generator);
+                assert!(last >= SHORTEST, "{initial} to {cap}: {last:?}");
+                now += last;
+            }
+            let cap = Duration::from_millis(cap).max(SHORTEST);
+            assert!((cap..2 * cap).contains(&last), "{initial} to {cap:?}: {last:?}");
+        }
+    }
 
     #[test]
     fn delays_double_up_to_the_cap_with_jitter_and_start_again_after_a_quiet_time() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::metrics::{InformerMetrics, NoMetrics};
-use crate::wire::ApiError;
+use crate::wire::{ApiError, OBJECT_CAP};
 
 /// How the first state, and each state after a gap, is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,10 @@ pub(crate) struct Options {
     /// A watch ends by itself after this time, or up to twice as long.
     pub(crate) watch_timeout: Duration,
     pub(crate) backoff: Backoff,
+    /// For how long internal errors of the server that end a watch are answered with another watch; zero is never.
+    pub(crate) retry_internal_errors: Duration,
+    /// Larger objects are stepped over.
+    pub(crate) object_cap: usize,
     pub(crate) on_error: Option<ErrorHook>,
     pub(crate) metrics: Arc<dyn InformerMetrics>,
 }
@@ -45,6 +49,8 @@ impl Default for Options {
             page_size: PAGE,
             watch_timeout: WATCH,
             backoff: Backoff::default(),
+            retry_internal_errors: Duration::ZERO,
+            object_cap: OBJECT_CAP,
             on_error: None,
             metrics: Arc::new(NoMetrics),
         }

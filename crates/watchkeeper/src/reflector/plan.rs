@@ -27,6 +27,26 @@ pub(crate) struct Plan {
     moved: bool,
     /// Until when lists are not streamed, because the server could not.
     paged_until: Option<Instant>,
+    internal_errors: InternalErrors,
+}
+
+/// For how long internal errors that end a watch are answered with another watch.
+#[derive(Debug)]
+struct InternalErrors {
+    limit: Duration,
+    /// When the first and the last of those in a row came.
+    row: Option<(Instant, Instant)>,
+}
+
+impl InternalErrors {
+    /// Takes note of one; whether the watch is tried again.
+    fn retry(&mut self, now: Instant) -> bool {
+        let recent = self.row.filter(|(_, last)| now.saturating_duration_since(*last) < ROW_ENDS);
+        let first = recent.map_or(now, |(first, _)| first);
+        let retry = !self.limit.is_zero() && now.saturating_duration_since(first) <= self.limit;
+        self.row = retry.then_some((first, now));
+        retry
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +71,16 @@ pub(crate) enum Ask {
     List(ListOptions),
     /// A watch, which begins with a list if its options say so.
     Watch(WatchOptions),
+}
+
+impl Ask {
+    /// Whether the answer is a whole state, which waits in the queue as one piece.
+    pub(crate) fn brings_whole_state(&self) -> bool {
+        match self {
+            Self::List(_) => true,
+            Self::Watch(options) => options.initial_events,
+        }
+    }
 }
 
 /// How a watch came to its end.
@@ -81,6 +111,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 const SUSPECT: u32 = 3;
 /// A server that cannot stream lists is not asked to for this time.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+/// Internal errors of a server that are farther apart than this are not in a row.
+const ROW_ENDS: Duration = Duration::from_secs(60);
 /// So often in a row a page is asked for again before the whole list is, as by client-go's client.
 const PAGE_TRIES: u32 = 10;
 
@@ -98,6 +130,7 @@ impl Plan {
             reason: ListReason::First,
             moved: false,
             paged_until: None,
+            internal_errors: InternalErrors { limit: options.retry_internal_errors, row: None },
         };
         if mode == ListMode::Paged {
             plan.state = plan.first_page();
@@ -201,7 +234,7 @@ impl Plan {
         let moved = std::mem::take(&mut self.moved);
         let error = ended.error();
         if matches!(self.state, State::Stream) {
-            return self.stream_ended(error, lived, now);
+            return self.stream_ended(ended, lived, now);
         }
         if error.is_some_and(ApiError::is_version_unusable) {
             return self.relist(error, now);
@@ -215,8 +248,11 @@ impl Plan {
             self.failures = 0;
             return Duration::ZERO;
         }
-        // A server that tells of an error of its own may have missed something itself.
         let told = matches!(ended, Ended::Failed(error) if error.code().is_some());
+        if told && error.is_some_and(ApiError::is_internal) && self.internal_errors.retry(now) {
+            return self.delay(error, now);
+        }
+        // A server that tells of an error of its own may have missed something itself.
         if told
             && error
                 .is_some_and(|error| matches!(error.class(), Class::Other | Class::Invalid | Class::NotFound))
@@ -233,8 +269,18 @@ impl Plan {
     }
 
     /// A streamed list has ended before it was whole.
-    fn stream_ended(&mut self, error: Option<&ApiError>, lived: Duration, now: Instant) -> Duration {
+    fn stream_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
+        let error = ended.error();
         if tells_nothing(error) {
+            return self.delay(error, now);
+        }
+        if matches!(ended, Ended::NotOpened(error) if is_unanswered(error)) {
+            self.failures += 1;
+            if self.failures >= SUSPECT {
+                // This list comes in pages, in case that streams are what fails, but the next one does not.
+                self.failures = 0;
+                self.state = self.first_page();
+            }
             return self.delay(error, now);
         }
         // A server that does not know the way refuses it, or answers with something else, or never comes to the end.
@@ -285,6 +331,11 @@ fn tells_nothing(error: Option<&ApiError>) -> bool {
                 | Class::Forbidden
         )
     })
+}
+
+/// Whether there was no answer, for a reason that is not known: that tells little about what the server can do.
+fn is_unanswered(error: &ApiError) -> bool {
+    error.code().is_none() && matches!(error.class(), Class::Other | Class::ConnectionLost)
 }
 
 /// Whether the server, or a proxy before it, failed over what it was asked.

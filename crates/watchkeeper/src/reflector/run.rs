@@ -21,7 +21,9 @@ use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVers
 use crate::queue::{Deleted, Delta};
 use crate::report::What;
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
-use crate::wire::{ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, WatchLine, WatchSplitter};
+use crate::wire::{
+    ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, Pages, WatchLine, WatchSplitter,
+};
 
 /// Where a reflector puts what it finds.
 pub(crate) trait Sink<K>: Send + Sync + 'static {
@@ -120,7 +122,12 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(async {
             loop {
-                let wait = match self.plan.ask() {
+                let ask = self.plan.ask();
+                if ask.brings_whole_state() {
+                    // While the consumer is stuck, a further whole state would only wait behind the last one.
+                    self.sink.room().await;
+                }
+                let wait = match ask {
                     Ask::List(options) => self.list(options).await,
                     Ask::Watch(options) => self.watch(options).await,
                 };
@@ -140,11 +147,17 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
 
     /// All pages of a list, then one replacement; how long to wait before asking again.
     async fn list(&mut self, mut options: ListOptions) -> Duration {
-        let mut items = Vec::new();
+        let (mut items, mut pages) = (Vec::new(), Pages::default());
         loop {
             self.health.lock().phase = Phase::Listing;
             let whole = items.len();
-            match self.page(&options, &mut items).await {
+            let page = self.page(&options, &mut items).await.and_then(|meta| {
+                if !meta.continue_token.is_empty() {
+                    pages.turn(&meta.continue_token, items.get(whole).map(Object::key))?;
+                }
+                Ok(meta)
+            });
+            match page {
                 Ok(meta) => {
                     if let Some(version) = self.plan.listed(&meta) {
                         self.replace(items, version);
@@ -173,7 +186,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     ) -> Result<ListMeta, ApiError> {
         let asked = self.env.clock.timeout(PATIENCE, self.source.list(options));
         let mut stream = asked.await.map_err(|_| silent())??;
-        let mut splitter = ListSplitter::default();
+        let mut splitter = ListSplitter::with_cap(self.options.object_cap);
         let mut position = items.len();
         while let Some(chunk) = self.next(&mut stream, self.env.clock.now() + PATIENCE).await? {
             splitter.feed(&chunk, |bytes| {
@@ -264,7 +277,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
 
     async fn read_watch(&mut self, mut stream: ByteStream, options: &WatchOptions) -> Result<(), ApiError> {
         let end = self.env.clock.now() + options.timeout + GRACE;
-        let mut splitter = WatchSplitter::default();
+        let mut splitter = WatchSplitter::with_cap(self.options.object_cap);
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
         let mut heard = false;
         // By when a streamed list must be whole, once changes have come: they are behind it.

@@ -186,6 +186,11 @@ impl ApiError {
         self.class == Class::NotFound
     }
 
+    /// Whether the server failed over something of its own: the reason `InternalError`, or the code 500 without a reason.
+    pub fn is_internal(&self) -> bool {
+        self.reason == "InternalError" || (self.reason.is_empty() && self.code == Some(500))
+    }
+
     /// Whether the version asked for cannot be served: only another list helps.
     pub fn is_version_unusable(&self) -> bool {
         matches!(self.class, Class::Expired | Class::VersionTooLarge)

@@ -6,10 +6,13 @@
 mod error;
 mod list;
 mod members;
+mod pages;
 mod pieces;
 mod watch;
 
 pub use error::{ApiError, Class};
 pub use list::{ListMeta, ListSplitter};
+pub(crate) use pages::Pages;
+pub(crate) use pieces::OBJECT_CAP;
 pub use pieces::{SplitError, TooLarge};
 pub use watch::{BadEvent, EventType, WatchLine, WatchSplitter};

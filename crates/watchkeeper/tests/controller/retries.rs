@@ -1,17 +1,19 @@
 //! What becomes of what a controller cannot process?
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
 use watchkeeper::Env;
-use watchkeeper::informer::{ProcessError, QueueKind};
+use watchkeeper::informer::{Change, Controller, ProcessError, QueueKind, on_change, process_deltas};
 use watchkeeper::queue::{Delta, Popped};
 use watchkeeper::source::{Reply, ScriptedSource};
+use watchkeeper::store::Indexer;
 
-use crate::common::{QUEUES, cached, event, list, settle, silence};
-use crate::{failing, reports, run};
+use crate::common::{QUEUES, cached, event, gone, list, raw, settle, silence};
+use crate::{failing, queue, reports, run};
 
 /// Fails the first `times` pops that bring `name` in a list or a change.
 fn fail_on(
@@ -104,5 +106,51 @@ async fn while_processing_goes_on_failing_the_pauses_grow_and_a_stop_is_heard() 
         assert!(!controller.has_synced());
         stop.cancel();
         task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_states_do_not_pile_up_before_a_consumer_that_is_stuck() {
+    let bookmark = raw(
+        "BOOKMARK",
+        &json!({"metadata": {"resourceVersion": "10", "annotations": {"k8s.io/initial-events-end": "true"}}}),
+    );
+    for kind in QUEUES {
+        for streams in [false, true] {
+            let (env, mut source) = (Env::simulated(1), ScriptedSource::new());
+            if streams {
+                source = source.streaming();
+            }
+            // Every watch ends with the news that its version is gone, and every list has other objects.
+            for round in 1..20 {
+                let name = format!("a{round}@{round}");
+                source.on_list(list(10, &[&name]));
+                let watch = if streams { event("ADDED", &name) + &bookmark } else { String::new() };
+                source.on_watch(Reply::body(watch + &gone()));
+            }
+            let (is_stuck, store) = (Arc::new(AtomicBool::new(true)), Indexer::new(&env, []));
+            let (stuck, into) = (is_stuck.clone(), store.clone());
+            let controller = Controller::<ConfigMap>::builder(&env)
+                .queue(queue(kind))
+                .known_objects(store.clone())
+                .queue_bound(1)
+                .retry_on_error()
+                .build(source.clone(), move |popped: &Popped<ConfigMap>| {
+                    if stuck.load(Ordering::Relaxed) {
+                        return Err(ProcessError::from(std::fmt::Error));
+                    }
+                    process_deltas(&into, popped, &mut on_change(|_: Change<'_, ConfigMap>| {}));
+                    Ok(())
+                });
+            let (stop, task) = run(&controller);
+            env.clock.sleep(Duration::from_secs(3600)).await;
+            let asked = source.asked().len();
+            assert_eq!(asked, if streams { 1 } else { 2 }, "{kind:?}: {:?}", source.asked());
+            assert_eq!(controller.queue().len(), 1);
+            is_stuck.store(false, Ordering::Relaxed);
+            source.until_asked(asked + 3).await;
+            stop.cancel();
+            task.await.unwrap();
+        }
     }
 }

@@ -8,8 +8,8 @@ use watchkeeper::reflector::{Backoff, ListReason};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class};
 
-use crate::common::{QUEUES, World, event, list, raw, silence, status};
-use crate::error;
+use crate::common::{QUEUES, World, event, gone, list, raw, silence, status};
+use crate::{bookmark, error};
 
 // client-go: TestCloseWatchChannelOnError
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,37 @@ async fn who_is_not_let_in_does_not_list_for_it() {
     }
 }
 
-// client-go: TestRetryInternalError (without a time to retry, which is upstream's default too), TestReflectorReplacesStoreOnUnsafeDelete
+// client-go: TestRetryInternalError
+#[tokio::test(start_paused = true)]
+async fn internal_errors_of_a_watch_are_retried_for_the_time_that_is_set() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new();
+        source.on_list(list(10, &["a@1"]));
+        source.on_watch(Reply::body(event("MODIFIED", "a@11") + &status(500, "InternalError")));
+        for _ in 0..20 {
+            source.on_watch(Reply::body(status(500, "InternalError")));
+        }
+        source.on_list(list(20, &["b@12"]));
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
+        let limit = Duration::from_secs(10);
+        let world = World::on(queue, source, |builder| builder.backoff(backoff).retry_internal_errors(limit));
+        world.start();
+        world.source.until_asked(4).await;
+        world.settle().await;
+        assert_eq!(
+            (world.asked()[1..4].join(", ").as_str(), world.cached()),
+            ("watch 10, watch 11, watch 11", vec!["a@11".to_owned()])
+        );
+        while world.cached() != ["b@12"] {
+            world.env.clock.sleep(Duration::from_millis(100)).await;
+        }
+        // Waits of one to two seconds: it took more than ten for the list to follow.
+        assert!((10.0..14.0).contains(&world.elapsed()), "{}", world.elapsed());
+        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
+    }
+}
+
+// client-go: TestRetryInternalError, without a time to retry, which is upstream's default too; TestReflectorReplacesStoreOnUnsafeDelete
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_servers_own_leads_to_a_list_that_drops_what_vanished() {
     for queue in QUEUES {
@@ -138,6 +168,22 @@ async fn an_error_of_the_servers_own_leads_to_a_list_that_drops_what_vanished() 
             assert_eq!(world.asked()[2..], ["list 500", "watch 20"]);
             assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_fails_for_unknown_reasons_does_not_turn_streaming_off() {
+    for queue in QUEUES {
+        let source = ScriptedSource::new().streaming();
+        let no_route = || Reply::refuse(ApiError::from_transport(io::Error::other("no route")));
+        source.on_watch(no_route()).on_watch(no_route()).on_watch(no_route());
+        source.on_list(list(5, &["a@1"])).on_watch(Reply::body(gone())).on_watch(no_route());
+        source.on_watch(Reply::body(event("ADDED", "a@2") + &bookmark(10, true)).then_hang());
+        let world = World::started(queue, source);
+        while world.cached() != ["a@2"] {
+            world.env.clock.sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(world.asked(), ["stream", "stream", "stream", "list 500", "watch 5", "stream", "stream"]);
     }
 }
 

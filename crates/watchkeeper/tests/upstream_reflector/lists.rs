@@ -5,7 +5,7 @@ use watchkeeper::informer::QueueKind;
 use watchkeeper::source::{Asked, ListOptions, Reply, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class};
 
-use crate::common::{QUEUES, World, event, gone, list, list_page, silence};
+use crate::common::{Log, QUEUES, World, event, gone, list, list_page, silence};
 use crate::error;
 
 // client-go: TestReflectorListAndWatch
@@ -20,6 +20,30 @@ async fn lists_and_watches_ask_for_this_and_nothing_else() {
     let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
     assert_eq!((&options.version, options.bookmarks, options.initial_events), (&10.into(), true, false));
     assert_eq!(world.cached(), ["a@1", "b@11"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_pages_come_again_is_given_up_and_begun_anew_after_a_wait() {
+    for queue in QUEUES {
+        for (second, why) in [
+            (list_page(10, "t", &["b@2"]), "page 2 has the continue token of page 1"),
+            (list_page(10, "u", &["a@1"]), "page 2 begins with ns/a, as page 1 does"),
+        ] {
+            let source = ScriptedSource::new();
+            source.on_list(list_page(10, "t", &["a@1"])).on_list(second);
+            source.on_list(list(20, &["c@3"])).on_watch(silence());
+            let world = World::on(queue, source, |builder| builder);
+            let told = Log::default();
+            let log = told.clone();
+            world.env.reporter.add_hook(move |report| log.add(report.what.to_string()));
+            world.start();
+            world.informer.wait_until_synced().await;
+            assert_eq!(told.take(), [format!("cannot list: the list does not end: {why}")]);
+            assert_eq!(world.asked()[..3], ["list 500", "page 500 t", "list 500"]);
+            assert_eq!(world.cached(), ["c@3"]);
+            assert!(world.elapsed() >= 0.8);
+        }
+    }
 }
 
 // client-go: TestIsUnsupportedTableObject

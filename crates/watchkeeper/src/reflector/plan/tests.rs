@@ -212,6 +212,52 @@ fn an_error_that_the_server_tells_of_itself_leads_to_a_list_at_once() {
     assert_eq!(world.plan.reason(), ListReason::ServerError);
 }
 
+fn internal() -> Ended {
+    Ended::Failed(ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"InternalError"}"#))
+}
+
+// client-go: TestRetryInternalError, TestRetryWithDeadline
+#[test]
+fn internal_errors_are_answered_with_another_watch_for_the_time_that_is_set() {
+    // How many of 50 errors, one a `pause`, are answered with a watch before the first list.
+    let retries = |limit: u64, pause: u64, gap_after: usize| {
+        let mut world = World::watching("7");
+        world.plan.internal_errors.limit = Duration::from_secs(limit);
+        (0..50)
+            .take_while(|retry| {
+                assert!(world.ended(internal(), 0) >= Duration::from_millis(800));
+                let gap = if retry + 1 == gap_after { 60 } else { pause };
+                world.now += Duration::from_secs(gap);
+                world.watches_from() == Some("7".into())
+            })
+            .count()
+    };
+    assert_eq!(retries(0, 1, 0), 0, "by default a list follows at once");
+    assert_eq!(retries(30, 1, 0), 31);
+    assert_eq!(retries(30, 1, 10), 41, "a minute without an error begins the time anew");
+    // Other errors of the server's own do not count.
+    let mut world = World::watching("7");
+    world.plan.internal_errors.limit = Duration::from_secs(30);
+    world.ended(
+        Ended::Failed(ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"StoreReadError"}"#)),
+        9,
+    );
+    assert!(world.asks_for_list().is_some());
+    // After the list the time begins anew.
+    let mut world = World::watching("7");
+    world.plan.internal_errors.limit = Duration::from_secs(5);
+    for version in ["7", "8"] {
+        for _ in 0..6 {
+            world.ended(internal(), 0);
+            assert_eq!(world.watches_from(), Some(version.into()));
+            world.now += Duration::from_secs(1);
+        }
+        world.ended(internal(), 0);
+        assert_eq!(world.plan.reason(), ListReason::ServerError);
+        world.plan.listed(&page("8", ""));
+    }
+}
+
 #[test]
 fn retry_after_is_honoured() {
     let mut world = World::watching("7");
@@ -235,9 +281,17 @@ fn the_first_state_is_streamed_where_the_server_can() {
 // client-go: TestWatchList "returning any other error", TestNewReflectorWithDisablementWatchList
 #[test]
 fn a_server_that_cannot_stream_is_listed_at_once_and_not_asked_again_for_a_while() {
-    for class in [Class::Invalid, Class::NotFound, Class::Other, Class::Undecodable, Class::Timeout] {
+    for ended in [
+        Ended::NotOpened(error(Class::Invalid)),
+        Ended::NotOpened(error(Class::NotFound)),
+        Ended::NotOpened(error(Class::Undecodable)),
+        Ended::NotOpened(error(Class::Timeout)),
+        Ended::NotOpened(answer(405)),
+        Ended::Failed(error(Class::Other)),
+        Ended::Failed(error(Class::Timeout)),
+    ] {
         let mut world = World::new(true);
-        assert_eq!(world.ended(Ended::NotOpened(error(class)), 0), Duration::ZERO);
+        assert_eq!(world.ended(ended, 0), Duration::ZERO);
         assert_eq!(world.asks_for_list().unwrap().limit, 500);
         world.plan.listed(&page("7", ""));
         world.ended(Ended::Failed(error(Class::Expired)), 60);
@@ -304,6 +358,23 @@ fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
         assert_eq!((watching.watches_from(), streaming.streams()), (Some("7".into()), true), "{class:?}");
         watching.ended(Ended::Closed, 0);
         assert!(watching.watches_from().is_some(), "that was the first");
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_answered_is_tried_again_then_listed_once_and_not_turned_off() {
+    for class in [Class::Other, Class::ConnectionLost] {
+        let mut world = World::new(true);
+        for _ in 0..3 {
+            for _ in 1..SUSPECT {
+                assert!(!world.ended(Ended::NotOpened(error(class)), 0).is_zero());
+                assert!(world.streams(), "{class:?}");
+            }
+            assert!(!world.ended(Ended::NotOpened(error(class)), 0).is_zero());
+            assert_eq!(world.asks_for_list().unwrap().limit, 500);
+            world.plan.list_failed(&error(class), world.now);
+            assert!(world.streams(), "{class:?}: the list was not answered either");
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use watchkeeper::clock::Generator;
+use parking_lot::Mutex;
+use watchkeeper::clock::{Clock, Generator};
 use watchkeeper::informer::{DeltaQueue, ProcessError, QueueKind};
-use watchkeeper::queue::{Delta, DeltaFifo, OrderedFifo, Queue};
+use watchkeeper::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
 use watchkeeper::{Env, Object, ObjectName};
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
@@ -31,7 +32,7 @@ fn object(item: &str) -> Object<()> {
 #[tokio::test]
 async fn two_producers_keep_their_own_order() {
     for kind in QUEUES {
-        let line = Arc::new(DeltaQueue::<()>::new(queue(kind)));
+        let line = Arc::new(DeltaQueue::<()>::new(queue(kind), &Env::simulated(1)));
         for producer in ["a", "b"] {
             let line = line.clone();
             tokio::spawn(async move {
@@ -58,7 +59,7 @@ async fn two_producers_keep_their_own_order() {
 #[tokio::test(start_paused = true)]
 async fn a_close_lets_every_waiting_consumer_go() {
     for kind in QUEUES {
-        let line = Arc::new(DeltaQueue::<()>::new(queue(kind)));
+        let line = Arc::new(DeltaQueue::<()>::new(queue(kind), &Env::simulated(1)));
         let waiting: Vec<_> = (0..10)
             .map(|_| {
                 let line = line.clone();
@@ -79,7 +80,7 @@ async fn a_close_lets_every_waiting_consumer_go() {
 #[tokio::test]
 async fn a_pop_returns_the_deltas_and_the_error_and_requeues_on_demand() {
     for kind in QUEUES {
-        let line = DeltaQueue::<()>::new(queue(kind));
+        let line = DeltaQueue::<()>::new(queue(kind), &Env::simulated(1));
         line.push(Delta::Added(object("foo@10")));
         let (popped, result) = line.pop_with(|_| Err(ProcessError::requeue("test error"))).await.unwrap();
         assert_eq!((popped.deltas.len(), line.len()), (1, 1));
@@ -93,11 +94,44 @@ async fn a_pop_returns_the_deltas_and_the_error_and_requeues_on_demand() {
     }
 }
 
+// client-go: the trace "DeltaFIFO Pop Process"
+#[tokio::test]
+async fn a_slow_process_function_with_many_waiting_behind_it_is_reported() {
+    for (waiting, expected) in [(11, 1), (10, 0)] {
+        let env = Env::new(Clock::system(), Generator::seeded(1));
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let log = reports.clone();
+        env.reporter.add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.what)));
+        let line = DeltaQueue::<()>::new(queue(QueueKind::Delta), &env).describe("pods");
+        for n in 0..=waiting {
+            line.push(Delta::Added(object(&format!("o{n}@1"))));
+        }
+        let process = |_: &Popped<()>| {
+            let until = env.clock.now() + Duration::from_millis(110);
+            while env.clock.now() < until {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        };
+        line.pop_with(process).await.unwrap().1.unwrap();
+        let reports = reports.lock();
+        assert_eq!(reports.len(), expected, "{waiting} waiting: {reports:?}");
+        if expected == 1 {
+            let report = &reports[0];
+            assert!(
+                report.starts_with("pods slow handlers hold the queue up: 1 deltas from o0 on took"),
+                "{report}"
+            );
+            assert!(report.ends_with("while 11 entries wait"), "{report}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_pop_loses_nothing() {
     let env = Env::simulated(1);
     for kind in QUEUES {
-        let line = DeltaQueue::<()>::new(queue(kind));
+        let line = DeltaQueue::<()>::new(queue(kind), &Env::simulated(1));
         assert!(env.clock.timeout(Duration::from_millis(1), line.pop()).await.is_err());
         line.push(Delta::Added(object("a@1")));
         {
@@ -114,7 +148,7 @@ async fn a_stalled_consumer_makes_the_producer_wait_and_a_resumed_one_gets_every
     let env = Env::simulated(1);
     for kind in QUEUES {
         let bound = 50 * Delta::Added(object("o1000@1")).bytes();
-        let line = Arc::new(DeltaQueue::<()>::new(queue(kind)).bound(bound));
+        let line = Arc::new(DeltaQueue::<()>::new(queue(kind), &Env::simulated(1)).bound(bound));
         let (pushed, into) = (Arc::new(AtomicUsize::new(0)), line.clone());
         let count = pushed.clone();
         tokio::spawn(async move {
@@ -146,7 +180,7 @@ async fn a_stalled_consumer_makes_the_producer_wait_and_a_resumed_one_gets_every
 async fn a_list_larger_than_the_bound_waits_for_the_consumer_and_locks_nobody_out() {
     let env = Env::simulated(1);
     for kind in QUEUES {
-        let line = DeltaQueue::<()>::new(queue(kind)).bound(1);
+        let line = DeltaQueue::<()>::new(queue(kind), &Env::simulated(1)).bound(1);
         line.room().await;
         line.replace((0..100).map(|n| object(&format!("o{n}@1"))).collect(), 1.into());
         assert!(env.clock.timeout(Duration::from_secs(60), line.room()).await.is_err());

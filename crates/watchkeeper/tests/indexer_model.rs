@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shuttle::future::block_on;
 use shuttle::scheduler::DfsScheduler;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::{Config, Runner, thread};
 
 use self::object::ResourceVersion;
@@ -146,5 +147,20 @@ fn who_waits_for_a_version_wakes_and_finds_it() {
         block_on(store.wait(|version| *version >= 2.into()));
         assert_eq!(agrees(&store.read()), 2);
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_for_an_end_wakes_when_it_comes_though_no_version_does() {
+    in_every_order(|| {
+        let (store, ended) = (store(), Arc::new(AtomicBool::new(false)));
+        let (ending, flag) = (store.clone(), ended.clone());
+        let ending = thread::spawn(move || {
+            flag.store(true, Ordering::SeqCst);
+            ending.wake();
+        });
+        write(&store, "a");
+        block_on(store.wait(|_| ended.load(Ordering::SeqCst)));
+        ending.join().unwrap();
     });
 }

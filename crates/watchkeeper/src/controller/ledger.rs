@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::Env;
 use crate::clock::{Clock, Instant};
 use crate::object::{Kind, ObjectName, ResourceVersion};
-use crate::store::Indexer;
+use crate::store::{Indexer, WeakIndexer};
 use crate::workqueue::Key;
 
 /// How long [`Ledger::settled`] waits.
@@ -73,32 +73,39 @@ struct Write {
     at: Instant,
 }
 
-/// A store, whatever is in it.
+/// A store, whatever is in it. The ledger does not keep it alive.
 trait Cache: Send + Sync {
     /// The same for clones of one store only.
     fn id(&self) -> usize;
-    fn version(&self) -> ResourceVersion;
+    /// How far the store has come; `None` where it is gone, or nobody fills it any more.
+    fn version(&self) -> Option<ResourceVersion>;
     fn wait(&self, version: ResourceVersion) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-impl<K: Send + Sync + 'static> Cache for Indexer<K> {
+impl<K: Send + Sync + 'static> Cache for WeakIndexer<K> {
     fn id(&self) -> usize {
         self.address()
     }
 
-    fn version(&self) -> ResourceVersion {
-        self.version()
+    fn version(&self) -> Option<ResourceVersion> {
+        let store = self.upgrade()?;
+        (!store.has_ended()).then(|| store.version())
     }
 
     fn wait(&self, version: ResourceVersion) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move { self.wait_until_fresh(&version).await })
+        Box::pin(async move {
+            if let Some(store) = self.upgrade() {
+                store.wait_until_fresh_or_ended(&version).await;
+            }
+        })
     }
 }
 
 impl Write {
-    /// A version that cannot be compared is not waited for: it could be for ever.
+    /// A version that cannot be compared is not waited for, nor is an informer that is gone or has stopped: it could be for ever.
     fn is_seen(&self) -> bool {
-        let (reached, wanted) = (self.cache.version(), &self.version);
+        let Some(reached) = self.cache.version() else { return true };
+        let wanted = &self.version;
         let unknown = !reached.is_unset() && reached.partial_cmp(wanted).is_none();
         reached >= *wanted || wanted.is_unset() || unknown
     }
@@ -133,7 +140,7 @@ impl<T: Key> Ledger<T> {
     where
         K: Send + Sync + 'static,
     {
-        let write = Write { cache: Arc::new(cache.clone()), version, at: self.0.clock.now() };
+        let write = Write { cache: Arc::new(cache.downgrade()), version, at: self.0.clock.now() };
         let mut state = self.0.state.lock();
         let writes = state.writes.entry(key.clone()).or_default();
         // A write that changed nothing is answered with the version of an earlier one: the later of the two is waited for.
@@ -163,7 +170,10 @@ impl<T: Key> Ledger<T> {
         match self.open(key).as_deref() {
             Some([write, ..]) => {
                 self.0.behind.fetch_add(1, Ordering::Relaxed);
-                Err(Behind { wanted: write.version.clone(), reached: write.cache.version() })
+                Err(Behind {
+                    wanted: write.version.clone(),
+                    reached: write.cache.version().unwrap_or_default(),
+                })
             }
             _ => Ok(()),
         }
@@ -219,8 +229,12 @@ impl<T: Key> fmt::Debug for Ledger<T> {
 mod tests {
     use futures::FutureExt;
     use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::SharedInformer;
+    use crate::source::{Reply, ScriptedSource};
+    use crate::store::Index;
 
     fn world() -> (Env, Ledger<u32>, Indexer<ConfigMap>) {
         let env = Env::simulated(1);
@@ -243,6 +257,43 @@ mod tests {
         reach(&cache, 5);
         assert_eq!(settled.await, Ok(()));
         assert_eq!(ledger.0.state.lock().writes.len(), 0, "what is seen is struck off");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_informer_that_is_gone_is_neither_kept_alive_nor_waited_for() {
+        let (_, ledger, cache) = world();
+        let contents = Arc::new(());
+        let held = contents.clone();
+        cache
+            .add_indexes([Index::new("held", move |_| {
+                let _ = &held;
+                []
+            })])
+            .unwrap();
+        ledger.wrote_version(&1, &cache, 5.into());
+        drop(cache);
+        assert_eq!(Arc::strong_count(&contents), 1, "the store is freed with its informer");
+        assert_eq!(ledger.settled(&1).now_or_never(), Some(Ok(())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_informer_that_has_stopped_or_stops_meanwhile_is_not_waited_for() {
+        let env = Env::simulated(1);
+        let (ledger, source, stop) = (Ledger::new(&env), ScriptedSource::new(), CancellationToken::new());
+        source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"3"},"items":[]}"#));
+        let informer = SharedInformer::<ConfigMap>::builder(&env).build(source);
+        ledger.wrote_version(&1, informer.indexer(), 5.into());
+        let (running, token) = (informer.clone(), stop.clone());
+        let run = tokio::spawn(async move { running.run(token).await });
+        informer.wait_until_synced().await;
+        let mut settled = Box::pin(ledger.settled(&1));
+        assert_eq!(settled.as_mut().now_or_never(), None);
+        stop.cancel();
+        run.await.unwrap();
+        assert_eq!(settled.as_mut().now_or_never(), Some(Ok(())));
+        ledger.wrote_version(&1, informer.indexer(), 6.into());
+        assert_eq!(ledger.settled(&1).now_or_never(), Some(Ok(())));
+        assert_eq!(ledger.behind(), 0);
     }
 
     #[tokio::test(start_paused = true)]

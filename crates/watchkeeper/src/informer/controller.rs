@@ -140,7 +140,10 @@ impl<K: Kind> ControllerBuilder<K> {
     {
         let name = self.name.unwrap_or_else(|| K::plural(&self.kind).into_owned());
         let (maker, _decoded) = self.ingest.maker::<K>(&self.kind);
-        let queue = DeltaQueue::new(self.queue).known_boxed(self.known).bound(self.ingest.bound);
+        let queue = DeltaQueue::new(self.queue, &self.env)
+            .describe(&name)
+            .known_boxed(self.known)
+            .bound(self.ingest.bound);
         let pump = Pump {
             metrics: self.ingest.guarded_metrics(&name, &self.env.reporter),
             env: self.env.fork(&format!("controller {name}")),

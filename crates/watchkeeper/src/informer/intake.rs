@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::latch::Latch;
+use crate::env::Env;
 use crate::object::{Object, ObjectName, ResourceVersion};
 use crate::queue::{Delta, KnownObjects, NoKnown, Popped, Queue};
 use crate::store::Indexer;
@@ -16,12 +18,12 @@ use crate::store::Indexer;
 /// What the queue needs to know of its consumer's objects is asked of the known objects, [`NoKnown`] by default.
 ///
 /// ```
-/// use watchkeeper::Object;
+/// use watchkeeper::{Env, Object};
 /// use watchkeeper::informer::DeltaQueue;
 /// use watchkeeper::queue::{Delta, OrderedFifo};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let queue = DeltaQueue::<()>::new(Box::new(OrderedFifo::new()));
+/// let queue = DeltaQueue::<()>::new(Box::new(OrderedFifo::new()), &Env::simulated(1));
 /// queue.push(Delta::Added(Object::from_json(br#"{"metadata":{"name":"a"}}"#)?));
 /// queue.close();
 /// while let Some(popped) = queue.pop().await {
@@ -40,7 +42,15 @@ pub struct DeltaQueue<K> {
     /// Producers that ask for room wait while more bytes than this wait in the queue.
     bound: usize,
     synced: Latch,
+    env: Env,
+    /// What reports call it.
+    name: String,
 }
+
+/// A slow consumer is reported when more entries than this wait behind it...
+const DEEP: usize = 10;
+/// ...and it has taken longer than this.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// Bytes that may wait in a queue before producers are asked to wait.
 pub(super) const DEFAULT_BOUND: usize = 64 << 20;
@@ -68,8 +78,8 @@ impl<E: Error + Send + Sync + 'static> From<E> for ProcessError {
 }
 
 impl<K> DeltaQueue<K> {
-    /// Around `queue`, which should be empty.
-    pub fn new(queue: Box<dyn Queue<K>>) -> Self {
+    /// Around `queue`, which should be empty. The clock of `env` times its consumer, and a slow one is reported there.
+    pub fn new(queue: Box<dyn Queue<K>>, env: &Env) -> Self {
         Self {
             queue: Mutex::new(queue),
             known: Box::new(NoKnown),
@@ -77,7 +87,16 @@ impl<K> DeltaQueue<K> {
             emptied: Notify::new(),
             bound: DEFAULT_BOUND,
             synced: Latch::default(),
+            env: env.clone(),
+            name: "deltas".to_owned(),
         }
+    }
+
+    /// What reports call it; `deltas` by default.
+    #[must_use]
+    pub fn describe(mut self, description: &str) -> Self {
+        description.clone_into(&mut self.name);
+        self
     }
 
     /// Tells the queue what its consumer holds. It is asked with the queue locked, and must not use the queue.
@@ -141,13 +160,15 @@ impl<K> DeltaQueue<K> {
 
     /// Waits for the next deltas, hands them to `process`, and returns them with the outcome; `None` once the queue is closed and empty.
     ///
-    /// On [`ProcessError::Requeue`] they go back into the queue; in all other cases they are done with. Cancel-safe.
+    /// On [`ProcessError::Requeue`] they go back into the queue; in all other cases they are done with. A `process` that takes more than
+    /// 100 ms while more than ten entries wait is reported. Cancel-safe.
     pub async fn pop_with(
         &self,
         process: impl FnOnce(&Popped<K>) -> Result<(), ProcessError>,
     ) -> Option<(Popped<K>, Result<(), Box<dyn Error + Send + Sync>>)> {
         let popped = self.pop().await?;
-        let result = match process(&popped) {
+        let (result, _) = self.timed(&popped, process);
+        let result = match result {
             Err(ProcessError::Requeue(cause)) => {
                 self.add_if_not_present(popped.clone());
                 return Some((popped, Err(cause)));
@@ -157,6 +178,23 @@ impl<K> DeltaQueue<K> {
         };
         self.processed();
         Some((popped, result))
+    }
+
+    /// Calls `process` with what was popped; its result, and how long it took. One that holds many entries up for long is reported.
+    pub(super) fn timed<R>(
+        &self,
+        popped: &Popped<K>,
+        process: impl FnOnce(&Popped<K>) -> R,
+    ) -> (R, Duration) {
+        let (depth, began) = (self.len(), self.env.clock.now());
+        let result = process(popped);
+        let took = self.env.clock.now() - began;
+        if depth > DEEP && took > SLOW {
+            let first = popped.deltas.iter().find_map(Delta::key);
+            let slow = SlowPop { took, deltas: popped.deltas.len(), first, depth };
+            self.env.reporter.error("queue", &self.name, &slow);
+        }
+        (result, took)
     }
 
     /// Tells that what was popped last has been applied.
@@ -230,6 +268,11 @@ impl<K> DeltaQueue<K> {
         self.known.known(name)
     }
 
+    /// Tells the known objects that their consumer has stopped.
+    pub(super) fn ended(&self) {
+        self.known.ended();
+    }
+
     fn fill(&self, fill: impl FnOnce(&mut dyn Queue<K>, &dyn KnownObjects<K>)) {
         let mut queue = self.queue.lock();
         fill(&mut **queue, &*self.known);
@@ -256,6 +299,18 @@ impl<K> fmt::Debug for DeltaQueue<K> {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "slow handlers hold the queue up: {deltas} deltas{} took {took:?} while {depth} entries wait",
+    first.as_ref().map(|key| format!(" from {key} on")).unwrap_or_default()
+)]
+struct SlowPop {
+    took: Duration,
+    deltas: usize,
+    first: Option<ObjectName>,
+    depth: usize,
+}
+
 /// The objects of a store, found without making a key first.
 pub(super) struct InStore<K>(pub(super) Indexer<K>);
 
@@ -270,5 +325,9 @@ impl<K> KnownObjects<K> for InStore<K> {
 
     fn kept(&self, like: &Object<K>) -> Option<Object<K>> {
         self.0.get_like(like).filter(|kept| kept.same_state(like))
+    }
+
+    fn ended(&self) {
+        self.0.ended();
     }
 }

@@ -62,11 +62,6 @@ pub(super) type Start<K> = Box<
         + Send,
 >;
 
-/// A slow consumer is reported when more entries than this wait behind it...
-const DEEP: usize = 10;
-/// ...and it has taken longer than this.
-const SLOW: Duration = Duration::from_millis(100);
-
 /// The wait after the first of several failures in a row; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -100,14 +95,7 @@ impl<K: Kind> Pump<K> {
                 popped = self.queue.pop() => popped,
             };
             let Some(popped) = popped else { return };
-            let (depth, began) = (self.queue.len(), self.env.clock.now());
-            let outcome = consumer.process(&popped);
-            let took = self.env.clock.now() - began;
-            if depth > DEEP && took > SLOW {
-                let first = popped.deltas.iter().find_map(Delta::key);
-                let slow = SlowPop { took, deltas: popped.deltas.len(), first, depth };
-                self.env.reporter.error("queue", &self.name, &slow);
-            }
+            let (outcome, took) = self.queue.timed(&popped, |popped| consumer.process(popped));
             self.metrics.processed(popped.deltas.len(), took);
             match outcome {
                 Outcome::Done => self.queue.processed(),
@@ -176,6 +164,7 @@ impl<K: Kind> Drop for Ending<'_, K> {
     fn drop(&mut self) {
         let Pump { name, env, queue, health, stopped, .. } = self.0;
         queue.close();
+        queue.ended();
         {
             let mut health = health.lock();
             health.phase = Phase::Stopped;
@@ -185,16 +174,4 @@ impl<K: Kind> Drop for Ending<'_, K> {
         }
         stopped.set();
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "slow handlers hold the queue up: {deltas} deltas{} took {took:?} while {depth} entries wait",
-    first.as_ref().map(|key| format!(" from {key} on")).unwrap_or_default()
-)]
-struct SlowPop {
-    took: Duration,
-    deltas: usize,
-    first: Option<ObjectName>,
-    depth: usize,
 }

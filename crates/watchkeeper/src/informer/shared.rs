@@ -148,7 +148,7 @@ impl<K: Kind> InformerBuilder<K> {
         let (maker, decoded) = self.ingest.maker::<K>(&self.kind);
         let store = Indexer::new(&env, self.indexes);
         let hasher = env.generator.fork("handlers").hasher();
-        let queue = DeltaQueue::new(self.queue.make(&env));
+        let queue = DeltaQueue::new(self.queue.make(&env), &env).describe(&name);
         let pump = Pump {
             metrics: self.ingest.guarded_metrics(&name, &env.reporter),
             name,

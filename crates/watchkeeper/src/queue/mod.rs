@@ -27,6 +27,9 @@ pub trait KnownObjects<K> {
     fn kept(&self, like: &Object<K>) -> Option<Object<K>> {
         self.known(&like.key()).filter(|kept| kept.same_state(like))
     }
+
+    /// The consumer has stopped: it will not change these objects any more.
+    fn ended(&self) {}
 }
 
 /// Nothing is known: for a queue whose consumer holds no objects.

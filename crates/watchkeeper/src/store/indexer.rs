@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::batch::Batch;
@@ -34,6 +35,22 @@ pub struct Indexer<K>(Arc<Shared<K>>);
 struct Shared<K> {
     state: Published<State<K>>,
     clock: Clock,
+    /// Whoever filled it has stopped.
+    ended: AtomicBool,
+}
+
+/// An [`Indexer`] that is not kept alive.
+pub(crate) struct WeakIndexer<K>(Weak<Shared<K>>);
+
+impl<K> WeakIndexer<K> {
+    pub(crate) fn upgrade(&self) -> Option<Indexer<K>> {
+        self.0.upgrade().map(Indexer)
+    }
+
+    /// The same for the clones of one store only, also after the store is gone.
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
 }
 
 /// Two indexes of one name.
@@ -72,7 +89,11 @@ impl<K> Indexer<K> {
                 batch.add_index(index);
             }
         }
-        Self(Arc::new(Shared { state: Published::new(state), clock: env.clock.clone() }))
+        Self(Arc::new(Shared {
+            state: Published::new(state),
+            clock: env.clock.clone(),
+            ended: AtomicBool::new(false),
+        }))
     }
 
     /// Everything in the store at this moment, in O(1).
@@ -167,9 +188,24 @@ impl<K> Indexer<K> {
         })
     }
 
-    /// The same for clones of one store only.
-    pub(crate) fn address(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+    pub(crate) fn downgrade(&self) -> WeakIndexer<K> {
+        WeakIndexer(Arc::downgrade(&self.0))
+    }
+
+    /// Takes note that whoever filled it has stopped, and wakes those who wait for that.
+    pub(crate) fn ended(&self) {
+        self.0.ended.store(true, Ordering::Release);
+        self.0.state.wake();
+    }
+
+    /// Whether the informer that filled it has stopped: then its version does not move any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until the contents reflect `version`, or will not. Cancel-safe.
+    pub(crate) async fn wait_until_fresh_or_ended(&self, version: &ResourceVersion) {
+        self.0.state.wait(|reached| reached >= version || reached == version || self.has_ended()).await;
     }
 
     /// Waits until the contents reflect `version`. Cancel-safe.
@@ -203,6 +239,10 @@ impl<K> KnownObjects<K> for Indexer<K> {
 
     fn each_known(&self, each: &mut dyn FnMut(&Object<K>)) {
         self.snapshot().iter().for_each(each);
+    }
+
+    fn ended(&self) {
+        self.ended();
     }
 }
 

@@ -33,6 +33,7 @@ mod sync {
 
 pub use batch::Batch;
 pub use index::{Index, NAMESPACE_INDEX, namespace_index};
+pub(crate) use indexer::WeakIndexer;
 pub use indexer::{IndexConflict, Indexer, NotFresh};
 pub use snapshot::{NoIndex, Snapshot};
 pub(crate) use state::IndexPanics;

@@ -53,6 +53,11 @@ impl<T: Versioned> Published<T> {
         result
     }
 
+    /// Lets those who wait look again, where what they look at is not the state alone.
+    pub(super) fn wake(&self) {
+        self.moved.notify_waiters();
+    }
+
     /// Waits until a state has been published whose version is `enough`, or a later one.
     pub(super) async fn wait(&self, mut enough: impl FnMut(&ResourceVersion) -> bool) {
         loop {

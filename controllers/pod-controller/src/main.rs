@@ -39,6 +39,7 @@ async fn main() -> ExitCode {
 async fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
-    let clients = args.client.connect(&env).await?;
+    let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    let clients = args.client.connect(&env).await?.program(name, version);
     Ok(pod_controller::run(&clients, &args.options, Output::stdout(), &stop).await?)
 }

@@ -55,7 +55,7 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let scope = Scope::Namespace(options.namespace.clone());
     let selection = Selection { labels: options.selector.clone(), fields: options.field_selector.clone() };
-    let source = ApiSource::new::<Pod>(clients.watch().clone(), &(), &scope).select(selection);
+    let source = ApiSource::new::<Pod>(clients, &(), &scope).select(selection);
     let controller = Controller::new(source, options, output, clients.env());
     // As if an earlier run had left it behind: if the cluster has no such Pod, the first list tells that it is gone.
     let my_pod = serde_json::json!({"metadata": {"name": "mypod", "namespace": options.namespace}});

@@ -42,6 +42,7 @@ async fn main() -> ExitCode {
 async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
-    let clients = args.client.connect(&env).await?;
+    let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    let clients = args.client.connect(&env).await?.program(name, version);
     Ok(sample_controller::serve(&clients, &args.options, &args.admin, &stop).await?)
 }

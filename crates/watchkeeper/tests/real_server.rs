@@ -83,7 +83,7 @@ impl World {
 
     fn informer<K: Kind>(&self, kind: K::DynamicType, queue: QueueKind, list: ListMode) -> Running<K> {
         let scope = Scope::Namespace(self.namespace.clone());
-        let source = ApiSource::new::<K>(self.clients.watch().clone(), &kind, &scope);
+        let source = ApiSource::new::<K>(&self.clients, &kind, &scope);
         let informer = SharedInformer::builder_of(kind, self.clients.env())
             .queue(queue)
             .list_mode(list)

@@ -160,7 +160,7 @@ impl Kinds {
     }
 
     fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Kind> {
-        let source = ApiSource::new::<Meta>(self.clients.watch().clone(), &resource, &Scope::Cluster);
+        let source = ApiSource::new::<Meta>(&self.clients, &resource, &Scope::Cluster);
         let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
             object.owner_references().into_iter().map(|owner| owner.uid)
         });

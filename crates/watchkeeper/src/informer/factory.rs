@@ -290,7 +290,7 @@ impl Shared {
         selection: &Selection,
     ) -> (InformerBuilder<K>, ApiSource) {
         let Self { clients, settings, .. } = self;
-        let mut source = ApiSource::new::<K>(clients.watch().clone(), &kind, scope).select(selection.clone());
+        let mut source = ApiSource::new::<K>(clients, &kind, scope).select(selection.clone());
         if let Some(edit) = &settings.edit {
             source = source.edit_options_with(edit.clone());
         }

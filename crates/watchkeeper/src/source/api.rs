@@ -7,14 +7,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::StreamExt;
-use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
-use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt, Limited};
-use kube_client::Client;
+use http::Request;
+use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http_body_util::BodyExt;
 use kube_client::client::Body;
 use kube_core::ClusterResourceScope;
 
-use super::{ByteStream, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
+use super::path::{BadName, collection};
+use super::requests::Requests;
+use super::{ByteStream, Clients, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
 use crate::object::Kind;
 use crate::report::panic_message;
 use crate::wire::{ApiError, Class};
@@ -49,8 +50,8 @@ impl Scope {
 /// One kind on an API server, cluster-wide or in one namespace, all objects or those of a selection.
 #[derive(Clone)]
 pub struct ApiSource {
-    client: Client,
-    path: String,
+    requests: Requests,
+    path: Result<String, BadName>,
     selection: Selection,
     edit: Option<Edit>,
     metadata_only: bool,
@@ -82,9 +83,14 @@ impl Query {
 
 impl ApiSource {
     /// All objects of kind `K` in `scope`. A kind whose type says that it has no namespaces is in no scope but the cluster.
-    pub fn new<K: Kind>(client: Client, kind: &K::DynamicType, scope: &Scope) -> Self {
-        let path = K::url_path(kind, scope.of_kind::<K>().namespace());
-        Self { client, path, selection: Selection::default(), edit: None, metadata_only: K::metadata_api() }
+    pub fn new<K: Kind>(clients: &Clients, kind: &K::DynamicType, scope: &Scope) -> Self {
+        Self::over::<K>(clients.requests(), kind, scope)
+    }
+
+    pub(super) fn over<K: Kind>(requests: &Requests, kind: &K::DynamicType, scope: &Scope) -> Self {
+        let path = collection::<K>(kind, scope.of_kind::<K>().namespace());
+        let (requests, selection) = (requests.clone(), Selection::default());
+        Self { requests, path, selection, edit: None, metadata_only: K::metadata_api() }
     }
 
     /// Calls `edit` with the options of every list and watch before it is sent.
@@ -119,11 +125,8 @@ impl ApiSource {
             // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
-            .map_err(|error| {
-                ApiError::new(Class::Invalid, format!("cannot ask for {}: {error}", self.path))
-            })?;
-        let response = self.client.send(request).await.map_err(ApiError::from_transport)?;
-        let response = checked(response).await?;
+            .map_err(|error| ApiError::new(Class::Invalid, format!("cannot build the request: {error}")))?;
+        let response = self.requests.exchange(request).await?;
         let chunks = response.into_body().into_data_stream();
         Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
     }
@@ -140,26 +143,8 @@ impl ApiSource {
         }
         let mut pairs = form_urlencoded::Serializer::new(String::new());
         pairs.extend_pairs(query.0.iter().filter(|(_, value)| !value.is_empty()));
-        Ok(format!("{}?{}", self.path, pairs.finish()))
+        Ok(format!("{}?{}", self.path.clone()?, pairs.finish()))
     }
-}
-
-/// No Status is larger; what a proxy sends instead may be.
-const STATUS_CAP: usize = 1 << 20;
-
-/// The answer itself if it is a success, the error it tells otherwise.
-pub(super) async fn checked(response: Response<Body>) -> Result<Response<Body>, ApiError> {
-    if response.status().is_success() {
-        return Ok(response);
-    }
-    let (parts, body) = response.into_parts();
-    // A body that breaks off says no less about the code it came with.
-    let body = Limited::new(body, STATUS_CAP).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    Err(ApiError::from_response(parts.status, retry_after(&parts.headers), &body))
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<u64> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 impl ListerWatcher for ApiSource {
@@ -207,25 +192,34 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
 
+    use http::Response;
+    use http::header::{RETRY_AFTER, USER_AGENT};
     use k8s_openapi::api::core::v1::Pod;
+    use kube_client::Client;
     use kube_core::dynamic::{ApiResource, DynamicObject};
     use kube_core::gvk::GroupVersionKind;
     use kube_core::metadata::PartialObjectMeta;
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::env::Env;
     use crate::object::ResourceVersion;
 
+    fn clients(client: Client) -> Clients {
+        Clients::from_client(client, &Env::simulated(1)).program("tester", "1.0")
+    }
+
     /// A client that answers every request with `code` and `body`, and the requests it saw.
-    fn client(code: u16, body: &'static str) -> (Client, Arc<Mutex<Vec<String>>>) {
+    fn client(code: u16, body: &'static str) -> (Clients, Arc<Mutex<Vec<String>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
+            assert!(request.headers()[USER_AGENT].to_str().unwrap().starts_with("tester/1.0 ("));
             log.lock().push(request.uri().to_string());
             let response = Response::builder().status(code).header(RETRY_AFTER, "4");
             async move { Ok::<_, Infallible>(response.body(Body::from(body.as_bytes().to_vec())).unwrap()) }
         });
-        (Client::new(service, "default"), seen)
+        (clients(Client::new(service, "default")), seen)
     }
 
     async fn read(mut stream: ByteStream) -> Vec<u8> {
@@ -240,7 +234,7 @@ mod tests {
     async fn a_list_asks_for_pages_of_a_selection_in_a_namespace() {
         let (client, seen) = client(200, "body");
         let selection = Selection { labels: "app in (a,b)".into(), fields: "spec.nodeName=n1".into() };
-        let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace("ns".into())).select(selection);
+        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Namespace("ns".into())).select(selection);
         let options = ListOptions { limit: 500, continue_token: "t+/=".into(), ..ListOptions::default() };
         assert_eq!(read(source.list(&options).await.unwrap()).await, b"body");
         let expected = "/api/v1/namespaces/ns/pods?continue=t%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28a%2Cb%29&limit=500";
@@ -250,16 +244,30 @@ mod tests {
     #[tokio::test]
     async fn the_empty_namespace_is_all_of_them() {
         let (client, seen) = client(200, "");
-        let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace(String::new()));
+        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Namespace(String::new()));
         source.list(&ListOptions { limit: 7, ..ListOptions::default() }).await.map(drop).unwrap();
         assert_eq!(seen.lock()[..], ["/api/v1/pods?limit=7"]);
+    }
+
+    #[tokio::test]
+    async fn a_namespace_is_escaped_and_one_that_is_another_path_is_not_asked_for() {
+        let (client, seen) = client(200, "");
+        let source =
+            |namespace: &str| ApiSource::new::<Pod>(&client, &(), &Scope::Namespace(namespace.into()));
+        source("a?b").list(&ListOptions::default()).await.map(drop).unwrap();
+        for namespace in ["..", "ns/secrets", "%2e"] {
+            let error = source(namespace).list(&ListOptions::default()).await.map(drop).unwrap_err();
+            assert_eq!(error.class(), Class::Invalid);
+            assert!(error.to_string().contains(namespace), "{error}");
+        }
+        assert_eq!(seen.lock()[..], ["/api/v1/namespaces/a%3Fb/pods?"]);
     }
 
     #[tokio::test]
     async fn a_watch_of_a_kind_known_at_run_time_asks_for_what_follows_a_version() {
         let (client, seen) = client(200, "");
         let foo = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
-        let source = ApiSource::new::<DynamicObject>(client, &foo, &Scope::Cluster);
+        let source = ApiSource::new::<DynamicObject>(&client, &foo, &Scope::Cluster);
         let options = WatchOptions {
             version: ResourceVersion::from(7),
             timeout: std::time::Duration::from_secs(301),
@@ -282,8 +290,8 @@ mod tests {
             log.lock().push(request.headers()[ACCEPT].to_str().unwrap().to_owned());
             async { Ok::<_, Infallible>(Response::new(Body::empty())) }
         });
-        let client = Client::new(service, "default");
-        let source = ApiSource::new::<PartialObjectMeta<Pod>>(client, &(), &Scope::Cluster);
+        let client = clients(Client::new(service, "default"));
+        let source = ApiSource::new::<PartialObjectMeta<Pod>>(&client, &(), &Scope::Cluster);
         source.list(&ListOptions::default()).await.map(drop).unwrap();
         source.watch(&WatchOptions::default()).await.map(drop).unwrap();
         let accept = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
@@ -293,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn a_hook_edits_the_options_of_every_request() {
         let (client, seen) = client(200, "");
-        let source = ApiSource::new::<Pod>(client, &(), &Scope::Cluster).edit_options(|query| {
+        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Cluster).edit_options(|query| {
             assert!(query.is_watch() || query.get("limit") == Some("9"));
             query.set("limit", "");
             query.set("shardSelector", "mine");
@@ -315,7 +323,7 @@ mod tests {
     async fn an_answer_that_is_no_success_becomes_a_typed_error() {
         let (client, _) =
             client(429, r#"{"kind":"Status","reason":"TooManyRequests","message":"slow","code":429}"#);
-        let source = ApiSource::new::<Pod>(client, &(), &Scope::Cluster);
+        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Cluster);
         let error = source.list(&ListOptions::default()).await.map(drop).unwrap_err();
         assert_eq!((error.class(), error.retry_after().unwrap().as_secs()), (Class::TooManyRequests, 4));
     }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use http::header::USER_AGENT;
 use kube_client::{Client, Config};
 
 use super::connection::client;
 use super::requests::Requests;
+use super::user_agent::UserAgent;
 use crate::env::Env;
 
 /// The clients of a process: one for list and watch, which the reflectors retry themselves, and the same behind the seam for requests,
@@ -37,16 +39,27 @@ pub fn without_userinfo(url: &str) -> String {
 impl Clients {
     /// Both roles on the client of a configuration; must be called on a tokio runtime.
     pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
+        let given = config.headers.iter().position(|(name, _)| *name == USER_AGENT);
+        let agent = given.map(|at| UserAgent::from(config.headers.remove(at).1)).unwrap_or_default();
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
         let server = || without_userinfo(&config.cluster_url.to_string());
         let client =
-            client(&config, &env.clock).map_err(|source| ClientError { server: server(), source })?;
-        Ok(Self::from_client(client, env))
+            client(&config, &env.clock, &agent).map_err(|source| ClientError { server: server(), source })?;
+        Ok(Self { requests: Requests::new(client, env, agent), env: env.clone() })
     }
 
     /// Both roles on one client of the caller's making.
     pub fn from_client(client: Client, env: &Env) -> Self {
-        Self { requests: Requests::new(client, env), env: env.clone() }
+        Self { requests: Requests::new(client, env, UserAgent::default()), env: env.clone() }
+    }
+
+    /// Names the program in the `User-Agent` of its requests, which all clones share: `name/version (os/arch) watchkeeper/version`. By
+    /// default that is the name of the executable, or what the configuration has as a header. A server takes the name for the field
+    /// manager of writes that name none.
+    #[must_use]
+    pub fn program(self, name: &str, version: &str) -> Self {
+        self.requests.agent().set(name, version);
+        self
     }
 
     /// The client that lists and watches.
@@ -68,5 +81,51 @@ impl Clients {
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// The head of what was sent, in lower case.
+    async fn head(stream: &mut TcpStream) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        String::from_utf8(head).unwrap().to_lowercase()
+    }
+
+    #[tokio::test]
+    async fn a_proxy_and_the_server_behind_it_are_told_the_program() {
+        for (given, told) in [(None, "my-program/2.0 ("), (Some("own/1"), "own/1\r\n")] {
+            let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut config = Config::new("http://api.invalid:8080".parse().unwrap());
+            config.proxy_url = Some(format!("http://{}", proxy.local_addr().unwrap()).parse().unwrap());
+            config.headers.extend(given.map(|agent| (USER_AGENT, HeaderValue::from_static(agent))));
+            let mut clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+            if given.is_none() {
+                clients = clients.program("my-program", "2.0");
+            }
+            let serve = async {
+                let (mut stream, _) = proxy.accept().await.unwrap();
+                let connect = head(&mut stream).await;
+                assert_eq!(connect.matches("user-agent: ").count(), 1, "{connect}");
+                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                let request = head(&mut stream).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+                assert_eq!(request.matches("user-agent: ").count(), 1, "{request}");
+                assert!(request.contains(&format!("user-agent: {told}")), "{request}");
+            };
+            // Also what kube's own client sends.
+            let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+            let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
+            assert_eq!(answer.unwrap(), "hi");
+        }
     }
 }

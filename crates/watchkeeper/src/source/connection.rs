@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Uri;
+use http::header::USER_AGENT;
+use http::{HeaderMap, Uri};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
@@ -19,6 +20,7 @@ use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::token_file::{noting, token_file, with_token};
+use super::user_agent::UserAgent;
 use crate::clock::Clock;
 
 /// A connection on which nothing comes is probed after this time...
@@ -35,23 +37,24 @@ const UNANSWERED: Duration = Duration::from_secs(45);
 ///
 /// kube's own client does without keep-alive: where a peer vanishes without a word, a watch would wait for its whole time-out, and a request for
 /// its deadline.
-pub(super) fn client(config: &Config, clock: &Clock) -> Result<Client, Error> {
-    let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock) };
+pub(super) fn client(config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Client, Error> {
+    let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock, agent) };
     let mut config = config.clone();
     config.cluster_url = with_port(config.cluster_url);
     let proxy = Matcher::builder().all(url.to_string()).build().intercept(&config.cluster_url);
     match proxy.as_ref().map(|proxy| (proxy, proxy.uri().scheme_str())) {
-        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp()), &config, clock),
+        Some((proxy, Some("http"))) => client_over(tunnel(proxy, tcp(), agent), &config, clock, agent),
         Some((proxy, Some("https"))) => {
-            client_over(tunnel(proxy, config.rustls_https_connector_with_connector(tcp())?), &config, clock)
+            let connector = config.rustls_https_connector_with_connector(tcp())?;
+            client_over(tunnel(proxy, connector, agent), &config, clock, agent)
         }
         Some((proxy, Some("socks5" | "socks5h"))) => {
             let socks = SocksV5::new(proxy.uri().clone(), tcp());
             match proxy.raw_auth() {
                 Some((user, password)) => {
-                    client_over(socks.with_auth(user.into(), password.into()), &config, clock)
+                    client_over(socks.with_auth(user.into(), password.into()), &config, clock, agent)
                 }
-                None => client_over(socks, &config, clock),
+                None => client_over(socks, &config, clock, agent),
             }
         }
         // What there is of the URL may hold a password.
@@ -68,15 +71,16 @@ fn with_port(server: Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or(server)
 }
 
-fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
-    let tunnel = Tunnel::new(proxy.uri().clone(), connector);
+fn tunnel<C>(proxy: &Intercept, connector: C, agent: &UserAgent) -> Tunnel<C> {
+    let headers = HeaderMap::from_iter([(USER_AGENT, agent.value())]);
+    let tunnel = Tunnel::new(proxy.uri().clone(), connector).with_headers(headers);
     match proxy.basic_auth() {
         Some(auth) => tunnel.with_auth(auth.clone()),
         None => tunnel,
     }
 }
 
-fn client_over<C>(connector: C, config: &Config, clock: &Clock) -> Result<Client, Error>
+fn client_over<C>(connector: C, config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Client, Error>
 where
     C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -89,6 +93,7 @@ where
     let file = token_file(&config.auth_info);
     let refused = Arc::default();
     let from_file = file.map(|file| with_token(file, clock, &refused).map(MapRequestLayer::new)).transpose();
+    let agent = agent.clone();
     let auth = if file.is_some() { Ok(None) } else { auth_layer(config) };
     let service = ServiceBuilder::new()
         .map_err(|error: BoxError| match error.downcast() {
@@ -100,6 +105,7 @@ where
         .map_response(noting(refused))
         .option_layer(auth?)
         .layer(config.extra_headers_layer()?)
+        .map_request(move |request| agent.sign(request))
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace.clone()))

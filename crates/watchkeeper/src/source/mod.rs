@@ -6,9 +6,12 @@
 mod api;
 mod clients;
 mod connection;
+mod path;
 mod requests;
+mod resources;
 mod scripted;
 mod token_file;
+mod user_agent;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +23,8 @@ use futures::Stream;
 pub(crate) use api::Edit;
 pub use api::{ApiSource, Query, Scope};
 pub use clients::{ClientError, Clients, without_userinfo};
-pub use requests::{Requests, Resources, Written};
+pub use requests::{Requests, Written};
+pub use resources::Resources;
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
 
 use crate::object::ResourceVersion;

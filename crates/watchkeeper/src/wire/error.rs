@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use hyper_util::client::legacy;
+use kube_core::request::Error as RequestError;
 use serde::Deserialize;
 
 use super::pieces::SplitError;
+use crate::object::JsonError;
 
 /// The class of an [`ApiError`]: what a caller may want to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -268,6 +270,54 @@ impl From<Status> for ApiError {
     }
 }
 
+impl From<kube_core::Status> for Status {
+    fn from(status: kube_core::Status) -> Self {
+        let given = |text: String| Some(text).filter(|text| !text.is_empty());
+        let cause = |cause: kube_core::response::StatusCause| Cause {
+            reason: given(cause.reason),
+            message: given(cause.message),
+        };
+        let details = status.details.map(|details| Details {
+            retry_after_seconds: Some(details.retry_after_seconds.into()),
+            causes: Some(details.causes.into_iter().map(cause).collect()),
+        });
+        Self {
+            kind: None,
+            message: given(status.message),
+            reason: given(status.reason),
+            code: Some(status.code).filter(|code| *code > 0),
+            details,
+        }
+    }
+}
+
+/// What kube gives as the reason where a body could not be read as a Status; its message is that body.
+const NO_STATUS: &str = "Failed to parse error data";
+
+impl From<kube_client::Error> for ApiError {
+    /// For those who use kube's client beside ours: the same classes, and no values of a body either.
+    fn from(error: kube_client::Error) -> Self {
+        use kube_client::Error;
+        match error {
+            Error::Api(status) if status.reason == NO_STATUS => {
+                let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                Self::from_response(code, None, b"")
+            }
+            Error::Api(status) => Self::from(Status::from(*status)),
+            Error::SerdeError(error) => Self::undecodable(JsonError::from(error)),
+            Error::FromUtf8(error) => Self::undecodable(error.utf8_error()),
+            Error::BuildRequest(RequestError::SerializeBody(error)) => {
+                Self::new(Class::Invalid, format!("cannot encode the request: {}", JsonError::from(error)))
+            }
+            Error::BuildRequest(_) | Error::HttpError(_) => Self {
+                source: Some(Box::new(error)),
+                ..Self::new(Class::Invalid, "cannot build the request")
+            },
+            other => Self::from_transport(other),
+        }
+    }
+}
+
 impl From<SplitError> for ApiError {
     fn from(error: SplitError) -> Self {
         match error {
@@ -366,6 +416,43 @@ mod tests {
             for body in [&compact, &pretty] {
                 assert_eq!(ApiError::from_event(body.as_bytes()).class(), class, "{code} {body:?}");
             }
+        }
+    }
+
+    #[test]
+    fn an_error_of_kubes_client_is_classified_the_same_and_keeps_bodies_to_itself() {
+        let read = |body: &[u8]| serde_json::from_slice::<kube_core::Status>(body).unwrap();
+        for (code, reason, class) in [
+            (404, "NotFound", Class::NotFound),
+            (409, "AlreadyExists", Class::AlreadyExists),
+            (409, "Conflict", Class::Conflict),
+            (410, "Expired", Class::Expired),
+            (429, "", Class::TooManyRequests),
+        ] {
+            let body = status(code, reason);
+            let error = ApiError::from(kube_client::Error::Api(Box::new(read(&body))));
+            let ours = ApiError::from_response(StatusCode::from_u16(code).unwrap(), None, &body);
+            assert_eq!((error.class(), error.to_string()), (class, ours.to_string()));
+        }
+        let busy = br#"{"kind":"Status","code":504,"details":{"retryAfterSeconds":3,"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
+        let error = ApiError::from(kube_client::Error::Api(Box::new(read(busy))));
+        assert_eq!(
+            (error.class(), error.retry_after()),
+            (Class::VersionTooLarge, Some(Duration::from_secs(3)))
+        );
+        let page = kube_core::Status::failure("<html>secret</html>", NO_STATUS).with_code(502);
+        let text = serde_json::from_str::<u32>("\"secret\"").unwrap_err();
+        let bytes = String::from_utf8(b"secret\xff".to_vec()).unwrap_err();
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        for (error, class) in [
+            (kube_client::Error::Api(Box::new(page)), Class::Other),
+            (kube_client::Error::SerdeError(text), Class::Undecodable),
+            (kube_client::Error::FromUtf8(bytes), Class::Undecodable),
+            (kube_client::Error::Service(Box::new(reset)), Class::ConnectionLost),
+        ] {
+            let error = ApiError::from(error);
+            assert_eq!(error.class(), class);
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Do caches of client-go follow our server through anything? Seeded random changes of several kinds, with restarts in between.
+//! Do caches of other people follow our server through anything? Seeded random changes of several kinds, with restarts in between.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::dynamic::{ApiResource, DynamicObject};
@@ -17,7 +17,7 @@ use crate::program::Program;
 const SEED: u64 = 7;
 
 /// How the server goes away, after 900 changes each time, to come back at the same address 100 changes later. More often would take
-/// minutes: client-go waits twice as long after each failure.
+/// minutes: client-go and kube-rs wait twice as long after each failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Restart {
     /// Watches end, and resume where they were.
@@ -102,17 +102,37 @@ async fn make(mut count: usize, clients: &Clients, generator: &Generator) {
     }
 }
 
-async fn compare(informer: &mut Program) {
-    informer.tell("compare");
-    for kind in ["configmaps", "secrets", "pods", "deployments", "foos"] {
-        let line = informer.until(&[&format!(" {kind}: ")]).await;
+/// Has the program compare what it calls `names` with a list.
+async fn compare(mirrors: &mut Program, names: &[&str]) -> Vec<String> {
+    mirrors.tell("compare");
+    let mut lines = Vec::new();
+    for name in names {
+        let line = mirrors.until(&[&format!(" {name}: ")]).await;
         println!("     {line}");
         assert!(line.starts_with("equal "), "{line}");
+        lines.push(line);
     }
-    informer.until(&["compared"]).await;
+    mirrors.until(&["compared"]).await;
+    lines
 }
 
 pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_restarts(world: &World) {
+    let start = || world.peer("informer", &["-custom", "foos.v1alpha1.samplecontroller.k8s.io"]);
+    follow(world, start, &["configmaps", "secrets", "pods", "deployments", "foos"]).await;
+}
+
+pub(crate) async fn stores_of_kube_rs_equal_a_list_after_2000_changes_and_restarts(world: &World) {
+    let built_in = ["paged", "streamed", "any", "unmarked", "labelled", "streamed-label", "field", "short"];
+    let others = ["metadata", "streamed-metadata", "dynamic", "shared"];
+    let [resumed, relisted] =
+        follow(world, || world.kube_runtime("mirrors"), &[&built_in[..], &others].concat()).await;
+    // After the orderly restart each watches on, after the other each is told that its version is gone, and lists.
+    assert!(resumed.iter().all(|line| line.contains(" 1 lists, 0 gone, ")), "{resumed:#?}");
+    assert!(relisted.iter().all(|line| line.contains(" 2 lists, 1 gone, ")), "{relisted:#?}");
+}
+
+/// Changes and restarts, with a comparison after each, and the lines of those after the restarts; `names` is what the program that is started mirrors.
+async fn follow(world: &World, start: impl FnOnce() -> Program, names: &[&str]) -> [Vec<String>; 2] {
     let server = ApiServer::new(&world.env);
     let credentials = Some(Credentials::generate().unwrap());
     let mut options = ListenOptions { credentials, ..ListenOptions::default() };
@@ -123,13 +143,14 @@ pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_rest
     // The changes do not go over the socket, so that they go on while it is closed.
     let clients = Clients::from_client(server.client(), &world.env);
     clients.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
-    let mut informer = world.peer("informer", &["-custom", "foos.v1alpha1.samplecontroller.k8s.io"]);
-    informer.until(&["synced"]).await;
+    let mut mirrors = start();
+    mirrors.until(&["synced"]).await;
 
     let generator = Generator::seeded(SEED);
-    for restart in [Restart::Orderly, Restart::Crash] {
+    let mut after = [Vec::new(), Vec::new()];
+    for (restart, after) in [Restart::Orderly, Restart::Crash].into_iter().zip(&mut after) {
         make(900, &clients, &generator).await;
-        compare(&mut informer).await;
+        compare(&mut mirrors, names).await;
         match restart {
             Restart::Orderly => listening.stop().await,
             Restart::Crash => drop(listening),
@@ -139,9 +160,10 @@ pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_rest
             server.compact_now();
         }
         listening = server.listen(options.clone()).await.unwrap();
-        compare(&mut informer).await;
+        *after = compare(&mut mirrors, names).await;
     }
-    let (status, lines) = informer.exit().await;
+    let (status, lines) = mirrors.exit().await;
     assert!(status.success(), "{lines:#?}");
     listening.stop().await;
+    after
 }

@@ -1,6 +1,8 @@
-//! Do Go's own programs take our server for Kubernetes? They run unchanged, from the folder that `WATCHKEEPER_TEST_PEERS` names.
+//! Clients of other people on our server: Go's own programs, unchanged, from the folder that `WATCHKEEPER_TEST_PEERS` names, and one on
+//! kube-rs' runtime, which `WATCHKEEPER_TEST_KUBE_RUNTIME` names.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod boats;
 mod changes;
 mod election;
 mod foos;
@@ -19,6 +21,7 @@ use program::Program;
 struct World {
     env: Env,
     peers: PathBuf,
+    kube_runtime: PathBuf,
     folder: TempDir,
 }
 
@@ -39,26 +42,41 @@ impl World {
 
     /// One of the Go programs, with the kubeconfig of this test's server.
     fn peer(&self, name: &str, arguments: &[&str]) -> Program {
+        self.start(&self.peers.join(name), arguments)
+    }
+
+    /// A story of the program on kube-rs' runtime, with the same kubeconfig.
+    fn kube_runtime(&self, story: &str) -> Program {
+        self.start(&self.kube_runtime, &[story])
+    }
+
+    fn start(&self, program: &Path, arguments: &[&str]) -> Program {
         let kubeconfig = self.kubeconfig();
         let mut all = vec!["-kubeconfig", kubeconfig.to_str().unwrap()];
         all.extend(arguments);
-        Program::start(&self.env, &self.peers.join(name), &all)
+        Program::start(&self.env, program, &all)
     }
+}
+
+/// What a variable names, or nothing and a word about it.
+fn named(variable: &str, what: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        println!("skipped: {variable} names no {what} (docs/testing.md says how to have one)");
+    }
+    path
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Some(peers) = std::env::var_os("WATCHKEEPER_TEST_PEERS").map(PathBuf::from) else {
-        println!(
-            "skipped: WATCHKEEPER_TEST_PEERS names no folder with Go programs (docs/reference.md says how to have them)"
-        );
-        return ExitCode::SUCCESS;
-    };
+    let peers = named("WATCHKEEPER_TEST_PEERS", "folder with Go programs");
+    let kube_runtime = named("WATCHKEEPER_TEST_KUBE_RUNTIME", "program on kube-rs' runtime");
     let env = Env::system();
     let (mut passed, mut failed) = (0, 0);
     macro_rules! check {
         ($($room:ident::$name:ident)*) => {$({
-            let world = World { env: env.clone(), peers: peers.clone(), folder: tempfile::tempdir().unwrap() };
+            let (peers, kube_runtime) = (peers.clone().unwrap_or_default(), kube_runtime.clone().unwrap_or_default());
+            let world = World { env: env.clone(), peers, kube_runtime, folder: tempfile::tempdir().unwrap() };
             let started = env.clock.now();
             let well = tokio::spawn(async move { $room::$name(&world).await }).await.is_ok();
             if well { passed += 1 } else { failed += 1 }
@@ -66,10 +84,19 @@ async fn main() -> ExitCode {
             println!("test {} ... {word} ({:.1} s)", stringify!($name), took.as_secs_f64());
         })*};
     }
-    check! {
-        foos::the_sample_controller_of_go_serves_foos
-        changes::caches_of_client_go_equal_a_list_after_2000_changes_and_restarts
-        election::a_candidate_takes_over_from_one_that_was_killed_or_stopped
+    if peers.is_some() {
+        check! {
+            foos::the_sample_controller_of_go_serves_foos
+            changes::caches_of_client_go_equal_a_list_after_2000_changes_and_restarts
+            election::a_candidate_takes_over_from_one_that_was_killed_or_stopped
+        }
+    }
+    if kube_runtime.is_some() {
+        check! {
+            boats::what_kube_rs_waits_for_comes_and_its_events_are_counted
+            boats::an_operator_of_kube_rs_serves_boats_through_a_restart
+            changes::stores_of_kube_rs_equal_a_list_after_2000_changes_and_restarts
+        }
     }
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -23,7 +23,10 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) async fn connect(env: &Env, kubeconfig: &Path) -> Self {
         let args = ClientArgs { kubeconfig: Some(kubeconfig.to_owned()), ..ClientArgs::default() };
-        let clients = args.connect(env).await.unwrap();
+        Self::of(args.connect(env).await.unwrap())
+    }
+
+    pub(crate) fn of(clients: Clients) -> Self {
         let factory = SharedInformerFactory::builder(&clients).build();
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();

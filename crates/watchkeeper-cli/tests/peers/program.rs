@@ -61,6 +61,11 @@ impl Program {
         }
     }
 
+    /// The lines that were read so far.
+    pub(crate) fn said(&self) -> &[String] {
+        &self.seen
+    }
+
     pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }

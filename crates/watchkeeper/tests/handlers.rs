@@ -3,13 +3,18 @@
 
 mod common;
 
-use std::sync::mpsc;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use common::{Log, QUEUES, World, event, gone, list};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use watchkeeper::clock::Generator;
 use watchkeeper::informer::{Change, Handler, HandlerOptions, QueueKind, Registration, filtered, on_change};
 use watchkeeper::queue::Deleted;
 use watchkeeper::source::{Reply, ScriptedSource};
@@ -298,28 +303,45 @@ async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() 
     }
 }
 
-/// Knows the version of each object: changes must come without gaps.
-struct Following {
-    known: std::collections::BTreeMap<ObjectName, ResourceVersion>,
+/// What a handler knows of each object: changes must come without gaps.
+#[derive(Clone, Default)]
+struct Follower {
+    known: Arc<Mutex<BTreeMap<ObjectName, ResourceVersion>>>,
+    told: Arc<AtomicUsize>,
     every_state: bool,
 }
 
-impl Handler<ConfigMap> for Following {
+impl Follower {
+    fn told(&self) -> usize {
+        self.told.load(Ordering::SeqCst)
+    }
+
+    /// Whether it knows what the store holds.
+    fn equals(&self, informer: &SharedInformer<ConfigMap>) -> bool {
+        let stored = informer.indexer().snapshot();
+        *self.known.lock() == stored.iter().map(|object| (object.key(), object.version().clone())).collect()
+    }
+}
+
+impl Handler<ConfigMap> for Follower {
     fn sees_every_state(&self) -> bool {
         self.every_state
     }
 
     fn add(&mut self, object: &Object<ConfigMap>, _in_initial_list: bool) {
-        assert!(self.known.insert(object.key(), object.version().clone()).is_none());
+        assert!(self.known.lock().insert(object.key(), object.version().clone()).is_none());
+        self.told.fetch_add(1, Ordering::SeqCst);
     }
 
     fn update(&mut self, old: &Object<ConfigMap>, new: &Object<ConfigMap>) {
-        let before = self.known.insert(new.key(), new.version().clone());
+        let before = self.known.lock().insert(new.key(), new.version().clone());
         assert_eq!(before.as_ref(), Some(old.version()));
+        self.told.fetch_add(1, Ordering::SeqCst);
     }
 
     fn delete(&mut self, deleted: &Deleted<ConfigMap>) {
-        assert!(self.known.remove(&deleted.key()).is_some());
+        assert!(self.known.lock().remove(&deleted.key()).is_some());
+        self.told.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -334,28 +356,41 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
         let stop = CancellationToken::new();
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
+        let generator = Generator::seeded(1);
         let workers: Vec<_> = (0..16)
             .map(|number| {
-                let informer = informer.clone();
+                let (informer, generator) = (informer.clone(), generator.clone());
                 tokio::spawn(async move {
-                    let mut rounds = 0;
+                    let mut changes = 0;
                     loop {
-                        let following = Following { known: Default::default(), every_state: number % 2 == 0 };
-                        let Ok(registration) = informer.add_handler(following) else { return rounds };
-                        tokio::select! {
-                            () = registration.wait_until_synced() => {}
-                            () = registration.ended() => {}
+                        let follower = Follower { every_state: number % 2 == 0, ..Follower::default() };
+                        let Ok(registration) = informer.add_handler(follower.clone()) else { return changes };
+                        registration.synced_or_ended().await;
+                        // Some leave at once, others hear of some changes before.
+                        let initial = follower.told();
+                        let enough = initial + generator.below(60) as usize;
+                        while follower.told() < enough && !informer.is_stopped() {
+                            tokio::task::yield_now().await;
                         }
                         informer.remove_handler(&registration);
                         registration.ended().await;
                         assert_eq!(registration.stats().panics, 0);
-                        rounds += 1;
+                        changes += follower.told() - initial;
                         // One that is told directly waits for nothing: others have their turn too.
                         tokio::task::yield_now().await;
                     }
                 })
             })
             .collect();
+        // These stay, from the beginning and from the midst.
+        let mut staying = Vec::new();
+        let mut stay = || {
+            for every_state in [false, true] {
+                let follower = Follower { every_state, ..Follower::default() };
+                staying.push((informer.add_handler(follower.clone()).unwrap(), follower));
+            }
+        };
+        stay();
         let mut version = 10;
         for round in 0..2_000 {
             version += 1;
@@ -364,14 +399,76 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
             if round % 50 == 0 {
                 informer.indexer().wait_until_fresh(&version.into()).await;
             }
+            if round == 1_000 {
+                stay();
+            }
         }
         informer.indexer().wait_until_fresh(&version.into()).await;
+        for (registration, follower) in &staying {
+            while registration.stats().pending > 0 || !follower.equals(&informer) {
+                assert_eq!(registration.stats().panics, 0);
+                tokio::task::yield_now().await;
+            }
+        }
+        for (_, follower) in &staying[..2] {
+            assert_eq!(follower.told(), 3 + 2_000);
+        }
         stop.cancel();
         task.await.unwrap();
-        let mut rounds = 0;
+        let mut changes = 0;
         for worker in workers {
-            rounds += worker.await.unwrap();
+            changes += worker.await.unwrap();
         }
-        assert!(rounds >= 16, "{rounds}");
+        assert!(changes > 0, "those that left have heard of changes before");
+        assert_eq!(env.reporter.panics(), 0);
     }
+}
+
+// client-go: TestListenerResyncPeriodsDelayed
+#[tokio::test(start_paused = true)]
+async fn handlers_whose_tasks_start_after_the_first_list_hold_nothing_up_and_are_told_again_at_their_periods()
+{
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::from_secs(1));
+        let logs = [2, 3].map(|seconds| {
+            let (log, resync) = (Log::default(), Some(Duration::from_secs(seconds)));
+            let options = HandlerOptions { resync, ..HandlerOptions::default() };
+            world.informer.add_handler_with(on_change(log.handler()), options).unwrap();
+            log
+        });
+        world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        let (informer, stop) = (world.informer.clone(), CancellationToken::new());
+        let token = stop.clone();
+        let mut run = Box::pin(async move { informer.run(token).await });
+        // Without an await in between, the tasks of the handlers do not get to run.
+        let mut context = Context::from_waker(Waker::noop());
+        while !world.informer.has_synced() {
+            assert!(run.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(world.cached(), ["a@1"]);
+        let pending =
+            world.informer.stats().handlers.iter().map(|handler| handler.pending).collect::<Vec<_>>();
+        assert_eq!((pending, logs[0].take().len(), logs[1].take().len()), (vec![1; 3], 0, 0));
+        let task = tokio::spawn(run);
+        world.env.clock.sleep(Duration::from_millis(6_500)).await;
+        assert_eq!(logs[0].take(), ["+ a@1 initial", "= a@1", "= a@1", "= a@1"], "after 2, 4 and 6 s");
+        assert_eq!(logs[1].take(), ["+ a@1 initial", "= a@1", "= a@1"], "after 3 and 6 s");
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+// client-go: TestNameForHandler
+#[test]
+fn a_handler_without_a_name_has_that_of_its_type_and_a_second_one_a_number() {
+    struct Quiet;
+    impl Handler<ConfigMap> for Quiet {}
+    let env = Env::simulated(1);
+    let informer = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let name = || informer.add_handler(Quiet).unwrap().stats().name;
+    let (first, second) = (name(), name());
+    assert!(first.ends_with("::Quiet"), "{first}");
+    assert_eq!(second, format!("{first} 2"));
+    let named = HandlerOptions { name: Some("mine".into()), ..HandlerOptions::default() };
+    assert_eq!(informer.add_handler_with(Quiet, named).unwrap().stats().name, "mine");
 }

@@ -251,14 +251,19 @@ mod tests {
     #[test]
     fn a_shorter_request_lowers_the_check_period_before_the_start_only() {
         let now = Clock::system().now();
-        let mut processor = Processor::new(SECOND * 12, FixedState::default());
-        add(&mut processor, 60, now);
-        assert_eq!(processor.check_period(), Some(SECOND * 12));
-        add(&mut processor, 3, now);
-        assert_eq!(processor.check_period(), Some(SECOND * 3));
+        let twelve_hours = SECOND * 12 * 60 * 60;
+        let mut processor = Processor::new(twelve_hours, FixedState::default());
+        for (requested, check) in [(0, twelve_hours), (60, SECOND * 60), (55, SECOND * 55), (5, SECOND * 5)] {
+            add(&mut processor, requested, now);
+            assert_eq!(processor.check_period(), Some(check));
+        }
         processor.start();
         add(&mut processor, 2, now);
-        assert_eq!(processor.check_period(), Some(SECOND * 3));
+        assert_eq!(processor.check_period(), Some(SECOND * 5));
+        // What each asked for stays its own.
+        let periods =
+            processor.listeners.iter().map(|listener| effective(listener.requested, Some(SECOND * 5)));
+        assert!(periods.eq([0, 60, 55, 5, 5].map(|seconds| SECOND * seconds)));
     }
 
     // client-go: TestListenerResyncPeriods

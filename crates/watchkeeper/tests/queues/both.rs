@@ -1,8 +1,10 @@
 //! What do both queues do, each in its way: when have they synced, what is left in the store, how many bytes wait?
 
 use watchkeeper::ObjectName;
+use watchkeeper::informer::{on_change, process_deltas};
 use watchkeeper::queue::{Deleted, Delta, NoKnown, Popped, Queue};
 
+use crate::common::Log;
 use crate::{both, deleted, drain, hear, obj, store_of};
 
 // client-go: TestDeltaFIFO_HasSynced, TestRealFIFO_HasSynced, TestFIFO_HasSynced
@@ -131,8 +133,25 @@ fn the_bytes_that_wait_are_counted_in_and_out() {
     }
 }
 
-// client-go: TestRealFIFO_ReplaceMakesDeletions, TestRealFIFO_ReplaceMakesDeletionsReplaced, TestRealFIFO_HasSyncedCorrectOnDeletion,
-// TestReplaceEvents
+// client-go: TestDeltaFIFO_HasSyncedCorrectOnDeletion, TestRealFIFO_HasSyncedCorrectOnDeletion
+#[test]
+fn on_both_queues_the_first_state_is_processed_when_its_deletions_are() {
+    for mut queue in both() {
+        let store = store_of([obj("foo", 5), obj("bar", 6), obj("baz", 7)]);
+        queue.replace(vec![obj("foo", 5)], 8.into(), &store);
+        let log = Log::default();
+        let mut handler = on_change(log.handler());
+        while let Some(popped) = queue.pop() {
+            assert!(popped.in_initial_list && !queue.has_synced());
+            process_deltas(&store, &popped, &mut handler);
+            queue.processed();
+        }
+        assert_eq!(log.take_sorted(), ["- bar@6 tombstone", "- baz@7 tombstone", "= foo@5"]);
+        assert!(queue.has_synced());
+    }
+}
+
+// client-go: TestRealFIFO_ReplaceMakesDeletions, TestRealFIFO_ReplaceMakesDeletionsReplaced, TestReplaceEvents
 #[test]
 fn on_both_queues_a_list_takes_out_of_the_store_what_it_does_not_contain() {
     for mut queue in both() {

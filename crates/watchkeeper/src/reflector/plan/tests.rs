@@ -66,7 +66,7 @@ fn the_first_list_is_consistent_and_paged() {
 }
 
 #[test]
-fn pages_follow_their_tokens_and_the_watch_follows_the_last() {
+fn pages_follow_their_tokens_and_the_watch_follows_the_first() {
     let mut world = world();
     assert_eq!(world.plan.listed(&page("7", "t1")), None);
     assert_eq!(world.asks_for_list().unwrap().continue_token, "t1");

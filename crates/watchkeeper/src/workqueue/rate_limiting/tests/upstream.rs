@@ -1,5 +1,8 @@
 //! Does the queue do what client-go's tests ask of it? Each test here answers to one of them, through the public API.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -25,20 +28,27 @@ async fn many_producers_and_workers_share_a_queue() {
         let env = Env::simulated(1);
         let queue = RateLimitingQueue::<u32>::new("test", limiter::default_controller(), &env);
         let (mut producers, mut workers) = (JoinSet::new(), JoinSet::new());
+        // How often each key was added, and of how many adds the last run of it knew.
+        let counts = Arc::new(Mutex::new([(0, 0); 50]));
         for producer in 0..50 {
-            let (queue, clock) = (queue.clone(), env.clock.clone());
+            let (queue, clock, counts) = (queue.clone(), env.clock.clone(), counts.clone());
             producers.spawn(async move {
                 for _ in 0..50 {
+                    counts.lock()[producer as usize].0 += 1;
                     queue.add(producer);
                     clock.sleep(MS).await;
                 }
             });
         }
         for _ in 0..10 {
-            let (queue, clock) = (queue.clone(), env.clock.clone());
+            let (queue, clock, counts) = (queue.clone(), env.clock.clone(), counts.clone());
             workers.spawn(async move {
                 while let Some(item) = queue.get().await {
                     assert_ne!(*item.key(), u32::MAX, "added after the shutdown");
+                    {
+                        let (added, known) = &mut counts.lock()[*item.key() as usize];
+                        *known = *added;
+                    }
                     clock.sleep(3 * MS).await;
                     item.forget();
                 }
@@ -49,6 +59,7 @@ async fn many_producers_and_workers_share_a_queue() {
         queue.add(u32::MAX);
         within(&env, workers.join_all()).await;
         assert!(queue.is_empty());
+        assert_eq!(*counts.lock(), [(50, 50); 50], "every add is followed by a run");
     }
 }
 
@@ -73,13 +84,44 @@ async fn workers_may_add_the_key_they_hold() {
                     item.forget();
                     tokio::task::yield_now().await;
                 }
+                seen
             });
         }
         env.clock.sleep(SECOND).await;
         shut_down(&queue, ending).await;
-        within(&env, workers.join_all()).await;
+        let seen = within(&env, workers.join_all()).await;
         assert!(queue.is_empty());
+        for key in 0..50 {
+            let runs: usize = seen.iter().map(|seen| seen[key]).sum();
+            let again = seen.iter().filter(|seen| seen[key] > 0).count();
+            assert!(again > 0 && runs == 1 + again, "key {key}: {runs} runs, {again} added it again");
+        }
     }
+}
+
+// controller-runtime: drains 20,000 items with 100 workers
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hundred_workers_drain_twenty_thousand_keys_each_once() {
+    let env = Env::simulated(1);
+    let queue = RateLimitingQueue::<u32>::new("test", limiter::default_controller(), &env);
+    let mut workers = JoinSet::new();
+    for _ in 0..100 {
+        let queue = queue.clone();
+        workers.spawn(async move {
+            let mut done = Vec::new();
+            while let Some(item) = queue.get().await {
+                done.push(*item.key());
+                tokio::task::yield_now().await;
+                item.forget();
+            }
+            done
+        });
+    }
+    (0..20_000).for_each(|key| queue.add(key));
+    queue.shut_down_with_drain().await;
+    let mut done = workers.join_all().await.concat();
+    done.sort_unstable();
+    assert!(done.into_iter().eq(0..20_000));
 }
 
 // client-go: TestCollapseWhileProcessing

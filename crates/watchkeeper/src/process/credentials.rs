@@ -57,6 +57,7 @@ pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
     for secret in [&mut user.client_key_data, &mut user.token] {
         secret.take_if(|secret| secret.expose_secret().is_empty());
     }
+    check_alternatives(&user)?;
     check_pair(&user)?;
     if let Some(file) = &user.token_file {
         let text = String::from_utf8_lossy(&read("tokenFile", file)?).trim().to_owned();
@@ -79,6 +80,34 @@ pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
         check_header(field, text)?;
     }
     Ok(user)
+}
+
+/// What excludes each other is not given at once, and what belongs to something not without it.
+fn check_alternatives(user: &AuthInfo) -> Result<(), Problem> {
+    let has_extra = user.impersonate_user_extra.as_ref().is_some_and(|extra| !extra.is_empty());
+    let has_groups = user.impersonate_groups.as_ref().is_some_and(|groups| !groups.is_empty());
+    let (is_basic, has_exec) = (user.username.is_some() || user.password.is_some(), user.exec.is_some());
+    let problems = [
+        (user.token.is_some() && is_basic, "token", "and username are both given: leave one out"),
+        (has_exec && user.auth_provider.is_some(), "exec", "and auth-provider are both given: leave one out"),
+        (
+            user.client_certificate.is_some() && user.client_certificate_data.is_some(),
+            "client-certificate",
+            "and client-certificate-data are both given: leave one out",
+        ),
+        (
+            user.client_key.is_some() && user.client_key_data.is_some(),
+            "client-key",
+            "and client-key-data are both given: leave one out",
+        ),
+        (
+            user.impersonate.is_none() && (user.impersonate_uid.is_some() || has_groups || has_extra),
+            "as",
+            "is missing: there is more to be said of that user",
+        ),
+    ];
+    let found = problems.into_iter().find(|(is_wrong, ..)| *is_wrong);
+    found.map_or(Ok(()), |(_, field, problem)| Err((field, problem.to_owned())))
 }
 
 /// The client's certificate and key: both, of each other, or none.

@@ -1,5 +1,6 @@
 //! What do kubeconfig files say, and if they make no sense, which of them and where?
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -24,7 +25,12 @@ type Entries<'a, T> = fn(&'a Kubeconfig) -> &'a [T];
 impl Kubeconfigs {
     /// Reads `files`, all of which must be there.
     pub(super) fn read(files: &[PathBuf]) -> Result<Self, ConnectError> {
-        files.iter().map(|file| Ok((file.clone(), read(file)?))).collect::<Result<_, _>>().map(Self)
+        let read = |file: &PathBuf| {
+            let kubeconfig = read(file)?;
+            check_names(file, &kubeconfig)?;
+            Ok((file.clone(), kubeconfig))
+        };
+        files.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
     /// The configuration of `context`, or of the current one; with the server `master`, where one is given.
@@ -137,6 +143,20 @@ impl Kubeconfigs {
     fn nowhere(&self, at: &str, problem: impl fmt::Display) -> ConnectError {
         let files: Vec<_> = self.0.iter().map(|(path, _)| path.display().to_string()).collect();
         field(Path::new(&files.join(", ")), at, problem)
+    }
+}
+
+/// Which of two entries of one name was meant cannot be known.
+fn check_names(file: &Path, kubeconfig: &Kubeconfig) -> Result<(), ConnectError> {
+    let clusters = kubeconfig.clusters.iter().map(|cluster| ("clusters", &cluster.name));
+    let users = kubeconfig.auth_infos.iter().map(|user| ("users", &user.name));
+    let contexts = kubeconfig.contexts.iter().map(|context| ("contexts", &context.name));
+    let mut seen = BTreeSet::new();
+    match clusters.chain(users).chain(contexts).find(|entry| !seen.insert(*entry)) {
+        Some((list, name)) => {
+            Err(field(file, list, format!("has two entries of the name {name:?}: leave one out")))
+        }
+        None => Ok(()),
     }
 }
 

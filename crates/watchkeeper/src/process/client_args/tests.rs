@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 
 use super::*;
@@ -81,7 +81,7 @@ fn simple(server: &str) -> String {
 }
 
 /// The head of the next request on `stream`.
-async fn head(stream: &mut TcpStream) -> String {
+async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -267,6 +267,33 @@ async fn a_file_that_makes_no_sense_is_named_with_the_field() {
         error,
         "cannot use the kubeconfig /file: --context names the context \"y\", which is not there; there are: c"
     );
+}
+
+// client-go: TestDuplicateClusterName, TestDuplicateContextName, TestDuplicateUserName
+#[tokio::test]
+async fn two_entries_of_one_name_are_told() {
+    let mut world = World::new();
+    let good = simple("https://k");
+    for (list, name) in [("contexts", "c"), ("clusters", "k"), ("users", "u")] {
+        let twice = good.replace(&format!("{list}: ["), &format!("{list}: [{{name: {name}}}, "));
+        assert_ne!(twice, good);
+        let problem = format!("{list} has two entries of the name {name:?}: leave one out");
+        assert_eq!(world.error_of(&twice).await, format!("cannot use the kubeconfig /file: {problem}"));
+    }
+}
+
+// client-go: TestConfirmUsableBadInfoButOkConfig
+#[tokio::test]
+async fn what_another_context_uses_may_be_wrong() {
+    let mut world = World::new();
+    let text = simple("https://k")
+        .replace("contexts: [", "contexts: [{name: bad, context: {cluster: bad, user: bad}}, ")
+        .replace("clusters: [", "clusters: [{name: bad, cluster: {certificate-authority: missing}}, ")
+        .replace("users: [", "users: [{name: bad, user: {client-certificate: missing}}, ");
+    world.args.kubeconfig = Some(world.write("file", &text));
+    assert_eq!(world.server().await, "https://k/");
+    world.args.context = Some("bad".into());
+    assert!(world.error().await.contains("[bad]"));
 }
 
 #[tokio::test]

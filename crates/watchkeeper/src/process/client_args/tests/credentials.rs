@@ -69,6 +69,22 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
         ),
         ("auth-provider: {name: oidc}".to_owned(), "auth-provider.config.id-token is missing"),
         ("as: \"hunter2\\n\"".to_owned(), "as holds what no header may, such as a line break"),
+        ("as-groups: [hunter2]".to_owned(), "as is missing: there is more to be said of that user"),
+        ("as-uid: hunter2".to_owned(), "as is missing: there is more to be said of that user"),
+        ("as-user-extra: {a: [hunter2]}".to_owned(), "as is missing: there is more to be said of that user"),
+        ("token: hunter2, username: a".to_owned(), "token and username are both given: leave one out"),
+        (
+            "exec: {command: a}, auth-provider: {name: oidc, config: {id-token: hunter2}}".to_owned(),
+            "exec and auth-provider are both given: leave one out",
+        ),
+        (
+            format!("client-certificate: a, client-certificate-data: {certificate}, client-key-data: {key}"),
+            "client-certificate and client-certificate-data are both given: leave one out",
+        ),
+        (
+            format!("client-certificate-data: {certificate}, client-key: a, client-key-data: {key}"),
+            "client-key and client-key-data are both given: leave one out",
+        ),
     ];
     for (user, problem) in user_cases {
         let error = world.error_of(&simple("https://k").replace("token: hunter2", &user)).await;
@@ -147,6 +163,73 @@ async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate()
     world.args.kubeconfig = Some(world.write("file", &text));
     world.args.connect(&Env::simulated(1)).await.unwrap();
     assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
+}
+
+/// The heads of so many requests of one client, at a plain server that takes the place of that in `config`.
+async fn heads(mut config: Config, requests: usize) -> Vec<String> {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    config.cluster_url = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();
+    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    let mut heads = Vec::new();
+    for _ in 0..requests {
+        let serve = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            heads.push(head(&mut stream).await);
+            let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi";
+            stream.write_all(answer).await.unwrap();
+        };
+        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
+        assert_eq!(answer.unwrap(), "hi");
+    }
+    heads
+}
+
+#[tokio::test]
+async fn a_credential_program_runs_again_when_its_token_has_expired_and_not_before() {
+    for (expires, is_made_anew) in [("2020-01-01T00:00:00Z", true), ("2999-01-01T00:00:00Z", false)] {
+        let mut world = World::new();
+        let runs = world.path("runs");
+        let script = format!(
+            "echo run >> {runs}; printf \"{{status: {{token: t%d, expirationTimestamp: {expires}}}}}\" \
+             $(wc -l < {runs})",
+            runs = runs.display()
+        );
+        let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
+        let text = simple("https://k").replace("token: hunter2", &exec);
+        world.args.kubeconfig = Some(world.write("file", &text));
+        let heads = heads(world.config().await, 2).await;
+        let tokens: Vec<u32> = heads
+            .iter()
+            .map(|head| head.split_once("authorization: bearer t").unwrap().1.lines().next().unwrap())
+            .map(|number| number.parse().unwrap())
+            .collect();
+        assert_eq!(tokens[1] - tokens[0], u32::from(is_made_anew), "{expires}");
+    }
+}
+
+// client-go: TestFullImpersonateConfig, TestBasicAuthData, TestPrecedenceTokenFile
+#[tokio::test]
+async fn what_a_user_has_is_sent_with_each_request() {
+    let mut world = World::new();
+    world.write("token", "of-the-file");
+    let cases = [
+        (
+            "as: alice, as-uid: abc123, as-groups: [g1, g2], as-user-extra: {some-key: [v]}",
+            &["user: alice", "uid: abc123", "group: g1", "group: g2", "extra-some-key: v"]
+                .map(|h| format!("impersonate-{h}"))[..],
+        ),
+        ("username: alice, password: hunter2", &["authorization: basic ywxpy2u6ahvudgvymg==".to_owned()]),
+        ("token: mine, tokenFile: token", &["authorization: bearer mine".to_owned()]),
+    ];
+    for (user, headers) in cases {
+        let text = simple("https://k").replace("token: hunter2", user);
+        world.args.kubeconfig = Some(world.write("file", &text));
+        let head = heads(world.config().await, 1).await.remove(0);
+        for header in headers {
+            assert!(head.lines().any(|line| line == header), "{header} is not in {head}");
+        }
+    }
 }
 
 #[tokio::test]

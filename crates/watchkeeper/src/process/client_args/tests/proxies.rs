@@ -1,20 +1,30 @@
 //! Does what is said of proxies hold for the requests that are sent?
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::sync::Arc;
+
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// Sends a request through the proxy that the kubeconfig of a plain server names, answers it, and tells its head; `talk` is what the proxy says first.
-async fn pass_on(world: &mut World, scheme: &str, talk: impl AsyncFnOnce(&mut TcpStream)) -> String {
+/// Sends a request through the proxy that the kubeconfig of a plain server names, answers it, and tells its head; `talk` is what the proxy says first,
+/// and `more` what else the kubeconfig says of the cluster.
+async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
+    world: &mut World,
+    scheme: &str,
+    more: &str,
+    talk: impl AsyncFnOnce(TcpStream) -> S,
+) {
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("proxy-url: '{scheme}://alice:hunter2@{}'", proxy.local_addr().unwrap());
+    let url = format!("proxy-url: '{scheme}://alice:hunter2@{}'{more}", proxy.local_addr().unwrap());
     let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
     world.args.kubeconfig = Some(world.write("file", &text));
     let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
     let serve = async {
-        let (mut stream, _) = proxy.accept().await.unwrap();
-        talk(&mut stream).await;
+        let (stream, _) = proxy.accept().await.unwrap();
+        let mut stream = talk(stream).await;
         let request = head(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
         request
@@ -23,7 +33,16 @@ async fn pass_on(world: &mut World, scheme: &str, talk: impl AsyncFnOnce(&mut Tc
     let (answer, passed) = tokio::join!(clients.watch().request_text(request), serve);
     assert_eq!(answer.unwrap(), "hi");
     assert!(passed.starts_with("get /hello http/1.1\r\n"), "{passed}");
-    passed
+    assert!(!passed.contains("proxy"), "{passed}");
+}
+
+/// What a proxy of HTTP says before it passes on.
+async fn agree<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> S {
+    let connect = head(&mut stream).await;
+    assert!(connect.starts_with("connect api.invalid:8080 http/1.1\r\n"), "{connect}");
+    assert!(connect.contains("proxy-authorization: basic ywxpy2u6ahvudgvymg==\r\n"), "{connect}");
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+    stream
 }
 
 #[tokio::test]
@@ -31,14 +50,24 @@ async fn requests_go_through_the_proxy_of_the_cluster() {
     let mut world = World::new();
     // The proxy of a file is asked whatever the variables say.
     world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
-    let talk = async |stream: &mut TcpStream| {
-        let connect = head(stream).await;
-        assert!(connect.starts_with("connect api.invalid:8080 http/1.1\r\n"), "{connect}");
-        assert!(connect.contains("proxy-authorization: basic ywxpy2u6ahvudgvymg==\r\n"), "{connect}");
-        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-    };
-    let request = pass_on(&mut world, "http", talk).await;
-    assert!(!request.contains("proxy"), "{request}");
+    pass_on(&mut world, "http", "", agree).await;
+}
+
+#[tokio::test]
+async fn a_proxy_may_be_reached_over_tls() {
+    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(pair.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![pair.cert.der().clone()], key.into())
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    let authority = format!(", certificate-authority-data: {}", BASE64_STANDARD.encode(pair.cert.pem()));
+    let talk = async |stream| agree(acceptor.accept(stream).await.unwrap()).await;
+    pass_on(&mut World::new(), "https", &authority, talk).await;
 }
 
 #[tokio::test]
@@ -49,15 +78,16 @@ async fn a_proxy_may_be_of_socks() {
         (b"\x01\x05alice\x07hunter2", b"\x01\x00"),
         (b"\x05\x01\x00\x03\x0bapi.invalid\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
     ];
-    let talk = async |stream: &mut TcpStream| {
+    let talk = async |mut stream: TcpStream| {
         for (asked, answer) in said {
             let mut heard = vec![0; asked.len()];
             stream.read_exact(&mut heard).await.unwrap();
             assert_eq!(heard, asked);
             stream.write_all(answer).await.unwrap();
         }
+        stream
     };
-    pass_on(&mut World::new(), "socks5", talk).await;
+    pass_on(&mut World::new(), "socks5", "", talk).await;
 }
 
 #[tokio::test]

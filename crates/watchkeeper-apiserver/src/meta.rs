@@ -160,7 +160,7 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     }
     if old["metadata"]["deletionTimestamp"].is_string() {
         let before: BTreeSet<_> = finalizers(old).into_iter().collect();
-        let added: Vec<_> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+        let added: BTreeSet<_> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
         if !added.is_empty() {
             let list: Vec<_> = added.iter().map(|f| format!("{f:?}")).collect();
             let problem = format!(

@@ -54,7 +54,10 @@ pub(crate) fn shape(id: Id, value: &mut Value) -> Result<Vec<String>, String> {
 /// As [`shape`], for the metadata of an object.
 pub(crate) fn shape_metadata(value: &mut Value) -> Result<Vec<String>, String> {
     let mut shaper = Shaper { unknown: Vec::new(), holder: "ObjectMeta" };
-    shaper.value(metadata(), value, &Place { before: None, step: Step::Field("metadata") })?;
+    let place = Place { before: None, step: Step::Field("metadata") };
+    let shaped = shaper.value(metadata(), value, &place);
+    // The real server reads it on its own, and so names the place of a wrong type.
+    shaped.map_err(|problem| problem.replacen(".metadata.", ".", 1))?;
     Ok(shaper.unknown)
 }
 
@@ -83,7 +86,8 @@ pub(crate) fn found_type(value: &Value) -> &'static str {
 
 fn wanted_type(form: &Form) -> String {
     match form {
-        Form::String => "string".to_owned(),
+        // A time reads itself, from a text.
+        Form::String | Form::Time | Form::MicroTime => "string".to_owned(),
         Form::Bool => "bool".to_owned(),
         Form::Int32 => "int32".to_owned(),
         Form::Int64 => "int64".to_owned(),
@@ -95,8 +99,6 @@ fn wanted_type(form: &Form) -> String {
         Form::Strings => "[]string".to_owned(),
         Form::IntOrString => "intstr.IntOrString".to_owned(),
         Form::Quantity => "resource.Quantity".to_owned(),
-        Form::Time => "v1.Time".to_owned(),
-        Form::MicroTime => "v1.MicroTime".to_owned(),
         _ => "object".to_owned(),
     }
 }

@@ -213,15 +213,13 @@ pub(crate) fn restored(problem: &str) -> String {
         format!("cannot restore slice from {found}")
     } else if wanted.contains('.') {
         format!("cannot restore struct from: {found}")
-    } else if found == "string" {
-        format!("unrecognized type: {wanted}")
-    } else {
-        let found = match found {
-            "map" => "map[string]interface {}",
-            "slice" => "[]interface {}",
-            other => other,
-        };
+    } else if ["int64", "float64"].contains(&found)
+        && wanted != "bool"
+        && (found, wanted) != ("float64", "string")
+    {
         format!("cannot convert {found} to {wanted}")
+    } else {
+        format!("unrecognized type: {wanted}")
     }
 }
 

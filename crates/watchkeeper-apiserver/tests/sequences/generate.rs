@@ -147,7 +147,7 @@ fn patch(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
 }
 
 fn change(draw: &Draw, kind: Kind, name: &str) -> Value {
-    match draw.below(12) {
+    match draw.below(18) {
         0 => json!({"metadata": {"labels": {"app": draw.pick(&[json!("a"), json!("b"), Value::Null])}}}),
         1 => json!({"metadata": {"annotations": {"note": draw.pick(&[json!("z"), Value::Null])}}}),
         2 => {
@@ -157,13 +157,23 @@ fn change(draw: &Draw, kind: Kind, name: &str) -> Value {
         4 => json!({"metadata": {"resourceVersion": kind.gap(draw.pick(&["version", "stale"]), name),
             "labels": {"tier": "u"}}}),
         5 => json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}}),
-        6 => json!({"metadata": {"labels": {"$patch": "replace", "app": "b"}}}),
+        6 => {
+            json!({"metadata": {"labels": {"$patch": draw.pick(&["replace", "delete", "merge", "odd"]), "app": "b"}}})
+        }
+        7 => json!({"metadata": {"$setElementOrder/finalizers": ["example.com/b", "example.com/a"]}}),
+        8 => {
+            json!({"metadata": {"$setElementOrder/finalizers": ["example.com/b"], "finalizers": ["example.com/a"]}})
+        }
+        9 => json!({"metadata": {"labels": {"$retainKeys": ["app"], draw.pick(&["app", "tier"]): "c"}}}),
+        10 => {
+            json!({"metadata": {"finalizers": draw.pick(&[json!([5]), json!([{}]), json!([[]]), json!(5)])}})
+        }
         _ => kind.change(draw),
     }
 }
 
 fn json_patch(draw: &Draw, kind: Kind) -> Value {
-    match draw.below(8) {
+    match draw.below(14) {
         0 => json!([{"op": "add", "path": "/metadata/labels", "value": labels(draw)}]),
         1 => json!([{"op": "remove", "path": "/metadata/labels/app"}]),
         2 => json!([{"op": "replace", "path": "/metadata/labels/app", "value": "b"}]),
@@ -171,6 +181,17 @@ fn json_patch(draw: &Draw, kind: Kind) -> Value {
         4 => json!([{"op": "test", "path": "/metadata/labels/app", "value": "a"},
             {"op": "add", "path": "/metadata/annotations", "value": {"note": "tested"}}]),
         5 => json!([{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/b"]}]),
+        6 => json!([{"op": "test", "path": "/metadata/finalizers", "value": null},
+            {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/a"]}]),
+        7 => {
+            json!([{"op": draw.pick(&["move", "copy"]), "from": "/metadata/labels", "path": "/metadata/annotations"}])
+        }
+        8 => {
+            json!([{"op": draw.pick(&["move", "copy"]), "from": "/metadata/labels/tier", "path": "/metadata/labels/app"}])
+        }
+        9 => json!([{"op": draw.pick(&["remove", "test"]), "path": "/metadata/finalizers/-1"}]),
+        10 => json!([{"op": "add", "path": "/metadata/finalizers/-2", "value": "example.com/b"},
+            {"op": "replace", "path": "/metadata/finalizers/-1", "value": "example.com/a"}]),
         _ => kind.json_patch(draw),
     }
 }

@@ -18,6 +18,8 @@ pub(crate) fn options() -> OpenOptions {
 
 /// Why a secret should not be kept at `path`; none if it is this user's own, or not there yet.
 pub(crate) fn problem(path: &Path, is_folder: bool) -> io::Result<Option<&'static str>> {
+    // Without a slash behind its name: that would be followed.
+    let path: PathBuf = path.components().collect();
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,

@@ -330,7 +330,9 @@ async fn a_folder_or_a_file_in_it_that_others_may_have_put_there_is_refused() {
     };
     let link = parent.path().join("link");
     symlink(&folder, &link).unwrap();
-    assert_eq!(refused(&link), (link, "is a symbolic link"));
+    for link in [link.clone(), link.join(""), link.join(".")] {
+        assert_eq!(refused(&link), (link, "is a symbolic link"));
+    }
     let aside = parent.path().join("aside");
     for name in ["lock", "state.redb", "ca.pem", "token"] {
         let file = folder.join(name);

@@ -182,6 +182,46 @@ async fn a_streamed_list_that_is_closed_before_its_end_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_opens_and_fails_each_time_is_degraded_since_its_first_failure() {
+    for brings_something in [false, true] {
+        let source = ScriptedSource::new();
+        let broken = || Reply::body("").then_fail(error(Class::ConnectionLost));
+        for round in 0..3 {
+            source.on_list(list(10 + round, &["a"]));
+            source.on_watch(broken()).on_watch(Reply::body("")).on_watch(broken());
+        }
+        source.on_list(list(20, &["a"]));
+        let world = World::start(source, |builder| builder);
+        let degraded_since = || world.informer.health().degraded.map(|(since, _)| since);
+        world.source.until_asked(2).await;
+        world.settle().await;
+        let began = degraded_since();
+        assert!(began.is_some());
+        // A list in between does not help what fails: the watch.
+        world.source.until_asked(14).await;
+        world.settle().await;
+        assert_eq!((world.informer.health().lists, degraded_since()), (4, began));
+        let (watch, feed) = Reply::live();
+        world.source.on_watch(watch);
+        world.env.clock.sleep(Duration::from_millis(900)).await;
+        assert_eq!((world.informer.health().watches, degraded_since()), (10, began));
+        if brings_something {
+            feed.send(bookmark(21, None));
+            world.settle().await;
+        } else {
+            world.env.clock.sleep(Duration::from_millis(200)).await;
+        }
+        assert_eq!(degraded_since(), None);
+        // The next trouble has a beginning of its own.
+        let end = world.env.clock.now();
+        world.source.on_watch(Reply::refuse(error(Class::ConnectionRefused)));
+        feed.fail(error(Class::ConnectionLost));
+        world.settle().await;
+        assert!(degraded_since().unwrap() >= end);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_way_to_list_can_be_chosen() {
     let source = ScriptedSource::new().streaming();
     source.on_list(list(5, &["a"])).on_watch(Reply::body("").then_hang());

@@ -104,7 +104,7 @@ impl Ended {
 }
 
 /// A watch that ends sooner than this, and without anything new, counts as a failure.
-const VERY_SHORT: Duration = Duration::from_secs(1);
+pub(super) const VERY_SHORT: Duration = Duration::from_secs(1);
 /// However long a server, or a proxy before it, asks to wait.
 const LONGEST: Duration = Duration::from_secs(300);
 /// After so many failures in a row the version itself, or the streamed list, is suspected.
@@ -205,6 +205,11 @@ impl Plan {
         self.failures = 0;
         self.state = self.fresh_list(now);
         self.delay(Some(error), now)
+    }
+
+    /// Whether what is asked for is a list as the beginning of a watch, not yet whole.
+    pub(crate) fn is_streaming_list(&self) -> bool {
+        matches!(self.state, State::Stream)
     }
 
     /// Whether the pages so far are part of what is asked for next.

@@ -1,6 +1,7 @@
 //! How is the plan carried out? Ask, read bytes, make objects, hand them on.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::bad::{Bad, BadBookmark, Skipped, UnknownEvent};
 use super::initial::Initial;
 use super::metrics::ListReason;
 use super::options::Options;
-use super::plan::{Ask, Ended, Plan};
+use super::plan::{Ask, Ended, Plan, VERY_SHORT};
 use crate::clock::Instant;
 use crate::env::Env;
 use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVersion, name_hint};
@@ -83,8 +84,11 @@ pub struct Health {
     pub version: ResourceVersion,
     /// When the server was last heard of.
     pub last_contact: Option<Instant>,
-    /// Since when nothing has worked, and why.
+    /// Since when the cache has not been kept up to date, and why. Ends when something arrives again: a list, if lists failed; an event, a
+    /// bookmark, or a watch that lasts, if watches did. A watch that is merely opened ends nothing.
     pub degraded: Option<(Instant, String)>,
+    /// The trouble is with the watch: another list alone does not end it.
+    watch_failed: bool,
     /// Complete lists so far; all but the first are relists.
     pub lists: u64,
     /// Complete lists by their reason.
@@ -261,7 +265,12 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
         };
         let now = self.env.clock.now();
+        let was_watching = !self.plan.is_streaming_list();
         let wait = self.plan.watch_ended(&ended, now - started, now);
+        // A version that is no longer served says nothing about the watch from the next one.
+        if was_watching && !wait.is_zero() && !ended.error().is_some_and(ApiError::is_version_unusable) {
+            self.health.lock().watch_failed = true;
+        }
         match &ended {
             // A connection that broke is made anew at once; a list takes the place of one that cannot be streamed.
             Ended::NotOpened(error) | Ended::Failed(error) if wait.is_zero() => {
@@ -270,7 +279,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
             Ended::Failed(error) => self.failed("the watch failed", error),
-            Ended::Closed => {}
+            Ended::Closed if wait.is_zero() => {}
+            Ended::Closed => self.degrade("the watch failed", "closed at once, without anything new"),
         }
         wait
     }
@@ -280,6 +290,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let mut splitter = WatchSplitter::with_cap(self.options.object_cap);
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
         let mut heard = false;
+        let (opened, mut is_proven) = (self.env.clock.now(), !self.health.lock().watch_failed);
         // By when a streamed list must be whole, once changes have come: they are behind it.
         let mut whole_by = None;
         loop {
@@ -290,7 +301,12 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             };
             let limit = initial.as_ref().and(whole_by).unwrap_or(end);
             let deadline = limit.min(self.env.clock.now() + patience);
-            let next = self.next(&mut stream, deadline).await;
+            let is_watching = initial.is_none();
+            let next = tokio::select! {
+                biased;
+                next = self.next(&mut stream, deadline) => next,
+                never = self.lasting(opened), if is_watching && !is_proven => match never {},
+            };
             if patience == SILENCE && !heard && next.is_err() && self.env.clock.now() >= deadline {
                 return Err(self.unheard(&options.version).await);
             }
@@ -320,6 +336,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             // What was handed on counts, whatever came behind it: the next watch goes on from there.
             if let Some(version) = newest {
                 self.plan.watched(&version);
+                if is_watching {
+                    is_proven = true;
+                    self.health.lock().watch_failed = false;
+                }
                 self.contact(&version);
             }
             if let Some(error) = told {
@@ -441,14 +461,33 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let mut health = self.health.lock();
         health.watches += 1;
         health.last_contact = Some(self.env.clock.now());
-        health.degraded = None;
     }
 
     fn contact(&self, version: &ResourceVersion) {
         let mut health = self.health.lock();
         health.version.clone_from(version);
         health.last_contact = Some(self.env.clock.now());
-        health.degraded = None;
+        if !health.watch_failed {
+            health.degraded = None;
+        }
+    }
+
+    /// Ends the trouble with the watch once it has lasted, though nothing may have happened to the objects. Cancel-safe.
+    async fn lasting(&self, opened: Instant) -> Infallible {
+        self.env.clock.sleep_until(opened + VERY_SHORT).await;
+        {
+            let mut health = self.health.lock();
+            health.watch_failed = false;
+            health.degraded = None;
+        }
+        std::future::pending().await
+    }
+
+    /// Keeps the beginning of the trouble, with the newest reason.
+    fn degrade(&self, phase: &'static str, why: &str) {
+        let mut health = self.health.lock();
+        let since = health.degraded.as_ref().map_or_else(|| self.env.clock.now(), |(since, _)| *since);
+        health.degraded = Some((since, format!("{phase} {}: {why}", self.name)));
     }
 
     fn skipped(&self, place: fmt::Arguments<'_>, bad: Bad) {
@@ -462,12 +501,8 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     }
 
     fn failed(&self, phase: &'static str, error: &ApiError) {
-        let (now, why) = (self.env.clock.now(), What::Error(error).to_string());
-        {
-            let mut health = self.health.lock();
-            let since = health.degraded.as_ref().map_or(now, |(since, _)| *since);
-            health.degraded = Some((since, format!("{phase} {}: {why}", self.name)));
-        }
+        let why = What::Error(error).to_string();
+        self.degrade(phase, &why);
         self.tell(error);
         if error.class() == Class::Expired {
             tracing::debug!(reflector = self.name, "{phase}: {why}");

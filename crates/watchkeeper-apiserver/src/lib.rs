@@ -77,7 +77,6 @@ mod rules;
 mod schema;
 mod selector;
 mod serve;
-mod stall;
 mod static_routes;
 mod status;
 mod store;

@@ -19,11 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 use watchkeeper::clock::Clock;
+use watchkeeper::process::Unstalled;
 
 use crate::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
 use crate::local;
 use crate::reply::{self, ReplyBody};
-use crate::stall::Unstalled;
 use crate::status::Failure;
 use crate::{ApiServer, ApiService};
 
@@ -36,6 +36,10 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the head of a request may be, URL included, and how many headers it may have: more is refused with 431.
 const HEAD_LIMIT: usize = 64 * 1024;
 const HEADERS_LIMIT: usize = 100;
+
+/// How long a client may take none of what is sent to it. A watch costs a cursor and no queue, but also the connection and the state it began
+/// with.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long connections may take to end after a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -220,7 +224,7 @@ impl Server {
     }
 
     async fn connection(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
-        let stream = Unstalled::new(stream, self.clock.clone());
+        let stream = Unstalled::new(stream, self.clock.clone(), WRITE_PATIENCE);
         let Some(tls) = tls else { return self.serve(stream).await };
         let handshake = self.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
         let stop = self.stop.clone();

@@ -11,7 +11,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::on_apply;
@@ -256,6 +256,38 @@ async fn a_stop_ends_connections_that_are_open() {
     let mut rest = Vec::new();
     idle.read_to_end(&mut rest).await.unwrap();
     assert!(TcpStream::connect(world.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_probe_is_answered_though_many_clients_say_nothing() {
+    let world = World::new(Registry::default(), Env::system()).await;
+    let mut silent = Vec::new();
+    for _ in 0..80 {
+        silent.push(TcpStream::connect(world.address).await.unwrap());
+    }
+    assert_eq!(world.get("/healthz").await.0, 200);
+    // It took the place of the oldest, and waited for nobody's patience to end.
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
+    assert!(silent[40].read(&mut [0]).now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_probe_is_answered_though_many_clients_do_not_read_their_page() {
+    let mut registry = Registry::default();
+    // More than a socket takes at once.
+    registry.register("long", "x".repeat(4 << 20), Counter::<u64>::default());
+    let world = World::new(registry, Env::system()).await;
+    let mut stuck = Vec::new();
+    for _ in 0..80 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(world.address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        // The answer has begun, and is read no further.
+        stream.read_exact(&mut [0; 12]).await.unwrap();
+        stuck.push(stream);
+    }
+    assert_eq!(world.get("/healthz").await.0, 200);
 }
 
 #[tokio::test]

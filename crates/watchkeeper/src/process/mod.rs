@@ -13,10 +13,12 @@ mod pod;
 mod proxy;
 pub mod signals;
 mod sync;
+mod unstalled;
 mod workers;
 
 pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Checks, Gate, Pages};
 pub use client_args::{ClientArgs, ConnectError};
 pub use log_args::{LogArgs, LogError, LogFormat};
 pub use sync::{Synced, wait_for_sync};
+pub use unstalled::Unstalled;
 pub use workers::{Workers, run_workers};

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,17 +18,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::AdminAddress;
 use super::checks::Checks;
 use crate::env::Env;
+use crate::process::Unstalled;
 
-/// Connections at once; more wait to be accepted.
+/// Connections at once. For one more, that whose last request is the longest ago is closed: a probe is answered, whoever else is connected.
 const CONNECTIONS: usize = 64;
-/// How long a client may take to say what it wants.
+/// How long a client may take to say what it wants, and take none of the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the head of a request may be.
+const HEAD_LIMIT: usize = 16 * 1024;
 /// How long connections may take to finish after the stop.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -85,14 +89,14 @@ impl AdminServer {
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, pages, env } = self;
         let Some(listener) = listener else { return stop.cancelled().await };
-        let mut connections = JoinSet::new();
+        let mut connections = Connections::default();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(_ended) = connections.join_next() => {}
-                accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => drop(connections.spawn(serve(stream, pages.clone(), env.clone(), stop.clone()))),
+                Some(_ended) = connections.tasks.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => connections.open(|turn| serve(stream, pages.clone(), env.clone(), stop.clone(), turn)),
                     Err(error) => {
                         // Most often too many open files: a pause lets some go.
                         env.reporter.error("admin", "accept", &error);
@@ -102,10 +106,47 @@ impl AdminServer {
             }
         }
         drop(listener);
-        let finished = async { while connections.join_next().await.is_some() {} };
+        let Connections { mut tasks, .. } = connections;
+        let finished = async { while tasks.join_next().await.is_some() {} };
         if env.clock.timeout(LAST_PATIENCE, finished).await.is_err() {
-            connections.shutdown().await;
+            tasks.shutdown().await;
         }
+    }
+}
+
+/// The connections that are open, and when each last had a request.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: Vec<(Arc<AtomicU64>, AbortHandle)>,
+    turns: Arc<AtomicU64>,
+}
+
+/// Counts requests: the higher the number, the later the last one of this connection.
+struct Turn {
+    last: Arc<AtomicU64>,
+    turns: Arc<AtomicU64>,
+}
+
+impl Turn {
+    fn take(&self) {
+        self.last.store(self.turns.fetch_add(1, Relaxed), Relaxed);
+    }
+}
+
+impl Connections {
+    /// Serves one more connection, in the place of another if there are too many.
+    fn open<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Turn) -> F) {
+        self.open.retain(|(_, task)| !task.is_finished());
+        if self.open.len() >= CONNECTIONS
+            && let Some(oldest) = (0..self.open.len()).min_by_key(|at| self.open[*at].0.load(Relaxed))
+        {
+            self.open.swap_remove(oldest).1.abort();
+        }
+        let turn = Turn { last: Arc::default(), turns: self.turns.clone() };
+        turn.take();
+        let last = turn.last.clone();
+        self.open.push((last, self.tasks.spawn(serve(turn))));
     }
 }
 
@@ -115,8 +156,9 @@ impl fmt::Debug for AdminServer {
     }
 }
 
-async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: CancellationToken) {
+async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: CancellationToken, turn: Turn) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        turn.take();
         let uri = request.uri();
         // A collector is somebody's own code.
         let answer = env
@@ -126,7 +168,8 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: Cancellatio
         std::future::ready(Ok::<_, Infallible>(answer.unwrap_or_else(failed)))
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_header_size(HEAD_LIMIT);
+    let stream = Unstalled::new(stream, env.clock.clone(), PATIENCE);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let served = tokio::select! {
         biased;

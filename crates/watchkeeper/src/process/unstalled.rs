@@ -1,8 +1,6 @@
-//! When is a client cut that does not read? When it has not taken a byte for some time while there is something for it.
-//!
-//! A watch costs a cursor and no queue, but also the connection and the state it began with: without an end, clients that were stopped
-//! would add up.
+//! A time limit on writes to a client that does not read.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -10,22 +8,24 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use watchkeeper::clock::Clock;
 
-/// How long a client may take none of what is sent to it.
-pub(crate) const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+use crate::clock::Clock;
 
-/// A stream whose writes fail once they have been stuck for too long.
-pub(crate) struct Unstalled<S> {
+/// A stream whose writes fail once the other side has not taken a byte for some time while there is something for it.
+///
+/// For servers: without it, clients that were stopped in the middle of an answer would add up.
+pub struct Unstalled<S> {
     stream: S,
     clock: Clock,
+    patience: Duration,
     /// Set while a write is stuck.
     alarm: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<S: Unpin> Unstalled<S> {
-    pub(crate) fn new(stream: S, clock: Clock) -> Self {
-        Self { stream, clock, alarm: None }
+    /// Writes to `stream` may be stuck for `patience`.
+    pub fn new(stream: S, clock: Clock, patience: Duration) -> Self {
+        Self { stream, clock, patience, alarm: None }
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut S> {
@@ -38,8 +38,8 @@ impl<S: Unpin> Unstalled<S> {
             return written;
         }
         let alarm = self.alarm.get_or_insert_with(|| {
-            let clock = self.clock.clone();
-            Box::pin(async move { clock.sleep(WRITE_PATIENCE).await })
+            let (clock, patience) = (self.clock.clone(), self.patience);
+            Box::pin(async move { clock.sleep(patience).await })
         });
         ready!(alarm.as_mut().poll(cx));
         self.alarm = None;
@@ -84,5 +84,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = self.as_mut().stream().poll_shutdown(cx);
         self.guard(cx, closed)
+    }
+}
+
+impl<S> fmt::Debug for Unstalled<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unstalled").field("is_stuck", &self.alarm.is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_fails_once_nothing_was_taken_for_the_whole_patience() {
+        let (clock, patience) = (Clock::system(), Duration::from_secs(10));
+        let (mut client, server) = tokio::io::duplex(4);
+        let mut server = Unstalled::new(server, clock.clone(), patience);
+        let began = clock.now();
+        let slow_client = async {
+            clock.sleep(patience - Duration::from_secs(1)).await;
+            client.read_exact(&mut [0; 4]).await
+        };
+        let (written, read) = tokio::join!(server.write_all(b"12345678abcd"), slow_client);
+        // Four bytes fit at once, four more after nine seconds; the last four wait ten seconds from then on.
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!((read.unwrap(), (clock.now() - began).as_secs()), (4, 19));
     }
 }

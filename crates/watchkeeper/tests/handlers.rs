@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use common::{Log, QUEUES, World, event, gone, list};
+use common::{Log, QUEUES, World, event, gone, list, silence};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -109,6 +109,56 @@ async fn a_handler_that_is_too_far_behind_is_told_the_newest_states_and_the_othe
         stop.cancel();
         task.await.unwrap();
         assert_eq!(stuck.log.take(), ["+ a@1 initial", "a 1->29"]);
+    }
+}
+
+#[test]
+fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
+    for threads in [1, 2] {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(threads).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (env, source, reports) = (Env::system(), ScriptedSource::new(), Log::default());
+            let log = reports.clone();
+            env.reporter.add_hook(move |report| log.add(format!("{} {}", report.subject, report.what)));
+            let informer = SharedInformer::<ConfigMap>::builder(&env).build(source.clone());
+            let (release, blocked) = mpsc::channel::<()>();
+            let (enter, mut entered) = tokio::sync::mpsc::unbounded_channel();
+            let (sender, mut released) = tokio::sync::mpsc::unbounded_channel();
+            // Alone, the thread is held up, and with it all that could release it.
+            let patience = Duration::from_millis(if threads == 1 { 150 } else { 60_000 });
+            let blocked = Mutex::new(blocked);
+            let stuck = on_change(move |_: Change<'_, ConfigMap>| {
+                enter.send(()).unwrap();
+                let waited = blocked.lock().recv_timeout(patience);
+                sender.send(waited == Err(mpsc::RecvTimeoutError::Disconnected)).unwrap();
+            });
+            let options = HandlerOptions { name: Some("stuck".to_owned()), ..HandlerOptions::default() };
+            let slow = informer.add_handler_with(stuck, options).unwrap();
+            let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+            informer
+                .add_handler(on_change(move |_: Change<'_, ConfigMap>| sender.send(()).unwrap()))
+                .unwrap();
+            source.on_list(list(10, &["a@1"])).on_watch(silence());
+            let (running, stop) = (informer.clone(), CancellationToken::new());
+            let token = stop.clone();
+            let task = tokio::spawn(async move { running.run(token).await });
+            entered.recv().await.unwrap();
+            told.recv().await.unwrap();
+            if threads > 1 {
+                // The others went on, and so does the time.
+                env.clock.sleep(Duration::from_millis(150)).await;
+                drop(release);
+            }
+            assert_eq!(released.recv().await, Some(threads > 1));
+            slow.wait_until_synced().await;
+            assert_eq!((slow.stats().slow, slow.stats().panics), (1, 0));
+            let blocked = "stuck the callback for ns/a blocked its thread for ";
+            let reports = reports.take();
+            assert_eq!(reports.iter().filter(|report| report.starts_with(blocked)).count(), 1, "{reports:?}");
+            stop.cancel();
+            task.await.unwrap();
+        });
     }
 }
 

@@ -71,6 +71,7 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
             format!(r#"informer_handler_pending_notifications{of},handler="quick 2"}} 0.0"#),
             format!(r#"informer_handler_panics_total{of},handler="quick"}} 0"#),
             format!(r#"informer_handler_panics_total{of},handler="fragile"}} 5"#),
+            format!(r#"informer_handler_slow_callbacks_total{of},handler="quick"}} 0"#),
             format!(r#"informer_handler_coalesced_notifications_total{of},handler="quick"}} 0"#),
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");

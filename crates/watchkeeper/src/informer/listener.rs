@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, MutexGuard};
@@ -10,6 +11,8 @@ use super::handler::{Handler, Notification};
 use super::handover::Handover;
 use super::latch::Latch;
 use super::ring::Ring;
+use crate::clock::Clock;
+use crate::object::ObjectName;
 use crate::reflector::HandlerStats;
 use crate::report::Reporter;
 
@@ -22,6 +25,7 @@ pub(super) struct Mailbox<K> {
     /// Nothing more is delivered, and no callback runs.
     ended: Latch,
     panics: AtomicU64,
+    slow: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,7 @@ impl<K> Mailbox<K> {
             synced: Latch::default(),
             ended: Latch::default(),
             panics: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
         }
     }
 
@@ -94,8 +99,8 @@ impl<K> Mailbox<K> {
 
     pub(super) fn stats(&self) -> HandlerStats {
         let (pending, coalesced) = self.state.look(|state| (state.ring.len(), state.ring.coalesced()));
-        let panics = self.panics.load(Ordering::Relaxed);
-        HandlerStats { name: self.name.clone(), pending, coalesced, panics }
+        let [panics, slow] = [&self.panics, &self.slow].map(|count| count.load(Ordering::Relaxed));
+        HandlerStats { name: self.name.clone(), pending, coalesced, panics, slow }
     }
 
     /// A change after which the handler may have synced: the last of the initial list can also be coalesced away.
@@ -200,12 +205,16 @@ impl<K: 'static> Direct<K> {
 pub(super) async fn deliver<K: 'static>(
     mailbox: Arc<Mailbox<K>>,
     mut handler: Box<dyn Handler<K>>,
+    clock: Clock,
     reporter: Reporter,
 ) {
     let _ending = Ending(&mailbox);
     while let Some(notification) = mailbox.next().await {
-        if reporter.guard("handler", &mailbox.name, || notification.tell(&mut *handler)).is_none() {
-            mailbox.panics.fetch_add(1, Ordering::Relaxed);
+        let told = tell(&notification, &mut *handler, &mailbox.name, &clock, &reporter);
+        for (count, happened) in [(&mailbox.panics, told.panicked), (&mailbox.slow, told.was_slow)] {
+            if happened {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
         }
         if notification.is_initial_add() {
             mailbox.change(|state| state.initial_in_hand = false);
@@ -213,6 +222,41 @@ pub(super) async fn deliver<K: 'static>(
         // A handler with much to do lets other tasks run in between.
         crate::fair::give_way().await;
     }
+}
+
+/// A callback that takes longer is reported: it holds up its thread, and with it whatever else the runtime would run there.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// How a callback went.
+pub(super) struct Told {
+    panicked: bool,
+    was_slow: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the callback for {key} blocked its thread for {took:?}: leave the slow part to a worker, or to tokio::task::spawn_blocking"
+)]
+struct Blocked {
+    key: ObjectName,
+    took: Duration,
+}
+
+/// Calls `handler`; a panic and a callback that took long are reported under its name.
+pub(super) fn tell<K: 'static>(
+    notification: &Notification<K>,
+    handler: &mut dyn Handler<K>,
+    name: &str,
+    clock: &Clock,
+    reporter: &Reporter,
+) -> Told {
+    let began = clock.now();
+    let panicked = reporter.guard("handler", name, || notification.tell(handler)).is_none();
+    let took = clock.now().saturating_duration_since(began);
+    if took > SLOW {
+        reporter.error("handler", name, &Blocked { key: notification.key(), took });
+    }
+    Told { panicked, was_slow: took > SLOW }
 }
 
 /// Tells of the end, also where the task is aborted.

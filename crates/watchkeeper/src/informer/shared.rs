@@ -359,8 +359,8 @@ impl<K: Kind> Inner<K> {
         // Tasks of handlers that were removed have ended by now.
         while tasks.try_join_next().is_some() {}
         if let Some(handler) = listener.handler.take() {
-            let reporter = self.pump.env.reporter.clone();
-            tasks.spawn_on(deliver(listener.mailbox.clone(), handler, reporter), runtime);
+            let Env { clock, reporter, .. } = self.pump.env.clone();
+            tasks.spawn_on(deliver(listener.mailbox.clone(), handler, clock, reporter), runtime);
         }
     }
 }

@@ -11,6 +11,7 @@ use super::apply::apply;
 use super::controller::{Controller, ControllerBuilder};
 use super::handler::Handler;
 use super::intake::InStore;
+use super::listener::tell;
 use super::shared::QueueKind;
 use crate::env::Env;
 use crate::object::{Kind, ResourceVersion};
@@ -107,11 +108,11 @@ impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
     pub fn build(self) -> (Indexer<K>, Informer<K>) {
         let env = self.controller.env.fork("unshared informer");
         let store = Indexer::new(&env, self.indexers);
-        let (mut handler, name, into, reporter) =
-            (self.handler, self.handler_name, store.clone(), env.reporter.clone());
+        let (mut handler, name, into) = (self.handler, self.handler_name, store.clone());
+        let Env { clock, reporter, .. } = env.clone();
         let process = move |popped: &Popped<K>| {
             for notification in apply(&into, popped) {
-                reporter.guard("handler", &name, || notification.tell(&mut *handler));
+                tell(&notification, &mut *handler, &name, &clock, &reporter);
             }
             Ok::<(), Infallible>(())
         };

@@ -104,6 +104,8 @@ pub struct HandlerStats {
     pub coalesced: u64,
     /// How often it panicked.
     pub panics: u64,
+    /// How many of its callbacks blocked their thread for more than 100 ms.
+    pub slow: u64,
 }
 
 /// Something that tells its [`InformerStats`] when asked.

@@ -190,6 +190,13 @@ impl Collector for InformerCollector {
                 series.counter(&of.labels_and("handler", &handler.name), handler.panics)?;
             }
         }
+        let help = "Callbacks of a handler that blocked their thread for more than 100 ms";
+        let mut series = sheet.counters("informer_handler_slow_callbacks", help)?;
+        for (of, stats) in &asked {
+            for handler in &stats.handlers {
+                series.counter(&of.labels_and("handler", &handler.name), handler.slow)?;
+            }
+        }
         let mut series = sheet.counters("informer_decodes", "Objects that were decoded into their type")?;
         for (of, stats) in &asked {
             series.counter(&of.labels(), stats.decodes)?;

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{} is {}", lamp.key(), if spec.on { "on" } else { "off" });
     }
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(())
 }
 

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{node}: {}", names.join(", "));
     }
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(())
 }
 

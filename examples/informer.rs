@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     deleted.notified().await;
 
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(())
 }
 

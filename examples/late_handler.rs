@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     registration.ended().await;
     println!("it is gone; the informer runs on with {} Pods", informer.indexer().snapshot().len());
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(())
 }
 

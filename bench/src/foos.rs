@@ -113,7 +113,7 @@ async fn measure(args: &FoosArgs) -> Result<(), Failure> {
     let after = settled(&client, &env.clock).await?;
     clean_up(&clients, &namespace, args).await?;
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     if in_time.is_err() {
         let seen = seen.0.lock();
         let (deployments, statuses) = (seen.deployments.len(), seen.statuses.len());

@@ -102,7 +102,7 @@ async fn measure(args: &IdleArgs, server: http::Uri) -> Result<(), Failure> {
     })?;
     stop.cancel();
     for factory in factories {
-        factory.shut_down().await;
+        factory.shut_down().await?;
     }
     Ok(())
 }

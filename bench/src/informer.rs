@@ -142,7 +142,7 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
         Line::watch(args.events, &phase.cost()?).print()?;
     }
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(())
 }
 

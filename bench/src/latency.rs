@@ -95,7 +95,7 @@ async fn listen(server: http::Uri, env: &Env, events: u32, every: Duration) -> R
     let heard =
         env.clock.timeout(patience, all).await.map_err(|_| "some events never reached the handler")?;
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(heard?)
 }
 

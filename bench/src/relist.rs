@@ -83,7 +83,7 @@ async fn measure(args: &RelistArgs, server: http::Uri) -> Result<(), Failure> {
         return Err(format!("a list and two relists were to be made, not {lists}").into());
     }
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await?;
     Ok(())
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{InformerStopped, NotSynced};
+use watchkeeper::informer::{InformerPanicked, InformerStopped, NotSynced};
 use watchkeeper::process::metrics::{InformerCollector, QueueCollector, register_events, register_reports};
-use watchkeeper::process::{AdminArgs, AdminError, Gate, Pages};
+use watchkeeper::process::{AdminArgs, AdminError, Pages};
 use watchkeeper::record::EventSink;
 use watchkeeper::{Clients, ObjectName, RateLimitingQueue, SharedInformerFactory, record};
 
@@ -14,12 +14,15 @@ use crate::COMPONENT;
 use crate::controller::Controller;
 use crate::options::Options;
 
-/// Why the controller did not run.
+/// Why the controller did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The caches of some kinds did not fill.
     #[error(transparent)]
     NotSynced(#[from] NotSynced),
+    /// An informer was ended by a panic.
+    #[error(transparent)]
+    Panicked(#[from] InformerPanicked),
     /// A handler could not be added.
     #[error(transparent)]
     Stopped(#[from] InformerStopped),
@@ -36,8 +39,6 @@ pub struct Program {
     factory: SharedInformerFactory,
     controller: Arc<Controller>,
     sink: EventSink,
-    /// Opened when the caches have filled.
-    caches: Gate,
     workers: usize,
 }
 
@@ -55,13 +56,8 @@ impl Program {
             .build();
         let controller = Controller::new(clients, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
-        Ok(Self {
-            factory,
-            controller,
-            sink,
-            caches: pages.ready.gate("caches"),
-            workers: options.workers.get(),
-        })
+        pages.ready.caches(&factory);
+        Ok(Self { factory, controller, sink, workers: options.workers.get() })
     }
 
     /// The Foos that wait to be synced, for whoever wants to look.
@@ -69,23 +65,26 @@ impl Program {
         self.controller.queue()
     }
 
-    /// Runs until `stop`, and returns when all tasks have ended. Dropping the future ends them too.
+    /// Runs until `stop`, or until a part of it dies, which the error names; returns when all tasks have ended. Dropping the future ends
+    /// them too.
     pub async fn run(self, stop: &CancellationToken) -> Result<(), RunError> {
-        let Self { factory, controller, sink, caches, workers } = self;
+        let Self { factory, controller, sink, workers } = self;
         tracing::info!("starting the Foo controller");
+        // Whichever part ends first ends the others too.
+        let stop = &stop.child_token();
         factory.start(stop);
         // The sink stops after the workers: what they recorded last is written too.
         let worked = CancellationToken::new();
         let work = async {
-            let _worked = worked.clone().drop_guard();
+            let (_worked, _stop) = (worked.clone().drop_guard(), stop.clone().drop_guard());
             tracing::info!("waiting for informer caches to sync");
             factory.wait_for_sync(stop).await?;
-            caches.open();
             controller.run(workers, stop).await;
             Ok(())
         };
         let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
-        factory.shut_down().await;
+        // An informer that panicked is why anything else ended.
+        factory.shut_down().await?;
         result
     }
 }

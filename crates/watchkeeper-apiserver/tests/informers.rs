@@ -73,7 +73,7 @@ async fn follow(server: &Server, queue: QueueKind, list: ListMode) {
     assert_eq!(cached, listed(server).await, "{queue:?} {list:?}");
     config_maps.delete(&key(server, "last")).await.unwrap();
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,5 +113,5 @@ async fn an_informer_of_metadata_alone_sees_no_bodies() {
         assert_eq!(object.get().unwrap().metadata.name.as_deref(), Some(name));
     }
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }

@@ -7,6 +7,7 @@ use kube_client::config::Kubeconfig;
 use sample_controller::api::{self, Foo};
 use sample_controller::{Program, RunError};
 use tokio_util::sync::CancellationToken;
+use watchkeeper::informer::InformerPanicked;
 use watchkeeper::process::{ClientArgs, ConnectError, Pages};
 use watchkeeper::source::without_userinfo;
 use watchkeeper::wire::{ApiError, Class};
@@ -34,6 +35,8 @@ pub(crate) enum UpError {
     },
     #[error(transparent)]
     Controller(#[from] RunError),
+    #[error(transparent)]
+    View(#[from] InformerPanicked),
     #[error(
         "--listen, --kubeconfig-out, --data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
     )]
@@ -131,7 +134,9 @@ async fn story(
         stop.run_until_cancelled(view.has_begun()).await;
         program.run(stop).await
     };
-    let (example, controller, ()) = tokio::join!(example, controller, view.run(stop));
+    let (example, controller, view) = tokio::join!(example, controller, view.run(stop));
+    // Without the view the controller is stopped, and may not even have begun.
+    view?;
     example.and(controller.map_err(UpError::from))
 }
 

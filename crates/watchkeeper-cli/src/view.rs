@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sample_controller::api::Foo;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::{Clock, Instant};
-use watchkeeper::informer::{Change, Lister, on_change};
+use watchkeeper::informer::{Change, InformerPanicked, Lister, on_change};
 use watchkeeper::workqueue::QueueFigures;
 use watchkeeper::{Clients, Kind, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
@@ -101,14 +101,15 @@ impl View {
     }
 
     /// Shows how things stand until `stop`, and returns when nothing more is printed.
-    pub(crate) async fn run(&self, stop: &CancellationToken) {
+    pub(crate) async fn run(&self, stop: &CancellationToken) -> Result<(), InformerPanicked> {
         let (mut rows, mut told) = (Vec::new(), QueueFigures::default());
         let period = if self.pen.screen.is_live() { DRAWN } else { TOLD };
         loop {
             let rested = stop.run_until_cancelled(self.pen.clock.sleep(period)).await;
-            if rested.is_none() {
-                self.factory.shut_down().await;
-            }
+            let ended = match rested {
+                Some(()) => None,
+                None => Some(self.factory.shut_down().await),
+            };
             if let Some(metrics) = self.queue.metrics().upgrade() {
                 let figures = metrics.figures();
                 match self.pen.screen.is_live() {
@@ -120,8 +121,8 @@ impl View {
                     false => {}
                 }
             }
-            if rested.is_none() {
-                return;
+            if let Some(ended) = ended {
+                return ended;
             }
         }
     }

@@ -10,9 +10,11 @@ use kube_client::client::Body;
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{FactoryBuilder, HandlerOptions, on_apply};
+use watchkeeper::informer::{FactoryBuilder, HandlerOptions, InformerPanicked, on_apply};
+use watchkeeper::process::Checks;
 use watchkeeper::reflector::{InformerId, InformerMetrics, ListReason, MetricsProvider};
-use watchkeeper::source::Selection;
+use watchkeeper::source::{Reply, ScriptedSource, Selection};
+use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Clients, Env, ObjectName, SharedInformerFactory};
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -52,7 +54,7 @@ async fn run(factory: &SharedInformerFactory) {
     factory.start(&stop);
     factory.wait_for_sync(&stop).await.unwrap();
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +70,7 @@ async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
     assert!(a.has_synced() && b.has_synced() && secrets.has_synced());
     assert_eq!(a.health().lists, 1);
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
     assert!(b.is_stopped() && secrets.is_stopped());
 }
 
@@ -91,7 +93,8 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
     assert_eq!(error.synced, ["configmaps"]);
     let said = error.to_string();
     assert!(said.starts_with("failed to sync all caches: secrets ("), "{said}");
-    tokio::join!(factory.shut_down(), factory.shut_down());
+    let (first, second) = tokio::join!(factory.shut_down(), factory.shut_down());
+    first.and(second).unwrap();
     assert!(factory.informer::<ConfigMap>().is_stopped());
 }
 
@@ -114,7 +117,7 @@ async fn every_task_that_waits_for_the_shutdown_goes_on() {
     stop.cancel();
     let both = async { tokio::join!(first, second) };
     let (first, second) = env.clock.timeout(Duration::from_secs(60), both).await.unwrap();
-    first.and(second).unwrap();
+    first.unwrap().and(second.unwrap()).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,6 +262,72 @@ async fn a_hook_edits_the_options_of_all_informers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_that_panics_ends_the_others_and_the_shutdown_names_it() {
+    let (env, builder, _) = world(|path| match path.ends_with("/pods") {
+        true => panic!("below"),
+        false => empty_list(path),
+    });
+    let factory = builder.build();
+    let maps = factory.informer::<ConfigMap>();
+    factory.in_namespace("ns").informer::<Pod>();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    assert!(error.to_string().ends_with("pods in ns (pods stopped by a panic)"), "{error}");
+    let ended = env.clock.timeout(Duration::from_secs(3600), factory.shut_down()).await.unwrap();
+    let panicked = InformerPanicked { name: "pods in ns".to_owned(), message: "below".to_owned() };
+    assert_eq!((ended, maps.is_stopped(), stop.is_cancelled()), (Err(panicked), true, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_follows_the_caches_over_their_whole_life() {
+    let (env, builder, _) = world(empty_list);
+    let (factory, source, ready) = (builder.build(), ScriptedSource::new(), Checks::default());
+    let (watch, feed) = Reply::live();
+    source.on_list(Reply::body(empty_list(""))).on_watch(watch);
+    factory.informer_with::<Pod>((), |builder, _| builder.build(source.clone()));
+    ready.caches(&factory);
+    let caches = factory.caches();
+    let troubles = || caches.troubles(Duration::from_secs(120));
+    assert_eq!(
+        (ready.failing(), troubles()),
+        (vec!["caches".to_owned()], vec!["pods has not synced yet".to_owned()])
+    );
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_sync(&stop).await.unwrap();
+    assert!(ready.failing().is_empty());
+    // A trouble that passes soon is none of readiness.
+    let refuse = || Reply::refuse(ApiError::new(Class::ConnectionRefused, "refused"));
+    for _ in 0..12 {
+        source.on_watch(refuse());
+    }
+    drop(feed);
+    env.clock.sleep(Duration::from_secs(110)).await;
+    assert!(ready.failing().is_empty());
+    env.clock.sleep(Duration::from_secs(20)).await;
+    assert_eq!(ready.failing(), ["caches"]);
+    assert!(
+        troubles()[0].starts_with("pods degraded for 1") && troubles()[0].contains("cannot watch pods: "),
+        "{:?}",
+        troubles()
+    );
+    let (watch, _feed) = Reply::live();
+    source.on_watch(watch);
+    source.until_asked(15).await;
+    env.clock.sleep(Duration::from_secs(2)).await;
+    assert!(ready.failing().is_empty());
+    stop.cancel();
+    factory.shut_down().await.unwrap();
+    assert_eq!(
+        (ready.failing(), troubles()),
+        (vec!["caches".to_owned()], vec!["pods has stopped".to_owned()])
+    );
+    drop(factory);
+    assert_eq!(troubles(), ["the informers are gone"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_on_options_that_panics_costs_one_request() {
     let (env, builder, _) = world(empty_list);
     let asked = Arc::new(Mutex::new(0));
@@ -279,7 +348,7 @@ async fn a_hook_on_options_that_panics_costs_one_request() {
     env.clock.sleep(Duration::from_secs(2)).await;
     assert_eq!((*asked.lock(), pods.is_stopped()), (3, false));
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,14 +369,14 @@ async fn a_kind_can_have_a_resync_period_of_its_own() {
     env.clock.sleep(5 * ten + Duration::from_secs(1)).await;
     assert_eq!(*told.lock(), [1 + 5, 1 + 1]);
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_in_a_factory_that_was_shut_down() {
     let (_env, builder, seen) = world(empty_list);
     let factory = builder.build();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
     let pods = factory.informer::<Pod>();
     factory.start(&CancellationToken::new());
     tokio::task::yield_now().await;
@@ -325,7 +394,7 @@ async fn a_lister_is_empty_until_it_has_synced_and_says_so() {
     pods.wait_until_synced().await;
     assert_eq!(pods.list(&Selector::default()).complete().unwrap().len(), 1);
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }
 
 /// Writes down who asked for metrics, and what was listed.
@@ -375,5 +444,5 @@ async fn a_handler_of_a_factory_without_resyncs_gets_none() {
     env.clock.sleep(Duration::from_secs(100)).await;
     assert_eq!(*told.lock(), ["a"], "once, when it was listed");
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }

@@ -277,7 +277,7 @@ async fn a_factory_transforms_all_kinds_or_a_kind_in_its_own_way() {
     let secret = secrets.lister().get(&key).unwrap();
     assert!(secret.data.is_none() && secret.metadata.annotations.is_some());
     stop.cancel();
-    factory.shut_down().await;
+    factory.shut_down().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

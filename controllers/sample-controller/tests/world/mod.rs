@@ -120,7 +120,7 @@ impl World {
         self.stop.cancel();
         self.controller.await.unwrap();
         self.collector.await.unwrap();
-        self.factory.shut_down().await;
+        self.factory.shut_down().await.unwrap();
         if let Link::Loopback { listening: Some(listening), .. } = self.link {
             listening.stop().await;
         }

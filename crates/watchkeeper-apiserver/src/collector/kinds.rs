@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
+use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_client::core::metadata::PartialObjectMeta;
 use kube_client::core::{ApiResource, DynamicObject};
@@ -144,7 +146,8 @@ impl Kinds {
             let same = |(resource, is_namespaced): &(ApiResource, bool)| {
                 *resource == kind.resource && *is_namespaced == kind.is_namespaced
             };
-            let stays = found.get(name).is_some_and(same);
+            // One that a panic has ended is started anew.
+            let stays = found.get(name).is_some_and(same) && !kind.informer.is_stopped();
             if !stays {
                 kind.stop.cancel();
             }
@@ -176,13 +179,17 @@ impl Kinds {
         if kind.informer.add_handler(handler).is_ok() {
             let running = kind.clone();
             let (known, waiting, queue) = (self.known.clone(), self.waiting.clone(), self.queue.clone());
+            let reporter = env.reporter.clone();
             self.tasks.lock().spawn(async move {
                 let synced = async {
                     if running.informer.synced_or_stopped().await {
                         release(&known, &waiting, &queue);
                     }
                 };
-                tokio::join!(running.informer.run(running.stop.clone()), synced);
+                let run = AssertUnwindSafe(running.informer.run(running.stop.clone())).catch_unwind();
+                if let (Err(payload), ()) = tokio::join!(run, synced) {
+                    reporter.panic("garbage collector", running.informer.name(), payload.as_ref());
+                }
             });
         }
         kind

@@ -6,7 +6,8 @@ use std::fmt;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -18,7 +19,8 @@ use super::factory_settings::{FactoryBuilder, Settings};
 use super::lister::Lister;
 use super::shared::{InformerBuilder, SharedInformer};
 use crate::object::Kind;
-use crate::reflector::InformerId;
+use crate::reflector::{Health, InformerId, Phase};
+use crate::report::panic_message;
 use crate::source::{ApiSource, Clients, Scope, Selection};
 use crate::store::namespace_index;
 
@@ -53,6 +55,8 @@ struct Shared {
     tasks: Mutex<Tasks>,
     /// Held by the one that waits for the tasks: a set of tasks wakes but one.
     joining: tokio::sync::Mutex<()>,
+    /// The first informer that a panic has ended. Apart, as the tasks that fill it must not keep the factory alive.
+    panicked: Arc<OnceLock<InformerPanicked>>,
 }
 
 #[derive(Default)]
@@ -82,8 +86,7 @@ trait AnyInformer: Any + Send + Sync {
     fn name(&self) -> &str;
     fn run(&self, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn has_synced(&self) -> bool;
-    /// Why it has not synced, where it knows.
-    fn trouble(&self) -> Option<String>;
+    fn health(&self) -> Health;
     /// Whether it has synced, once it has or has stopped.
     fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
@@ -101,8 +104,8 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
         self.has_synced()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.health().degraded.map(|(_, why)| why)
+    fn health(&self) -> Health {
+        self.health()
     }
 
     fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
@@ -129,6 +132,16 @@ pub struct Unsynced {
     pub why: Option<String>,
 }
 
+/// A panic has ended an informer: its cache does not change any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the informer of {name} was ended by a panic, and its cache is out of date from then on: {message}")]
+pub struct InformerPanicked {
+    /// The plural name of the kind, with its scope and selection where they are narrowed.
+    pub name: String,
+    /// What the panic said.
+    pub message: String,
+}
+
 impl fmt::Display for Unsynced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
@@ -151,6 +164,7 @@ impl SharedInformerFactory {
             making: ReentrantMutex::default(),
             tasks: Mutex::default(),
             joining: tokio::sync::Mutex::default(),
+            panicked: Arc::default(),
         };
         Self { shared: Arc::new(shared), scope, selection }
     }
@@ -228,19 +242,26 @@ impl SharedInformerFactory {
 
     /// Starts every informer that has not been started; may be called again after more were made. Nothing starts after
     /// [`SharedInformerFactory::shut_down`]. Must be called on a tokio runtime.
+    ///
+    /// An informer that panics, as one does whose source panics, cancels `stop`: nothing goes on to work with a cache that no longer
+    /// changes. Hand in a child token if more depends on the token than what depends on the caches. `shut_down` says which informer it was.
     pub fn start(&self, stop: &CancellationToken) {
         let mut tasks = self.shared.tasks.lock();
         if tasks.shut_down {
             tracing::warn!("the factory was shut down: it starts no informers any more");
             return;
         }
-        for entry in self.shared.informers.lock().values_mut().filter(|entry| !entry.started) {
+        for (key, entry) in self.shared.informers.lock().iter_mut().filter(|(_, entry)| !entry.started) {
             entry.started = true;
             let (informer, stop) = (entry.informer.clone(), stop.clone());
+            let (name, panicked) = (key.describe(informer.name()), self.shared.panicked.clone());
             let reporter = self.shared.clients.env().reporter.clone();
             tasks.running.spawn(async move {
-                if let Err(payload) = AssertUnwindSafe(informer.run(stop)).catch_unwind().await {
-                    reporter.panic("informer", informer.name(), payload.as_ref());
+                if let Err(payload) = AssertUnwindSafe(informer.run(stop.clone())).catch_unwind().await {
+                    reporter.panic("informer", &name, payload.as_ref());
+                    let message = panic_message(payload.as_ref()).to_owned();
+                    panicked.get_or_init(|| InformerPanicked { name, message });
+                    stop.cancel();
                 }
             });
         }
@@ -261,7 +282,10 @@ impl SharedInformerFactory {
         for (name, informer) in started {
             match informer.has_synced() {
                 true => synced.push(name),
-                false => unsynced.push(Unsynced { name, why: informer.trouble() }),
+                false => {
+                    let why = informer.health().degraded.map(|(_, why)| why);
+                    unsynced.push(Unsynced { name, why });
+                }
             }
         }
         if unsynced.is_empty() {
@@ -273,11 +297,44 @@ impl SharedInformerFactory {
     }
 
     /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
-    /// Cancel-safe, and may be called more than once, by several tasks at once too.
-    pub async fn shut_down(&self) {
+    /// The error names the informer that a panic has ended, if one did. Cancel-safe, and may be called more than once, by several tasks at
+    /// once too.
+    pub async fn shut_down(&self) -> Result<(), InformerPanicked> {
         self.shared.tasks.lock().shut_down = true;
         let _turn = self.shared.joining.lock().await;
         while poll_fn(|context| self.shared.tasks.lock().running.poll_join_next(context)).await.is_some() {}
+        self.shared.panicked.get().map_or(Ok(()), |panicked| Err(panicked.clone()))
+    }
+
+    /// The state of all caches, for a health check. It does not keep the factory alive.
+    pub fn caches(&self) -> Caches {
+        Caches(Arc::downgrade(&self.shared))
+    }
+}
+
+/// The state of all caches of a factory, see [`SharedInformerFactory::caches`].
+#[derive(Clone, Debug)]
+pub struct Caches(Weak<Shared>);
+
+impl Caches {
+    /// Why the caches cannot be relied on now, a line for each that cannot: it has not synced, has stopped, or has been
+    /// [degraded](Health::degraded) for longer than `patience`.
+    pub fn troubles(&self, patience: Duration) -> Vec<String> {
+        let Some(shared) = self.0.upgrade() else { return vec!["the informers are gone".to_owned()] };
+        let now = shared.clients.env().clock.now();
+        let informers = shared.informers.lock();
+        let troubles = informers.iter().filter_map(|(key, entry)| {
+            let Health { phase, degraded, .. } = entry.informer.health();
+            let lasts = degraded.as_ref().map(|(since, _)| now.saturating_duration_since(*since));
+            let trouble = match phase {
+                Phase::Stopped => "has stopped".to_owned(),
+                _ if !entry.informer.has_synced() => "has not synced yet".to_owned(),
+                _ => format!("degraded for {} s", lasts.filter(|lasts| *lasts > patience)?.as_secs()),
+            };
+            let why = degraded.map(|(_, why)| format!(": {why}")).unwrap_or_default();
+            Some(format!("{} {trouble}{why}", key.describe(entry.informer.name())))
+        });
+        troubles.collect()
     }
 }
 
@@ -336,11 +393,16 @@ fn narrowed(name: &str, scope: &Scope, selection: &Selection) -> String {
     name
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let informers = self.informers.lock();
+        let names = informers.iter().map(|(key, entry)| key.describe(entry.informer.name()));
+        f.debug_list().entries(names).finish()
+    }
+}
+
 impl fmt::Debug for SharedInformerFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let informers = self.shared.informers.lock();
-        let names: Vec<_> =
-            informers.iter().map(|(key, entry)| key.describe(entry.informer.name())).collect();
-        f.debug_struct("SharedInformerFactory").field("informers", &names).finish()
+        f.debug_struct("SharedInformerFactory").field("informers", &self.shared).finish()
     }
 }

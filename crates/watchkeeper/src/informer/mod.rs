@@ -25,7 +25,7 @@ mod shared;
 mod unshared;
 
 pub use controller::{Controller, ControllerBuilder, process_deltas};
-pub use factory::{NotSynced, SharedInformerFactory, Unsynced};
+pub use factory::{Caches, InformerPanicked, NotSynced, SharedInformerFactory, Unsynced};
 pub use factory_settings::FactoryBuilder;
 pub use handler::{Change, Filtered, Handler, OnApply, OnChange, filtered, on_apply, on_change};
 pub use intake::{DeltaQueue, ProcessError};

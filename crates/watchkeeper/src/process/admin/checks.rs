@@ -5,9 +5,16 @@ use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::RwLock;
+
+use crate::informer::SharedInformerFactory;
+
+/// How long a cache may be degraded before the program counts as not ready: an API server that restarts is back by then, the longest backoff
+/// between two tries included.
+const DEGRADED: Duration = Duration::from_secs(120);
 
 /// Checks by name, of a program's health or readiness. Clones share them.
 ///
@@ -37,6 +44,16 @@ impl Checks {
         let is_open = gate.clone();
         self.add(name, move || if is_open.is_open() { Ok(()) } else { Err("not yet".to_owned()) });
         gate
+    }
+
+    /// Adds the check `caches`, which fails while a cache of `factory` cannot be relied on: until it has synced, once it has stopped, and while
+    /// it has been degraded for more than two minutes. The reason names each of them, and why.
+    pub fn caches(&self, factory: &SharedInformerFactory) {
+        let caches = factory.caches();
+        self.add("caches", move || {
+            let troubles = caches.troubles(DEGRADED);
+            if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+        });
     }
 
     /// The names of the checks that fail now.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::Ledger;
 use watchkeeper::informer::{Change, InformerStopped, Lister, on_change};
 use watchkeeper::process::run_workers;
-use watchkeeper::workqueue::{Priority, RateLimitingQueue, enqueue, limiter};
+use watchkeeper::workqueue::{Priority, RateLimitingQueue, WorkItem, enqueue, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -211,14 +211,12 @@ impl Controller {
         Ok(Some(Duration::from_secs(60)))
     }
 
-    async fn work(self: Arc<Self>) {
-        while let Some(item) = self.queue.get().await {
-            match self.sync(item.key()).await {
-                Ok(None) => item.forget(),
-                // No informer sees the cloud: it is looked at again from time to time.
-                Ok(Some(later)) => item.retry_after(later),
-                Err(error) => item.retry(error),
-            }
+    async fn work(self: Arc<Self>, item: WorkItem<ObjectName>) {
+        match self.sync(item.key()).await {
+            Ok(None) => item.forget(),
+            // No informer sees the cloud: it is looked at again from time to time.
+            Ok(Some(later)) => item.retry_after(later),
+            Err(error) => item.retry(error),
         }
     }
 }
@@ -250,12 +248,9 @@ async fn run(clients: &Clients, cloud: &Cloud, stop: &CancellationToken) -> Resu
     let controller = Controller::new(clients, &factory, cloud)?;
     factory.start(stop);
     factory.wait_for_sync(stop).await?;
-    let shut_down = async {
-        stop.cancelled().await;
-        controller.queue.shut_down();
-    };
-    tokio::join!(run_workers(2, stop, clients.env(), || controller.clone().work()), shut_down);
-    factory.shut_down().await;
+    let queue = controller.queue.clone();
+    run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
+    factory.shut_down().await?;
     Ok(())
 }
 

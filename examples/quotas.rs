@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, InformerStopped, Lister, on_change};
 use watchkeeper::process::{ClientArgs, LogArgs, run_workers, signals};
 use watchkeeper::record::{self, EventRecorder, EventType};
-use watchkeeper::workqueue::{Priority, RateLimitingQueue, enqueue, limiter};
+use watchkeeper::workqueue::{Priority, RateLimitingQueue, WorkItem, enqueue, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
 
 /// How many Pods a namespace of that size may have.
@@ -115,36 +115,36 @@ impl Controller {
 }
 
 impl Controller {
-    /// What one worker does: one key after the other, until the queue is shut down.
-    async fn work(self: Arc<Self>) {
-        while let Some(item) = self.queue.get().await {
-            match self.sync(item.key()).await {
-                Ok(()) => item.forget(),
-                Err(error) => item.retry(error), // reported, and tried again later
-            }
+    /// What a worker does with a key.
+    async fn work(self: Arc<Self>, item: WorkItem<ObjectName>) {
+        match self.sync(item.key()).await {
+            Ok(()) => item.forget(),
+            Err(error) => item.retry(error), // reported, and tried again later
         }
     }
 }
 
 /// The whole program, until `stop`.
-pub(crate) async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(
+    clients: &Clients,
+    stop: &CancellationToken,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let factory = SharedInformerFactory::builder(clients).build();
     let (recorder, sink) = record::recorder("quotas", clients);
     let controller = Controller::new(clients, &factory, recorder)?;
+    // An informer that panics ends the others, and the workers, by this token.
+    let stop = &stop.child_token();
     factory.start(stop);
     factory.wait_for_sync(stop).await?;
     // The sink stops after the workers: what they record last is written too.
     let worked = CancellationToken::new();
     let workers = async {
-        run_workers(2, stop, clients.env(), || controller.clone().work()).await;
+        let queue = controller.queue.clone();
+        run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
         worked.cancel();
     };
-    let shut_down = async {
-        stop.cancelled().await;
-        controller.queue.shut_down();
-    };
-    tokio::join!(workers, shut_down, sink.run(worked.clone()));
-    factory.shut_down().await;
+    tokio::join!(workers, sink.run(worked.clone()));
+    factory.shut_down().await?;
     Ok(())
 }
 
@@ -158,7 +158,7 @@ async fn main() -> ExitCode {
 }
 
 /// Works on a cluster until a signal comes.
-async fn start() -> Result<(), Box<dyn Error>> {
+async fn start() -> Result<(), Box<dyn Error + Send + Sync>> {
     LogArgs::default().install("info")?;
     let env = Env::system();
     // KUBECONFIG, or the service account of the pod, or ~/.kube/config.
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_small_namespace_may_have_ten_pods() -> Result<(), Box<dyn Error>> {
+    async fn a_small_namespace_may_have_ten_pods() -> Result<(), Box<dyn Error + Send + Sync>> {
         let (env, stop) = (Env::system(), CancellationToken::new());
         let clients = Clients::from_client(ApiServer::new(&env).client(), &env);
         // Every quota that is seen comes through a channel.

@@ -20,7 +20,7 @@ use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
 mod quotas;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let env = Env::system();
     let clients = examples::clients(&env);
     play(&clients, tell).await
@@ -30,9 +30,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn play<'a, S>(
     clients: &'a Clients,
     story: impl FnOnce(&'a Clients, Seen) -> S,
-) -> Result<(), Box<dyn Error>>
+) -> Result<(), Box<dyn Error + Send + Sync>>
 where
-    S: Future<Output = Result<(), Box<dyn Error>>>,
+    S: Future<Output = Result<(), Box<dyn Error + Send + Sync>>>,
 {
     let stop = CancellationToken::new();
     let seen = Seen::of(clients, &stop)?;
@@ -45,7 +45,7 @@ where
 }
 
 /// The story: a namespace comes, grows, and is given a size that does not exist.
-async fn tell(clients: &Clients, mut seen: Seen) -> Result<(), Box<dyn Error>> {
+async fn tell(clients: &Clients, mut seen: Seen) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (namespaces, quotas) =
         (clients.requests().of::<Namespace>(), clients.requests().of::<ResourceQuota>());
     let (key, quota) = (ObjectName::cluster("team-a"), ObjectName::namespaced("team-a", "size"));
@@ -103,7 +103,7 @@ impl Seen {
     }
 
     /// Waits until `wanted` is seen, and prints it.
-    async fn until(&mut self, wanted: &str) -> Result<(), Box<dyn Error>> {
+    async fn until(&mut self, wanted: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
         loop {
             if let Some(at) = self.early.iter().position(|line| line == wanted) {
                 println!("  {}", self.early.remove(at));
@@ -134,13 +134,13 @@ mod tests {
     const SIZE_OF_TEAM_B: &str = "quota team-b/size allows 10 Pods";
 
     /// A namespace `team-b` without a size.
-    async fn team_b(clients: &Clients) -> Result<(), Box<dyn Error>> {
+    async fn team_b(clients: &Clients) -> Result<(), Box<dyn Error + Send + Sync>> {
         let team = json!({"metadata": {"name": "team-b"}});
         clients.requests().of::<Namespace>().create(&serde_json::from_value(team)?).await?;
         Ok(())
     }
 
-    async fn make_small(clients: &Clients) -> Result<(), Box<dyn Error>> {
+    async fn make_small(clients: &Clients) -> Result<(), Box<dyn Error + Send + Sync>> {
         let small = Patch::Merge(json!({"metadata": {"labels": {"size": "small"}}}));
         clients.requests().of::<Namespace>().patch(&ObjectName::cluster("team-b"), &small).await?;
         Ok(())
@@ -212,7 +212,9 @@ mod tests {
         let clients = Clients::from_client(Client::new(slow, "default"), &env);
         team_b(&clients).await.unwrap();
         make_small(&clients).await.unwrap();
-        quotas::run(&clients, &stop).await.unwrap();
+        // As a task of a larger program, which takes a future that is Send.
+        let program = tokio::spawn(async move { quotas::run(&clients, &stop).await });
+        program.await.unwrap().unwrap();
         let events = Api::<Event>::all(server.client()).list(&ListParams::default()).await.unwrap();
         let told: Vec<_> = events.iter().filter_map(|event| event.message.as_deref()).collect();
         assert_eq!(told, ["10 Pods allowed"]);

@@ -9,7 +9,7 @@ use watchkeeper::process::run_workers;
 use watchkeeper::queue::Deleted;
 use watchkeeper::source::ListerWatcher;
 use watchkeeper::store::{Indexer, namespace_index};
-use watchkeeper::workqueue::limiter;
+use watchkeeper::workqueue::{WorkItem, limiter};
 use watchkeeper::{Env, Object, ObjectName, RateLimitingQueue};
 
 use crate::options::Options;
@@ -89,31 +89,29 @@ impl Controller {
         let work = async {
             let has_synced = stop.run_until_cancelled(self.informer.wait_until_synced()).await;
             has_synced.ok_or(NotSynced)?;
-            run_workers(workers, stop, &self.env, || {
-                let this = self.clone();
-                async move { while this.process_next_item().await {} }
+            let this = self.clone();
+            run_workers(workers, &self.queue, stop, &self.env, move |item| {
+                this.process(item);
+                std::future::ready(())
             })
             .await;
             Ok(())
         };
-        let shut_down = async {
+        let log = async {
             stop.cancelled().await;
             tracing::info!("stopping the Pod controller");
-            self.queue.shut_down();
         };
-        let ((), result, ()) = tokio::join!(self.informer.run(stop.clone()), work, shut_down);
+        let ((), result, ()) = tokio::join!(self.informer.run(stop.clone()), work, log);
         result
     }
 
-    /// Takes one key and says what is there; false when the queue has been shut down.
-    async fn process_next_item(&self) -> bool {
-        let Some(item) = self.queue.get().await else { return false };
+    /// Says what is there under one key, and decides what becomes of the key.
+    fn process(&self, item: WorkItem<ObjectName>) {
         match self.sync_to_stdout(item.key()) {
             Ok(()) => item.forget(),
             Err(error) if item.attempts() < RETRIES => item.retry(error),
             Err(error) => item.give_up(error),
         }
-        true
     }
 
     /// The business of this controller. What failed is tried again by whoever called it.

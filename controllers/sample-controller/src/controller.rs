@@ -124,22 +124,17 @@ impl Controller {
     /// Works with `workers` workers until `stop`. The caches must have synced.
     pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
         tracing::info!(workers, "starting workers");
-        let work = run_workers(workers, stop, &self.env, || {
-            let (this, stop) = (self.clone(), stop.clone());
-            // What still waits at the stop is found again at the next start.
-            async move { while !stop.is_cancelled() && this.process_next_item().await {} }
-        });
-        let shut_down = async {
+        let this = self.clone();
+        let work = run_workers(workers, &self.queue, stop, &self.env, move |item| this.clone().process(item));
+        let log = async {
             stop.cancelled().await;
             tracing::info!("shutting down workers");
-            self.queue.shut_down();
         };
-        tokio::join!(work, shut_down);
+        tokio::join!(work, log);
     }
 
-    /// Takes one key and syncs its Foo; false when the queue has been shut down.
-    async fn process_next_item(&self) -> bool {
-        let Some(item): Option<WorkItem<ObjectName>> = self.queue.get().await else { return false };
+    /// Syncs the Foo of one key, and decides what becomes of the key.
+    async fn process(self: Arc<Self>, item: WorkItem<ObjectName>) {
         match self.sync_handler(item.key()).await {
             Ok(()) => {
                 tracing::info!(foo = %item.key(), "successfully synced");
@@ -149,7 +144,6 @@ impl Controller {
             Err(error) if error.is_stale() => item.retry_quietly(error),
             Err(error) => item.retry(error),
         }
-        true
     }
 
     /// Makes the world as the Foo of that key wishes, and writes what it found into the Foo's status.

@@ -8,7 +8,7 @@ use clap::Parser;
 use serde_json::Value;
 use watchkeeper::Env;
 use watchkeeper::process::signals::{self, InstallError};
-use watchkeeper::process::{AdminArgs, LogArgs, LogError, Pages, run_workers};
+use watchkeeper::process::{AdminArgs, LogArgs, LogError, Pages, Workers};
 
 /// A program with one worker, which panics once.
 #[derive(Parser)]
@@ -49,7 +49,7 @@ async fn program(args: Program) -> ExitCode {
     let admin = args.admin.bind(Pages::default(), &env).await.unwrap();
     assert_eq!(admin.address(), None);
     let first = std::sync::atomic::AtomicBool::new(true);
-    let workers = run_workers(1, &stop, &env, || {
+    let workers = Workers::new(1).run(&stop, &env, || {
         let (is_first, stop) = (first.swap(false, std::sync::atomic::Ordering::Relaxed), stop.clone());
         async move {
             assert!(!is_first, "as planned");

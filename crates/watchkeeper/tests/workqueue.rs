@@ -254,17 +254,16 @@ async fn one_key_that_panics_one_that_hangs_and_one_that_fails_harm_no_other() {
     const GOOD: [&str; 5] = ["a", "b", "c", "d", "e"];
     let (queue, env) = queue();
     let (stop, runs, start) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)), env.clock.now());
-    let workers = run_workers(3, &stop, &env, || {
-        let (queue, stop, runs) = (queue.clone(), stop.clone(), runs.clone());
+    let (end, count) = (stop.clone(), runs.clone());
+    let workers = run_workers(3, &queue, &stop, &env, move |item| {
+        let (stop, runs) = (end.clone(), count.clone());
         async move {
-            while let Some(item) = queue.get().await {
-                match reconcile(item.key(), stop.clone()).await {
-                    Ok(()) => {
-                        runs.fetch_add(usize::from(GOOD.contains(item.key())), SeqCst);
-                        item.forget();
-                    }
-                    Err(error) => item.retry(error),
+            match reconcile(item.key(), stop).await {
+                Ok(()) => {
+                    runs.fetch_add(usize::from(GOOD.contains(item.key())), SeqCst);
+                    item.forget();
                 }
+                Err(error) => item.retry(error),
             }
         }
     });
@@ -299,7 +298,6 @@ async fn one_key_that_panics_one_that_hangs_and_one_that_fails_harm_no_other() {
         // 100 good runs, one that hangs, 5 each that panic and fail.
         assert_eq!((figures.adds, figures.work_duration.count()), (111, 110));
         stop.cancel();
-        queue.shut_down();
     };
     tokio::join!(workers, observer);
     assert_eq!(queue.explain(&"hangs").unwrap().last_success, Some(env.clock.now()));

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::run_workers;
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, limiter};
 use watchkeeper::{Clients, ObjectName};
 
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
@@ -51,13 +51,11 @@ pub async fn collect_garbage(clients: &Clients, stop: &CancellationToken) {
                 break;
             }
         }
-        collector.queue.shut_down();
         collector.kinds.stop().await;
     };
-    let work = run_workers(WORKERS, stop, &env, || {
-        let collector = collector.clone();
-        async move { while collector.process_next_item().await {} }
-    });
+    let this = collector.clone();
+    let work =
+        run_workers(WORKERS, &collector.queue, stop, &env, move |item| this.clone().process_item(item));
     tokio::join!(discover, work);
 }
 
@@ -102,8 +100,7 @@ impl CollectError {
 }
 
 impl Collector {
-    async fn process_next_item(&self) -> bool {
-        let Some(item) = self.queue.get().await else { return false };
+    async fn process_item(self: Arc<Self>, item: WorkItem<Item>) {
         match self.process(item.key()).await {
             Ok(()) => item.forget(),
             // Its kind may be made later. There is nothing to be said about it each time.
@@ -120,7 +117,6 @@ impl Collector {
             Err(error) if error.may_pass() => item.retry_quietly(error),
             Err(error) => item.retry(error),
         }
-        true
     }
 
     /// Decides by the caches first; only where there is something to do is the server asked for the newest state.

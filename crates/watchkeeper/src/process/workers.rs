@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -11,45 +12,47 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Env;
+use crate::workqueue::{Key, RateLimitingQueue, WorkItem};
 
 /// How long a worker that ended stays away before it is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long workers may take to finish after the stop.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs `count` workers until `stop` is cancelled and every one of them has returned, as [`Workers`] with its defaults.
+/// Runs `count` workers on `queue` until `stop`, as [`Workers::run_queue`] with the defaults of [`Workers`].
 ///
 /// ```
 /// # use watchkeeper::process::run_workers;
-/// # use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+/// # use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, limiter};
 /// # use watchkeeper::{Env, ObjectName};
 /// # use tokio_util::sync::CancellationToken;
+/// # async fn sync(key: &ObjectName) -> Result<(), std::io::Error> { Ok(()) }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// # let (env, stop) = (Env::system(), CancellationToken::new());
 /// # let queue = RateLimitingQueue::<ObjectName>::new("foos", limiter::default_controller(), &env);
 /// # stop.cancel();
-/// let workers = run_workers(2, &stop, &env, || {
-///     let queue = queue.clone();
-///     async move {
-///         while let Some(item) = queue.get().await {
-///             item.forget();
-///         }
+/// run_workers(2, &queue, &stop, &env, |item: WorkItem<ObjectName>| async move {
+///     match sync(item.key()).await {
+///         Ok(()) => item.forget(),
+///         Err(error) => item.retry(error),
 ///     }
-/// });
-/// let shut_down = async {
-///     stop.cancelled().await;
-///     queue.shut_down();
-/// };
-/// tokio::join!(workers, shut_down);
+/// })
+/// .await;
 /// # }
 /// ```
-pub async fn run_workers<F, Fut>(count: usize, stop: &CancellationToken, env: &Env, worker: F)
-where
-    F: Fn() -> Fut,
+pub async fn run_workers<T, F, Fut>(
+    count: usize,
+    queue: &RateLimitingQueue<T>,
+    stop: &CancellationToken,
+    env: &Env,
+    work: F,
+) where
+    T: Key,
+    F: Fn(WorkItem<T>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    Workers::new(count).run(stop, env, worker).await;
+    Workers::new(count).run_queue(queue, stop, env, work).await;
 }
 
 /// Workers that are kept running until a stop, and then given time to finish.
@@ -80,7 +83,55 @@ impl Workers {
         self
     }
 
-    /// Runs the workers until `stop` is cancelled and every one of them has returned, or the grace period after it is over.
+    /// Runs the workers on `queue`: each takes a key, calls `work` with it, waits for its end and takes the next.
+    ///
+    /// After the stop no further key is taken: `queue` is shut down, the keys that still wait are left to the next start of the program, and the
+    /// runs under way may finish within the grace period. A panic costs its worker a second, and the key is retried. If somebody else shuts
+    /// the queue down, the workers end when it is empty.
+    ///
+    /// Dropping the future aborts all workers; the keys that they had go back to the queue.
+    pub async fn run_queue<T, F, Fut>(
+        self,
+        queue: &RateLimitingQueue<T>,
+        stop: &CancellationToken,
+        env: &Env,
+        work: F,
+    ) where
+        T: Key,
+        F: Fn(WorkItem<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, work) = (stop.child_token(), Arc::new(work));
+        let workers = self.run(&stop, env, || {
+            let (queue, stop, work) = (queue.clone(), stop.clone(), work.clone());
+            async move {
+                loop {
+                    // The stop is looked at first: a key that is ready at the same time is not taken.
+                    let next = tokio::select! {
+                        biased;
+                        () = stop.cancelled() => return,
+                        next = queue.get() => next,
+                    };
+                    match next {
+                        Some(item) => work(item).await,
+                        // Shut down by somebody else, and empty.
+                        None => stop.cancel(),
+                    }
+                }
+            }
+        });
+        let shut_down = async {
+            stop.cancelled().await;
+            // A second shutdown would release somebody who drains the queue.
+            if !queue.is_shutting_down() {
+                queue.shut_down();
+            }
+        };
+        tokio::join!(workers, shut_down);
+    }
+
+    /// Runs the workers until `stop` is cancelled and every one of them has returned, or the grace period after it is over. For workers that take
+    /// their work from a queue there is [`Workers::run_queue`].
     ///
     /// `worker` is called for each start of a worker; what it returns runs as a task of its own. A worker that panics is reported and started
     /// again after a second, and so is one that returns although nothing was stopped. After the stop no worker is started; those that run are
@@ -165,12 +216,12 @@ fn subject(number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::Ordering::SeqCst;
 
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::workqueue::limiter;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -181,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn as_many_workers_run_as_were_asked_for_until_the_stop() {
         let (env, stop, running) = world();
-        let workers = run_workers(3, &stop, &env, || {
+        let workers = Workers::new(3).run(&stop, &env, || {
             let (running, stop) = (running.clone(), stop.clone());
             async move {
                 running.fetch_add(1, SeqCst);
@@ -205,21 +256,22 @@ mod tests {
         let into = told.clone();
         env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
         let (start, starts) = (env.clock.now(), Arc::new(Mutex::new(Vec::new())));
-        run_workers(1, &stop, &env, || {
-            let (starts, clock, stop) = (starts.clone(), env.clock.clone(), stop.clone());
-            async move {
-                let run = {
-                    let mut starts = starts.lock();
-                    starts.push(clock.now() - start);
-                    starts.len()
-                };
-                if run < 3 {
-                    std::panic::resume_unwind(Box::new("boom"));
+        Workers::new(1)
+            .run(&stop, &env, || {
+                let (starts, clock, stop) = (starts.clone(), env.clock.clone(), stop.clone());
+                async move {
+                    let run = {
+                        let mut starts = starts.lock();
+                        starts.push(clock.now() - start);
+                        starts.len()
+                    };
+                    if run < 3 {
+                        std::panic::resume_unwind(Box::new("boom"));
+                    }
+                    stop.cancel();
                 }
-                stop.cancel();
-            }
-        })
-        .await;
+            })
+            .await;
         assert_eq!(*starts.lock(), [Duration::ZERO, SECOND, 2 * SECOND]);
         assert_eq!(*told.lock(), ["worker: worker 0: panicked: boom", "worker: worker 0: panicked: boom"]);
     }
@@ -227,7 +279,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_worker_that_returns_before_the_stop_is_restarted_after_a_second() {
         let (env, stop, starts) = world();
-        let workers = run_workers(2, &stop, &env, || {
+        let workers = Workers::new(2).run(&stop, &env, || {
             starts.fetch_add(1, SeqCst);
             async {}
         });
@@ -249,7 +301,7 @@ mod tests {
             env.clock.sleep(SECOND / 2).await;
             stop.cancel();
         };
-        let workers = run_workers(2, &stop, &env, || {
+        let workers = Workers::new(2).run(&stop, &env, || {
             if made.fetch_add(1, SeqCst) == 0 {
                 std::panic::resume_unwind(Box::new("no worker"));
             }
@@ -263,11 +315,12 @@ mod tests {
     async fn nothing_runs_after_the_stop() {
         let (env, stop, starts) = world();
         stop.cancel();
-        run_workers(2, &stop, &env, || {
-            starts.fetch_add(1, SeqCst);
-            async {}
-        })
-        .await;
+        Workers::new(2)
+            .run(&stop, &env, || {
+                starts.fetch_add(1, SeqCst);
+                async {}
+            })
+            .await;
         assert_eq!(starts.load(SeqCst), 0);
     }
 
@@ -275,7 +328,7 @@ mod tests {
     async fn dropping_the_future_aborts_the_workers() {
         let (env, stop, _) = world();
         let alive = Arc::new(());
-        let workers = run_workers(2, &stop, &env, || {
+        let workers = Workers::new(2).run(&stop, &env, || {
             let alive = alive.clone();
             async move {
                 std::future::pending::<()>().await;
@@ -317,5 +370,90 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(Arc::strong_count(&alive), 1, "they are gone");
         }
+    }
+
+    fn queue_of(keys: u32, env: &Env) -> RateLimitingQueue<u32> {
+        let queue = RateLimitingQueue::new("test", limiter::default_controller(), env);
+        (0..keys).for_each(|key| queue.add(key));
+        queue
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_the_stop_no_key_is_taken_and_the_runs_under_way_finish() {
+        let (env, stop, finished) = world();
+        let queue = queue_of(1000, &env);
+        let (clock, count, began) = (env.clock.clone(), finished.clone(), env.clock.now());
+        let workers = run_workers(2, &queue, &stop, &env, move |item| {
+            let (clock, count) = (clock.clone(), count.clone());
+            async move {
+                clock.sleep(SECOND / 2).await;
+                count.fetch_add(1, SeqCst);
+                item.forget();
+            }
+        });
+        let stop_later = async {
+            env.clock.sleep(SECOND * 9 / 4).await;
+            stop.cancel();
+        };
+        tokio::join!(workers, stop_later);
+        assert_eq!((finished.load(SeqCst), queue.len()), (10, 990));
+        assert_eq!((env.clock.now() - began, env.reporter.errors()), (SECOND * 5 / 2, 0));
+        assert!(queue.is_shutting_down());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_added_at_the_stop_is_not_taken() {
+        let (env, stop, runs) = world();
+        let (queue, count) = (queue_of(0, &env), runs.clone());
+        let workers = run_workers(2, &queue, &stop, &env, move |item| {
+            count.fetch_add(1, SeqCst);
+            item.forget();
+            async {}
+        });
+        let stop_later = async {
+            env.clock.sleep(SECOND).await;
+            stop.cancel();
+            queue.add(1);
+        };
+        tokio::join!(workers, stop_later);
+        assert_eq!(runs.load(SeqCst), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_panics_is_reported_and_its_key_retried_while_others_go_on() {
+        let (env, stop, _) = world();
+        let queue = queue_of(3, &env);
+        let runs = Arc::new(Mutex::new(Vec::new()));
+        let into = runs.clone();
+        let workers = run_workers(2, &queue, &stop, &env, move |item| {
+            let (attempts, into) = (item.attempts(), into.clone());
+            async move {
+                if *item.key() == 0 && attempts == 0 {
+                    std::panic::resume_unwind(Box::new("boom"));
+                }
+                into.lock().push((*item.key(), attempts));
+                item.forget();
+            }
+        });
+        let stop_later = async {
+            env.clock.sleep(3 * SECOND).await;
+            stop.cancel();
+        };
+        tokio::join!(workers, stop_later);
+        assert_eq!((&*runs.lock(), env.reporter.panics()), (&vec![(1, 0), (2, 0), (0, 1)], 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_of_a_queue_that_somebody_else_shuts_down_end_when_it_is_empty() {
+        let (env, stop, runs) = world();
+        let (queue, count) = (queue_of(5, &env), runs.clone());
+        queue.shut_down();
+        run_workers(2, &queue, &stop, &env, move |item| {
+            count.fetch_add(1, SeqCst);
+            item.forget();
+            async {}
+        })
+        .await;
+        assert_eq!((runs.load(SeqCst), stop.is_cancelled()), (5, false));
     }
 }

@@ -38,6 +38,9 @@ const BATCH: usize = 256;
 /// may be called from anywhere, in particular from event handlers. The queue runs no task of its own: a waiting `get` keeps the time, and
 /// whatever became due while no one waited takes its place in the order by its due time.
 ///
+/// A `get` after [`shut_down`](Self::shut_down) still hands out what was ready: workers that shall stop with the program look at its stop,
+/// too, as those of [`run_workers`](crate::process::run_workers) do.
+///
 /// ```
 /// use watchkeeper::workqueue::{RateLimitingQueue, limiter};
 /// use watchkeeper::{Env, ObjectName};

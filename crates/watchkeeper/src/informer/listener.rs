@@ -11,10 +11,9 @@ use super::handler::{Handler, Notification};
 use super::handover::Handover;
 use super::latch::Latch;
 use super::ring::Ring;
-use crate::clock::Clock;
+use crate::env::Env;
 use crate::object::ObjectName;
 use crate::reflector::HandlerStats;
-use crate::report::Reporter;
 
 /// Where one handler's notifications wait.
 #[derive(Debug)]
@@ -129,6 +128,18 @@ impl<K> Mailbox<K> {
     }
 }
 
+impl<K: 'static> Mailbox<K> {
+    /// Calls the handler, and counts how that went.
+    fn tell(&self, notification: &Notification<K>, handler: &mut dyn Handler<K>, env: &Env) {
+        let told = tell(notification, handler, &self.name, env);
+        for (count, happened) in [(&self.panics, told.panicked), (&self.slow, told.was_slow)] {
+            if happened {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// A handler that sees every state: called where changes are distributed, and not from its mailbox, which stays empty.
 pub(super) struct Direct<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
@@ -158,9 +169,9 @@ impl<K: 'static> Direct<K> {
         &self,
         turn: Turn<'_, K>,
         adds: impl Iterator<Item = Notification<K>>,
-        reporter: &Reporter,
+        env: &Env,
     ) {
-        if self.tell(turn, adds, reporter) {
+        if self.tell(turn, adds, env) {
             self.mailbox.change(|state| state.initial_in_hand = false);
         }
     }
@@ -172,15 +183,12 @@ impl<K: 'static> Direct<K> {
         &self,
         mut turn: Turn<'_, K>,
         mut notifications: impl Iterator<Item = N>,
-        reporter: &Reporter,
+        env: &Env,
     ) -> bool {
         let told_all = notifications.all(|notification| {
             let is_open = !self.mailbox.is_closed();
             if is_open {
-                let tell = || notification.borrow().tell(&mut **turn);
-                if reporter.guard("handler", &self.mailbox.name, tell).is_none() {
-                    self.mailbox.panics.fetch_add(1, Ordering::Relaxed);
-                }
+                self.mailbox.tell(notification.borrow(), &mut **turn, env);
             }
             is_open
         });
@@ -205,17 +213,11 @@ impl<K: 'static> Direct<K> {
 pub(super) async fn deliver<K: 'static>(
     mailbox: Arc<Mailbox<K>>,
     mut handler: Box<dyn Handler<K>>,
-    clock: Clock,
-    reporter: Reporter,
+    env: Env,
 ) {
     let _ending = Ending(&mailbox);
     while let Some(notification) = mailbox.next().await {
-        let told = tell(&notification, &mut *handler, &mailbox.name, &clock, &reporter);
-        for (count, happened) in [(&mailbox.panics, told.panicked), (&mailbox.slow, told.was_slow)] {
-            if happened {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        mailbox.tell(&notification, &mut *handler, &env);
         if notification.is_initial_add() {
             mailbox.change(|state| state.initial_in_hand = false);
         }
@@ -247,14 +249,13 @@ pub(super) fn tell<K: 'static>(
     notification: &Notification<K>,
     handler: &mut dyn Handler<K>,
     name: &str,
-    clock: &Clock,
-    reporter: &Reporter,
+    env: &Env,
 ) -> Told {
-    let began = clock.now();
-    let panicked = reporter.guard("handler", name, || notification.tell(handler)).is_none();
-    let took = clock.now().saturating_duration_since(began);
+    let began = env.clock.now();
+    let panicked = env.reporter.guard("handler", name, || notification.tell(handler)).is_none();
+    let took = env.clock.now().saturating_duration_since(began);
     if took > SLOW {
-        reporter.error("handler", name, &Blocked { key: notification.key(), took });
+        env.reporter.error("handler", name, &Blocked { key: notification.key(), took });
     }
     Told { panicked, was_slow: took > SLOW }
 }

@@ -8,8 +8,8 @@ use foldhash::fast::FixedState;
 use super::handler::{Handler, Notification};
 use super::listener::{Direct, Mailbox};
 use crate::clock::{FAR, Instant};
+use crate::env::Env;
 use crate::reflector::HandlerStats;
-use crate::report::Reporter;
 
 /// How a handler wants to be called.
 #[derive(Clone, Debug, Default)]
@@ -191,10 +191,10 @@ pub(super) struct Untold<K> {
 }
 
 impl<K: 'static> Untold<K> {
-    pub(super) fn tell(self, reporter: &Reporter) {
+    pub(super) fn tell(self, env: &Env) {
         for (handler, syncing) in self.handlers {
             let wanted = self.notifications.iter().filter(|told| syncing || !told.is_resync());
-            handler.tell(handler.turn(), wanted, reporter);
+            handler.tell(handler.turn(), wanted, env);
         }
     }
 }

@@ -232,7 +232,7 @@ impl<K: Kind> SharedInformer<K> {
             inner.spawn(listener, tasks, runtime);
             drop((processor, life));
             if let (Some(direct), Some(turn)) = (&direct, turn) {
-                direct.tell_initial(turn, snapshot.iter().map(add), &inner.pump.env.reporter);
+                direct.tell_initial(turn, snapshot.iter().map(add), &inner.pump.env);
             }
         }
         Ok(registration)
@@ -359,8 +359,7 @@ impl<K: Kind> Inner<K> {
         // Tasks of handlers that were removed have ended by now.
         while tasks.try_join_next().is_some() {}
         if let Some(handler) = listener.handler.take() {
-            let Env { clock, reporter, .. } = self.pump.env.clone();
-            tasks.spawn_on(deliver(listener.mailbox.clone(), handler, clock, reporter), runtime);
+            tasks.spawn_on(deliver(listener.mailbox.clone(), handler, self.pump.env.clone()), runtime);
         }
     }
 }
@@ -373,7 +372,7 @@ impl<K: Kind> Consumer<K> for Inner<K> {
             (processor.distribute(told), panics)
         };
         panics.report();
-        untold.tell(&self.pump.env.reporter);
+        untold.tell(&self.pump.env);
         Outcome::Done
     }
 

@@ -109,10 +109,10 @@ impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
         let env = self.controller.env.fork("unshared informer");
         let store = Indexer::new(&env, self.indexers);
         let (mut handler, name, into) = (self.handler, self.handler_name, store.clone());
-        let Env { clock, reporter, .. } = env.clone();
+        let teller = env.clone();
         let process = move |popped: &Popped<K>| {
             for notification in apply(&into, popped) {
-                tell(&notification, &mut *handler, &name, &clock, &reporter);
+                tell(&notification, &mut *handler, &name, &teller);
             }
             Ok::<(), Infallible>(())
         };

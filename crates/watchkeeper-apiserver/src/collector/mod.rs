@@ -7,6 +7,7 @@ mod decide;
 mod kinds;
 mod live;
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,17 +76,13 @@ enum CollectError {
     #[error("not all kinds have been listed yet")]
     NotSynced,
     #[error("cannot see whether it owns any {kind}")]
-    Unseen { kind: String, source: kube_client::Error },
-    #[error("cannot see in time whether it owns any {0}")]
-    Late(String),
+    Unseen { kind: String, source: Box<dyn Error + Send + Sync> },
     #[error("cannot see which kinds there are")]
     Discovery(#[from] kube_client::Error),
     #[error(
         "it is deleted in the foreground and owns, directly or through others, an object that waits for it: take away an owner reference, or the finalizer foregroundDeletion"
     )]
     Circle,
-    #[error("the list of {0} does not end")]
-    Endless(String),
 }
 
 impl CollectError {

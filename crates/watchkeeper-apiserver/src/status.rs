@@ -378,7 +378,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// At most [`VALUE_LIMIT`] of a text.
-fn beginning(text: &str) -> &str {
+pub(crate) fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(VALUE_LIMIT)]
 }
 

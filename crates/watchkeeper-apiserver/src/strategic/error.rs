@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::status::Failure;
+use crate::status::{Failure, beginning};
 
 /// Why a patch could not be applied. Values are printed as Go prints them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -55,7 +55,8 @@ impl StrategicError {
                 Failure::bad_request(self.to_string())
             }
             Self::ListOfLists => Failure::unprocessable(),
-            _ => Failure::internal(self.to_string()),
+            // It may print whole lists.
+            _ => Failure::internal(beginning(&self.to_string())),
         }
     }
 }
@@ -137,6 +138,12 @@ mod tests {
             [verb(&json!(5)), verb(&json!("x")), verb(&Value::Null)],
             ["%!s(int64=5)", "x", "%!s(<nil>)"]
         );
+    }
+
+    #[test]
+    fn a_long_list_is_not_repeated_as_a_whole() {
+        let error = StrategicError::Mixed(vec!["x".repeat(1 << 20).into()], vec![Value::Null]);
+        assert!((1 << 10..1 << 17).contains(&error.refusal(false).message.len()));
     }
 
     #[test]

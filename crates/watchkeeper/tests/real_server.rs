@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::dynamic::{ApiResource, DynamicObject};
 use kube_core::gvk::GroupVersionKind;
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::QueueKind;
 use watchkeeper::process::ClientArgs;
 use watchkeeper::reflector::ListMode;
-use watchkeeper::source::{ApiSource, Scope};
+use watchkeeper::source::{ApiSource, Scope, Selection};
 use watchkeeper::wire::Class;
 use watchkeeper::{Clients, Env, Kind, ObjectName, ResourceVersion, SharedInformer};
 
@@ -229,6 +230,35 @@ async fn a_restart_and_a_compaction_are_survived(world: &World) {
     }
 }
 
+async fn requests_list_apply_and_name_the_program(world: &World) {
+    // More than a page.
+    world.create(510).await;
+    let requests = world.clients.clone().program("real-server-test", "1.0").requests().clone();
+    let (maps, scope) = (requests.of::<ConfigMap>(), Scope::Namespace(world.namespace.clone()));
+    assert_eq!(maps.list(&scope, &Selection::default()).await.unwrap().complete().unwrap().len(), 510);
+    let selection = Selection { labels: "value in (3, 4)".into(), ..Selection::default() };
+    assert_eq!(maps.list(&scope, &selection).await.unwrap().complete().unwrap().len(), 2);
+    assert!(maps.get_opt(&world.key("o0001")).await.unwrap().is_some());
+    // A name as no object has it: it must not become a query.
+    assert!(maps.get_opt(&world.key("o0001?x#y z")).await.unwrap().is_none());
+    let unknown = ApiResource::from_gvk(&GroupVersionKind::gvk("no.such.group", "v1", "Thing"));
+    let things = requests.of_kind::<DynamicObject>(unknown);
+    assert!(things.get_opt(&ObjectName::cluster("a")).await.unwrap_err().is_not_found());
+    let roles = requests.of::<ClusterRole>();
+    assert!(roles.get_opt(&ObjectName::cluster("system:discovery")).await.unwrap().is_some());
+
+    let manager_of = |map: &ConfigMap| map.metadata.managed_fields.as_ref().unwrap()[0].manager.clone();
+    let mut map = maps.create(&world.config_map("named", 0)).await.unwrap();
+    assert_eq!(manager_of(&map).as_deref(), Some("real-server-test"), "by the User-Agent");
+    let fields = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "named"}, "data": {"value": value}});
+    let (key, requests) = (world.key("named"), requests.manager("applier"));
+    let maps = requests.of::<ConfigMap>();
+    let conflict = maps.patch(&key, &Patch::Apply(fields("1"))).await.unwrap_err();
+    assert_eq!(conflict.class(), Class::Conflict);
+    map = maps.force_apply(&key, &fields("1")).await.unwrap();
+    assert_eq!(map.data.unwrap()["value"], "1");
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Some(kubeconfig) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG").map(PathBuf::from) else {
@@ -254,8 +284,9 @@ async fn main() -> ExitCode {
         paged_and_streamed_lists_equal_the_servers
         objects_of_a_custom_resource_are_mirrored
         five_thousand_random_changes_leave_the_cache_equal_to_a_list
+        requests_list_apply_and_name_the_program
         a_restart_and_a_compaction_are_survived
     }
-    println!("{} passed, {failed} failed", 4 - failed);
+    println!("{} passed, {failed} failed", 5 - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

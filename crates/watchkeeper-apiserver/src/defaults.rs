@@ -6,11 +6,18 @@ use serde_json::{Map, Value, json};
 
 use crate::meta;
 use crate::registry::Kind;
+use crate::size;
+use crate::status::{Failure, Result};
 
-/// Fills in the defaults of an object that has the shape of its kind.
-pub(crate) fn prepare(kind: &Kind, value: &mut Value) {
+/// Fills in the defaults of an object that has the shape of its kind; fails if they make it far too large.
+pub(crate) fn prepare(kind: &Kind, value: &mut Value) -> Result<()> {
     if let Some(custom) = &kind.custom {
-        return custom.schema.default(value);
+        custom.schema.default(value)?;
+        // The defaults may have come where a path was long already.
+        if size::has_long_paths(value) {
+            return Err(Failure::bad_request("the names of its fields are too long"));
+        }
+        return Ok(());
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => namespace(value),
@@ -43,6 +50,7 @@ pub(crate) fn prepare(kind: &Kind, value: &mut Value) {
         }
         _ => {}
     }
+    Ok(())
 }
 
 /// Sets a field that is absent.

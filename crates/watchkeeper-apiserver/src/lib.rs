@@ -77,6 +77,7 @@ mod rules;
 mod schema;
 mod selector;
 mod serve;
+mod size;
 mod static_routes;
 mod status;
 mod store;

@@ -40,7 +40,8 @@ fn renewed(kind: &Kind, stored: &Stored) -> Option<Stored> {
     if let Some(custom) = &kind.custom {
         custom.schema.prune(&mut value, false);
     }
-    defaults::prepare(kind, &mut value);
+    // With defaults that cannot be filled in it stays as it was.
+    defaults::prepare(kind, &mut value).ok()?;
     let mut new = Stored::encode(kind, stored.key.clone(), stored.revision, &value);
     new.written = (new.bytes != *written).then(|| written.clone());
     (new.bytes != stored.bytes || new.fields != stored.fields).then_some(new)

@@ -6,6 +6,7 @@ use crate::json;
 use crate::managed::Writer;
 use crate::managed::shape::Shape;
 use crate::registry::Kind;
+use crate::size;
 use crate::status::{Failure, Result, quoted};
 use crate::types::shape;
 use crate::yaml;
@@ -52,6 +53,9 @@ impl Write {
     pub(crate) fn shape(&mut self, kind: &Kind, value: &mut Value) -> Result<(), String> {
         if json::is_too_deep(value) {
             return Err(format!("exceeded max depth of {}", json::DEPTH_LIMIT));
+        }
+        if size::has_long_paths(value) {
+            return Err("the names of its fields are too long".to_owned());
         }
         let unknown = match kind.schema {
             Some(id) => shape::shape(id, value)?,

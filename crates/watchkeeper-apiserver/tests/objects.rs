@@ -363,3 +363,78 @@ async fn an_integer_may_be_written_as_a_fraction_where_it_is_not_read_as_text() 
         assert_eq!(sent("PATCH", &a, kind, &body("1.5")).await.0, 422);
     }
 }
+
+/// A kind whose objects may hold anything, and their path.
+async fn things(server: &Server) -> &'static str {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.large.wktest.io"},
+        "spec": {"group": "large.wktest.io", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema}}]},
+    });
+    post(server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    let path = "/apis/large.wktest.io/v1/things";
+    while get(server, path).await.0 != 200 {
+        server.env.clock.sleep(std::time::Duration::from_millis(50)).await;
+    }
+    path
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_etcd_would_not_take_is_refused_in_its_words() {
+    let server = Server::start().await;
+    let things = things(&server).await;
+    let thing = |name: &str, size: usize| json!({"apiVersion": "large.wktest.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": {"text": "x".repeat(size)}});
+    post(&server, things, &thing("fits", 1_572_000)).await;
+    let small = post(&server, things, &thing("a", 10)).await;
+    let a = format!("{things}/a");
+    let too_large = "etcdserver: request is too large";
+    let exhausted = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (";
+    for (size, words) in
+        [(1_573_000, too_large), (2_096_000, too_large), (2_097_152, exhausted), (2_500_000, exhausted)]
+    {
+        let mut replaced = thing("a", size);
+        replaced["metadata"]["resourceVersion"] = small["metadata"]["resourceVersion"].clone();
+        let text = json!({"text": "x".repeat(size)});
+        let apply = "application/apply-patch+yaml";
+        for (what, (code, answer)) in [
+            ("create", call(&server, "POST", things, &thing("b", size)).await),
+            ("create what is there", call(&server, "POST", things, &thing("a", size)).await),
+            ("replace", call(&server, "PUT", &a, &replaced).await),
+            ("patch", patch(&server, &a, MERGE, &json!({"spec": text})).await),
+            ("status", patch(&server, &format!("{a}/status"), MERGE, &json!({"status": text})).await),
+            ("apply", patch(&server, &format!("{things}/c?fieldManager=m"), apply, &thing("c", size)).await),
+        ] {
+            assert_eq!((code, &answer["reason"]), (500, &Value::Null), "{what} {size}: {answer}");
+            let message = answer["message"].as_str().unwrap_or_default();
+            assert!(message.starts_with(words), "{what} {size}: {message}");
+        }
+        let (code, answer) = call(&server, "POST", &format!("{things}?dryRun=All"), &thing("d", size)).await;
+        assert_eq!(code, 201, "nothing is stored: {}", answer["message"]);
+    }
+    assert_eq!(get(&server, &a).await.1["metadata"], small["metadata"], "nothing was written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_of_more_than_ten_updaters_become_one() {
+    let server = Server::start().await;
+    let a = format!("{CONFIG_MAPS}/a");
+    post(&server, &format!("{CONFIG_MAPS}?fieldManager=m00"), &config_map("a", &json!({"k": "v"}))).await;
+    for n in 1..14 {
+        let data = json!({"data": {format!("k{n:02}"): "v"}});
+        let (code, answer) = patch(&server, &format!("{a}?fieldManager=m{n:02}"), MERGE, &data).await;
+        assert_eq!(code, 200, "{answer}");
+        // One manager is as old as another within a second.
+        server.env.clock.sleep(std::time::Duration::from_millis(1_100)).await;
+    }
+    let (_, object) = get(&server, &a).await;
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let told: Vec<_> = entries.iter().map(|entry| json!([entry["manager"], entry["fieldsV1"]])).collect();
+    let ancient = json!({"f:data": {".": {}, "f:k": {}, "f:k01": {}, "f:k02": {}, "f:k03": {}, "f:k04": {}}});
+    assert_eq!(told.len(), 10, "{told:?}");
+    assert_eq!(told[0], json!(["ancient-changes", ancient]));
+    assert_eq!(told[1], json!(["m05", {"f:data": {"f:k05": {}}}]));
+    assert_eq!(entries[0].get("subresource"), None);
+}

@@ -1,6 +1,6 @@
 //! Who wrote which field? The managers in `metadata.managedFields`, kept with every write, and the conflicts of server-side apply.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -30,6 +30,10 @@ const NOBODYS: &[&[&str]] = &[
     &["f:metadata", "f:managedFields"],
     &["f:metadata", "f:resourceVersion"],
 ];
+
+/// How many entries of those who update an object has; older ones are merged into one of this name.
+const UPDATERS_LIMIT: usize = 10;
+const ANCIENT: &str = "ancient-changes";
 
 /// Whoever writes, and how.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +75,11 @@ impl Manager {
             && self.applies == applies
             && self.subresource == writer.subresource
             && (applies || self.api_version == writer.api_version)
+    }
+
+    /// Whether older entries have been merged into this one.
+    fn is_ancient(&self) -> bool {
+        !self.applies && self.name == ANCIENT && self.subresource.is_empty()
     }
 
     /// What no other entry has in common with this one.
@@ -221,6 +230,41 @@ impl Managers {
         self.0.retain(|manager| !manager.set.is_empty());
     }
 
+    /// Merges the oldest entries of those who update into one for each version, so that no more are left than are kept.
+    fn merge_oldest(&mut self) {
+        let by_age = |manager: &Manager| {
+            let Manager { time, name, api_version, subresource, .. } = manager;
+            [time, name, api_version, subresource].map(String::clone)
+        };
+        let updaters = self.0.iter().filter(|manager| !manager.applies).count();
+        let mut left = updaters;
+        if left <= UPDATERS_LIMIT {
+            return;
+        }
+        self.0.sort_by_cached_key(|manager| (manager.applies, by_age(manager)));
+        let mut merged: BTreeMap<String, usize> = BTreeMap::new();
+        for (at, manager) in self.0.iter().enumerate().filter(|(_, manager)| manager.is_ancient()) {
+            merged.insert(manager.api_version.clone(), at);
+        }
+        let mut firsts: BTreeMap<String, usize> = BTreeMap::new();
+        for at in 0..updaters {
+            let version = self.0[at].api_version.clone();
+            let Some(first) = firsts.get(&version) else {
+                firsts.insert(version, at);
+                continue;
+            };
+            let into = *merged.entry(version).or_insert(*first);
+            if left > UPDATERS_LIMIT && into != at {
+                let (set, time) = (std::mem::take(&mut self.0[at].set), self.0[at].time.clone());
+                let ancient = &mut self.0[into];
+                ancient.set.union(&set);
+                (ancient.name, ancient.subresource, ancient.time) = (ANCIENT.to_owned(), String::new(), time);
+                left -= 1;
+            }
+        }
+        self.0.retain(|manager| !manager.set.is_empty());
+    }
+
     /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away.
     pub(crate) fn apply(
         &mut self,
@@ -296,6 +340,7 @@ pub(crate) fn track(
     writer: &Writer<'_>,
 ) {
     managers.update(kind.shape(), before, after, writer);
+    managers.merge_oldest();
     managers.write(after);
 }
 

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::json;
 use crate::managed::shape::{Shape, Treatment};
-use crate::status::Cause;
+use crate::size;
+use crate::status::{Cause, Result};
 
 mod pattern;
 mod validate;
@@ -46,6 +47,8 @@ pub(crate) struct Node {
     format: String,
     nullable: bool,
     default: Option<Value>,
+    /// How long the default is as JSON.
+    default_size: usize,
     int_or_string: bool,
     preserve: bool,
     embedded: bool,
@@ -98,9 +101,10 @@ impl Schema {
         causes
     }
 
-    /// Fills in the defaults.
-    pub(crate) fn default(&self, value: &mut Value) {
-        self.0.fill(value);
+    /// Fills in the defaults; fails once they have added more than could be stored.
+    pub(crate) fn default(&self, value: &mut Value) -> Result<()> {
+        let mut added = 0;
+        self.0.fill(value, &mut added)
     }
 
     /// What is wrong with the object, but for what was so before a change.
@@ -248,6 +252,7 @@ impl Node {
                 json::plain_numbers(&mut default);
                 default
             }),
+            default_size: schema.get("default").map_or(0, size::text),
             int_or_string: flag("x-kubernetes-int-or-string"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
@@ -370,34 +375,42 @@ impl Node {
         }
     }
 
-    fn fill(&self, value: &mut Value) {
+    /// `added` is how much has been filled in.
+    fn fill(&self, value: &mut Value, added: &mut usize) -> Result<()> {
         match value {
             Value::Object(map) => {
                 for (name, property) in &self.properties {
                     if let Some(default) = &property.default {
                         let null = map.get(name).is_some_and(|v| v.is_null() && !property.nullable);
                         if null || !map.contains_key(name) {
+                            *added += name.len() + property.default_size + 4;
+                            if *added > size::DEFAULTS_LIMIT {
+                                return Err(size::too_large(*added));
+                            }
                             map.insert(name.clone(), default.clone());
                         }
                     }
                     if let Some(value) = map.get_mut(name) {
-                        property.fill(value);
+                        property.fill(value, added)?;
                     }
                 }
                 if let Some(additional) = &self.additional {
                     for (_, value) in map.iter_mut().filter(|(name, _)| !self.properties.contains_key(*name))
                     {
-                        additional.fill(value);
+                        additional.fill(value, added)?;
                     }
                 }
             }
             Value::Array(list) => {
                 if let Some(items) = &self.items {
-                    list.iter_mut().for_each(|value| items.fill(value));
+                    for value in list {
+                        items.fill(value, added)?;
+                    }
                 }
             }
             _ => {}
         }
+        Ok(())
     }
 }
 
@@ -434,12 +447,26 @@ mod tests {
         let mut value = json!({"apiVersion": "v", "kind": "K", "metadata": {"name": "x"}, "extra": 1,
             "spec": {"name": "abc", "unknown": 1, "free": {"any": [1]}, "nul": null, "replicas": null}});
         assert_eq!(schema().prune(&mut value, false), ["extra", "spec.unknown"]);
-        schema().default(&mut value);
+        schema().default(&mut value).unwrap();
         assert_eq!(
             value["spec"],
             json!({"name": "abc", "free": {"any": [1]}, "nul": null, "replicas": 1, "mode": "A", "nested": {"x": 5}})
         );
         assert_eq!(schema().validate(&value, None), []);
+    }
+
+    #[test]
+    fn defaults_are_filled_in_no_further_than_can_be_stored() {
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "object",
+            "properties": {"text": {"type": "string", "default": "x".repeat(10_000)}}}}}});
+        let (schema, _) = Schema::compile(&schema, "");
+        let with = |items: usize| json!({"list": vec![json!({}); items]});
+        let mut fits = with(100);
+        schema.default(&mut fits).unwrap();
+        assert_eq!(fits["list"][99]["text"].as_str().map(str::len), Some(10_000));
+        let mut large = with(20_000);
+        assert!(schema.default(&mut large).unwrap_err().message.contains("larger than max"));
+        assert_eq!(large["list"][419], json!({}), "it has stopped long before the end");
     }
 
     #[test]

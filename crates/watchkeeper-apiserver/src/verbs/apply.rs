@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::managed::Managers;
 use crate::meta;
 use crate::registry::Kind;
+use crate::size;
 use crate::status::{Failure, Result};
 use crate::store::Key;
 use crate::verbs::create::{identify, place};
@@ -31,6 +32,9 @@ impl Seen {
         check_config(kind, key, &config)?;
         if part != Part::Main && self.old.is_none() {
             return Err(Failure::not_found(kind, &key.name));
+        }
+        if size::has_long_paths(&config) {
+            return Err(Failure::bad_request("the names of its fields are too long"));
         }
         let sent = described(kind, &config);
         check_types(kind, &config, &sent)?;

@@ -11,10 +11,12 @@ use crate::defaults;
 use crate::managed::{Managers, track};
 use crate::meta;
 use crate::registry::Kind;
+use crate::size;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::validation;
 use crate::verbs::draft::{Draft, Seen};
+use crate::verbs::update::stored_at;
 use crate::write::Write;
 
 /// Without vowels and look-alikes, so that generated names form no words.
@@ -100,7 +102,7 @@ impl Seen {
         posted: bool,
     ) -> Result<Draft> {
         self.open.clone()?;
-        defaults::prepare(kind, &mut value);
+        defaults::prepare(kind, &mut value)?;
         if kind.is_definition() {
             crd::default(&mut value);
         }
@@ -123,10 +125,14 @@ impl Seen {
         if !sent_version.is_empty() && sent_version != "0" {
             return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
         }
+        let value = convert::to_storage(kind, value);
+        if !write.dry_run {
+            size::check(kind, &stored_at(kind, &self.key, false), &value)?;
+        }
         Ok(Draft {
             kind: kind.clone(),
             key: self.key.clone(),
-            value: convert::to_storage(kind, value),
+            value,
             old: None,
             accept: kind.is_definition(),
             posted,

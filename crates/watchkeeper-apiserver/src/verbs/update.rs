@@ -10,6 +10,7 @@ use crate::defaults::{self, remove_null};
 use crate::managed::{self, Managers, track};
 use crate::meta;
 use crate::registry::Kind;
+use crate::size;
 use crate::status::{Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::strategy;
@@ -137,7 +138,7 @@ impl Seen {
         let managers = sent.unwrap_or(known);
         let mut after = merge_part(kind, &before, new, part);
         keep_system_fields(&before, &mut after);
-        defaults::prepare(kind, &mut after);
+        defaults::prepare(kind, &mut after)?;
         // A scale of which nobody was the owner gets none: the real server has nowhere to note it.
         let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
@@ -192,6 +193,9 @@ impl Seen {
         }
         let value = convert::to_storage(kind, after);
         let same = managed::same(&value, stored) && old.written.is_none();
+        if !same && !dry_run {
+            size::check(kind, &stored_at(kind, &old.key, false), &value)?;
+        }
         Ok(Draft {
             kind: kind.clone(),
             key: old.key.clone(),
@@ -221,7 +225,7 @@ pub(crate) fn precondition_failed(
 }
 
 /// Where the real server's store has an object, or would have it.
-fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
+pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
     let root = if dry_run { "" } else { "/registry" };
     let part = match &kind.custom {
         Some(_) => format!("{}/{}", kind.group, kind.plural),

@@ -14,6 +14,7 @@ mod validate;
 
 use pattern::Pattern;
 pub(crate) use pattern::Patterns;
+use validate::Findings;
 
 /// A compiled schema of one version of a custom kind.
 ///
@@ -109,17 +110,18 @@ impl Schema {
 
     /// What is wrong with the object, but for what was so before a change.
     pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-        let mut causes = Vec::new();
-        self.0.validate(value, old, "", &mut causes);
-        causes
+        let mut found = Findings::default();
+        self.0.validate(value, old, "", &mut found);
+        found.into_causes()
     }
 
     /// What is wrong with the object's status, told as if that were all there is.
     pub(crate) fn validate_status(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-        let mut causes = Vec::new();
+        let mut found = Findings::default();
         if let Some((schema, status)) = self.0.property("status").zip(value.get("status")) {
-            schema.validate(status, old.and_then(|old| old.get("status")), "", &mut causes);
+            schema.validate(status, old.and_then(|old| old.get("status")), "", &mut found);
         }
+        let mut causes = found.into_causes();
         for cause in &mut causes {
             cause.field = join("status", &cause.field).trim_end_matches('.').to_owned();
         }
@@ -360,9 +362,9 @@ impl Node {
             if !unknown.is_empty() {
                 causes.push(Cause::invalid(&field, default, "must not have unknown fields"));
             }
-            let mut misfits = Vec::new();
+            let mut misfits = Findings::default();
             self.validate(default, None, "", &mut misfits);
-            causes.extend(misfits.into_iter().map(|cause| {
+            causes.extend(misfits.into_causes().into_iter().map(|cause| {
                 let inside = if cause.field.is_empty() { field.clone() } else { join(&field, &cause.field) };
                 Cause { field: inside, ..cause }
             }));
@@ -485,6 +487,26 @@ mod tests {
             assert!(told.iter().any(|told| told == expected), "{expected} not in {told:?}");
         }
         assert_eq!(told.len(), 5);
+    }
+
+    #[test]
+    fn an_object_with_all_its_texts_and_alternatives_has_one_budget() {
+        let pattern = format!("^({}){{0,900}}$", "[a-z]{1,9}");
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "string",
+            "pattern": pattern}}}});
+        let (schema, problems) = Schema::compile(&schema, "");
+        assert_eq!(problems, []);
+        let texts = |count: usize| json!({"list": vec!["ab"; count]});
+        assert_eq!(schema.validate(&texts(100), None), []);
+        let told = schema.validate(&texts(100_000), None);
+        assert!(told[0].message.contains("too long to be matched"), "{:?}", told.first());
+        let branches: Vec<_> = (0..2_000).map(|n| json!({"enum": [n]})).collect();
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer",
+            "anyOf": branches}}}});
+        let (schema, _) = Schema::compile(&schema, "");
+        let told = schema.validate(&json!({"list": vec![1_999; 100_000]}), None);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].message.contains("running out of cost budget"), "{:?}", told[0]);
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) store: Store,
-    pub(crate) registry: Registry,
+    /// Shared with those who look at it for longer than they hold the core.
+    pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Clock,
     pub(crate) generator: Generator,
 }
@@ -122,7 +123,7 @@ impl Core {
     fn empty(env: &Env, store: Store, label: &str) -> Self {
         Self {
             store,
-            registry: Registry::new(),
+            registry: Arc::new(Registry::new()),
             clock: env.clock.clone(),
             generator: env.generator.fork(label),
         }

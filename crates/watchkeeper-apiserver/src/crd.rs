@@ -454,7 +454,8 @@ impl Core {
 
     /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
     pub(crate) fn publish_definition(&mut self, value: &Value, compiled: Vec<Compiled>) {
-        let before = self.registry.define(meta::text(value, "name"), kinds(value, compiled));
+        let before =
+            Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), kinds(value, compiled));
         if before.is_empty() {
             self.store.begin(&storage(value));
         } else {
@@ -466,7 +467,7 @@ impl Core {
     /// The kinds of a definition that was kept are these from now on.
     pub(crate) fn restore_definition(&mut self, value: &Value) {
         let kinds = kinds(value, Compiler::default().compile_all(value));
-        self.registry.define(meta::text(value, "name"), kinds);
+        Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), kinds);
     }
 
     /// The versions of a definition as they are served.
@@ -522,7 +523,7 @@ impl Core {
 
     /// Stops serving the kinds of a definition that is gone; its watches end, and names it held are free.
     pub(crate) fn withdraw_definition(&mut self, value: &Value) {
-        self.registry.define(meta::text(value, "name"), Vec::new());
+        Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), Vec::new());
         self.store.close(&storage(value));
         self.reconsider_definitions();
     }

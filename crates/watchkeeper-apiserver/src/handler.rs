@@ -11,6 +11,9 @@ use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use http_body_util::Full;
 use jiff::Timestamp;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
@@ -42,6 +45,12 @@ const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 /// How often a write is worked out without the lock before it takes it for the whole time.
 const FREE_TRIES: usize = 3;
 
+/// From which size on a body or an object takes long enough to be worked on aside.
+const LARGE: usize = 64 * 1024;
+
+/// How many requests with a large body are worked on at a time.
+pub(crate) const LARGE_AT_ONCE: usize = 4;
+
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Answers one request. `stop` ends a watch that it opens.
@@ -69,6 +78,7 @@ where
         stop,
         body: OnceLock::new(),
         tries: AtomicUsize::new(0),
+        turn: OnceLock::new(),
     };
     let found = call.find();
     // What nobody serves is not counted, as there is no end of it.
@@ -100,6 +110,8 @@ pub(crate) struct Call {
     body: OnceLock<Bytes>,
     /// How often it has tried to write.
     tries: AtomicUsize,
+    /// Its turn among those with a large body.
+    turn: OnceLock<OwnedSemaphorePermit>,
 }
 
 /// What the URL names, once the kind is known.
@@ -195,7 +207,21 @@ impl Call {
         B::Error: Into<BoxError>,
     {
         let read = read_body(&self.shared.clock, body).await?;
+        // It is waited for over a socket alone, where others are to be served meanwhile.
+        if self.stop.is_some() && read.len() > LARGE && self.turn.get().is_none() {
+            let turn = self.shared.large.clone().acquire_owned().await;
+            // The semaphore is never closed.
+            let _set = turn.map(|turn| self.turn.set(turn));
+        }
         Ok(self.body.get_or_init(|| read).clone())
+    }
+
+    /// Works on so many bytes. Over a socket the runtime goes on with other requests on another thread if it has several; in process
+    /// everything stays in its order.
+    pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        let several =
+            || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if bytes > LARGE && self.stop.is_some() && several() { block_in_place(work) } else { work() }
     }
 
     /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
@@ -215,7 +241,10 @@ impl Call {
             return self.change(kind, |core| see(core).and_then(|seen| core.store(work(&seen)?)));
         }
         let seen = self.read(kind, |core| see(core))?;
-        let draft = work(&seen)?;
+        let old = seen.old.as_ref().map_or(0, |old| old.bytes.len());
+        // A definition may be small, and take long to compile.
+        let sent = if kind.is_definition() { usize::MAX } else { self.body.get().map_or(0, Bytes::len) };
+        let draft = self.work(sent.max(old), || work(&seen))?;
         self.change(kind, |core| core.store(draft))
     }
 
@@ -263,7 +292,7 @@ impl Call {
             Method::POST if !everywhere => {
                 let mut write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
-                let mut value = self.read_object(&kind, &body, &mut write)?;
+                let mut value = self.work(body.len(), || self.read_object(&kind, &body, &mut write))?;
                 let namespace = namespace.unwrap_or_default();
                 identify(&kind, &mut value);
                 let name = place(&kind, namespace, &mut value).map(|()| Name::of(&value));
@@ -279,17 +308,21 @@ impl Call {
                 let options = self.delete_options(&body)?;
                 let list = self.list_options(&kind)?;
                 let limit = if list.limit == 0 { usize::MAX } else { list.limit };
-                let (items, revision) = self.change(&kind, |core| {
-                    let revision = core.store.revision();
-                    core.delete_collection(&kind, namespace, &list.selector, limit, &options)
-                        .map(|items| (items, revision))
+                let (mut items, revision) = self.read(&kind, |core| {
+                    let objects = core.store.range(&kind.storage, namespace, None).cloned();
+                    Ok((objects.collect::<Vec<_>>(), core.store.revision()))
                 })?;
-                Ok(reply::list(
-                    form,
-                    &kind,
-                    &Page { items, revision, proceed: None, remaining: None },
-                    self.now(),
-                ))
+                items.retain(|stored| list.selector.matches(stored));
+                items.truncate(limit);
+                // One by one, so that others are not held up; who is deleted meanwhile is gone as wanted.
+                for object in &items {
+                    match self.change(&kind, |core| core.delete(&kind, &object.key, &options)) {
+                        Err(failure) if failure.code != 404 || failure.outdated => return Err(failure),
+                        _ => {}
+                    }
+                }
+                let page = Page { items, revision, proceed: None, remaining: None };
+                Ok(reply::list(form, &kind, &page, self.now()))
             }
             _ => Err(Failure::method_not_allowed()),
         }
@@ -309,7 +342,7 @@ impl Call {
             Method::PUT => {
                 let mut write = self.write_options("UpdateOptions")?;
                 let body = self.read_body(body).await?;
-                let value = self.read_object(&kind, &body, &mut write)?;
+                let value = self.work(body.len(), || self.read_object(&kind, &body, &mut write))?;
                 let version = meta::text(&value, "resourceVersion").to_owned();
                 let see = |core: &Core| Ok(core.see(&kind, key));
                 let replaced = self.write(&kind, see, |seen| seen.replace(&kind, value, part, &write));
@@ -375,8 +408,8 @@ impl Call {
         if let Some(version) = options.wanted_version()? {
             self.shared.reach(version, VERSION_PATIENCE).await;
         }
-        let page = self.read(kind, |core| core.list(kind, self.target.namespace.as_deref(), &options))?;
-        Ok(reply::list(form, kind, &page, self.now()))
+        let listed = self.read(kind, |core| core.list(kind, self.target.namespace.as_deref(), &options))?;
+        Ok(reply::list(form, kind, &listed.page(&options.selector), self.now()))
     }
 
     fn watch(&self, kind: Arc<Kind>, form: Form) -> Result<Reply> {
@@ -523,6 +556,7 @@ mod tests {
             stop: None,
             body: OnceLock::new(),
             tries: AtomicUsize::new(0),
+            turn: OnceLock::new(),
         }
     }
 

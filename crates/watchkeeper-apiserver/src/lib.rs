@@ -37,7 +37,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use kube_client::Client;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 use watchkeeper::Env;
@@ -122,6 +122,8 @@ pub(crate) struct Shared {
     pub(crate) requests: requests::RequestCounts,
     watches: AtomicU64,
     changed: Notify,
+    /// The turns of requests with a large body that came over a socket.
+    pub(crate) large: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -304,6 +306,7 @@ impl ApiServerBuilder {
             requests: requests::RequestCounts::default(),
             watches: AtomicU64::new(0),
             changed: Notify::new(),
+            large: Arc::new(Semaphore::new(handler::LARGE_AT_ONCE)),
         };
         ApiServer { shared: Arc::new(shared) }
     }

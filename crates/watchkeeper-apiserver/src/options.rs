@@ -89,7 +89,8 @@ impl Call {
             let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
             return Err(Failure::invalid_options("PatchOptions", vec![cause]));
         }
-        Patch::read(kind, content_type, &self.read_body(body).await?, write)
+        let body = self.read_body(body).await?;
+        self.work(body.len(), || Patch::read(kind, content_type, &body, write))
     }
 
     /// Checks the options of a write.

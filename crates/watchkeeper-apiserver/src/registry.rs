@@ -225,7 +225,7 @@ pub(crate) struct Version {
 type ByPlural = BTreeMap<String, Arc<Kind>>;
 
 /// All kinds, those of definitions also in versions that are not served.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Registry {
     builtins: Vec<Arc<Kind>>,
     /// By name of the definition.

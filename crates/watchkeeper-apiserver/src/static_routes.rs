@@ -24,8 +24,8 @@ pub(crate) fn answer(
     if *method != Method::GET && *method != Method::HEAD {
         return reply::failure(&Failure::method_not_allowed());
     }
-    let core = shared.core.lock();
-    let registry = &core.registry;
+    // The documents of many kinds take a while: they are made without the lock.
+    let registry = &*shared.core.lock().registry.clone();
     let json = |value: Value| reply::value(200, Form::Json, &value);
     match route {
         Route::Index => json(discovery::index(registry)),

@@ -26,12 +26,12 @@ pub(crate) struct Change {
     pub(crate) after: Arc<Stored>,
     pub(crate) removed: bool,
     /// The state before with the revision of the change, for those who no longer see the object: made by the first of them.
-    pub(crate) left: OnceLock<Arc<Stored>>,
+    pub(crate) left: Arc<OnceLock<Arc<Stored>>>,
 }
 
 impl Change {
     fn new(before: Option<Arc<Stored>>, after: Arc<Stored>, removed: bool) -> Self {
-        Self { revision: after.revision, before, after, removed, left: OnceLock::new() }
+        Self { revision: after.revision, before, after, removed, left: Arc::default() }
     }
 }
 
@@ -181,7 +181,7 @@ impl Store {
             resource.log.len().checked_sub(RECENT + 1).and_then(|at| resource.log.get_mut(at))
         {
             older.after.forget_views();
-            older.left = OnceLock::new();
+            older.left = Arc::default();
         }
         resource.trim(id, self.window, self.journal.as_mut());
     }
@@ -360,8 +360,8 @@ mod tests {
         assert_eq!(f.at(first - 1), Err(Forgotten { oldest: first }));
         assert!(f.at(first).is_ok());
         let followed = f.store.follow(&f.kind.storage, 1);
-        assert!(f.store.next_change(&followed, first - 1).is_err());
-        assert!(f.store.next_change(&followed, first).unwrap().is_some());
+        assert!(f.store.next_changes(&followed, first - 1, 1).is_err());
+        assert!(!f.store.next_changes(&followed, first, 1).unwrap().is_empty());
     }
 
     #[test]
@@ -388,8 +388,8 @@ mod tests {
         f.store.compact();
         assert_eq!(f.store.oldest(&f.kind.storage), seen + 5);
         let followed = f.store.follow(&f.kind.storage, 1);
-        assert!(f.store.next_change(&followed, seen).unwrap().is_none());
-        assert!(f.store.next_change(&followed, seen - 1).is_err());
+        assert!(f.store.next_changes(&followed, seen, 1).unwrap().is_empty());
+        assert!(f.store.next_changes(&followed, seen - 1, 1).is_err());
     }
 
     #[test]
@@ -412,14 +412,14 @@ mod tests {
         f.store.begin(&id);
         let again = f.put("a");
         for followed in &watches {
-            assert_eq!(f.store.next_change(followed, seen).unwrap().unwrap().revision, gone);
-            assert!(f.store.next_change(followed, gone).unwrap().is_none() && f.store.is_over(followed));
+            assert_eq!(f.store.next_changes(followed, seen, 1).unwrap()[0].revision, gone);
+            assert!(f.store.next_changes(followed, gone, 1).unwrap().is_empty() && f.store.is_over(followed));
             drop(f.store.leave(followed));
         }
         assert!(f.store.closed.is_empty());
         let followed = f.store.follow(&id, 3);
-        assert!(f.store.next_change(&followed, seen).is_err(), "what was before is not known");
-        assert_eq!(f.store.next_change(&followed, gone).unwrap().unwrap().revision, again);
+        assert!(f.store.next_changes(&followed, seen, 1).is_err(), "what was before is not known");
+        assert_eq!(f.store.next_changes(&followed, gone, 1).unwrap()[0].revision, again);
         assert!(!f.store.is_over(&followed));
     }
 

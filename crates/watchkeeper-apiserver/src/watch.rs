@@ -22,7 +22,7 @@ use crate::registry::Kind;
 use crate::reply::{Chunks, metadata_version};
 use crate::selector::Selector;
 use crate::status::Failure;
-use crate::store::{Change, Followed, Store, Stored, Text, View};
+use crate::store::{Change, Followed, Forgotten, Store, Stored, Text, View};
 
 /// How much a body takes out of the log at a time: it bounds the memory of a watch and the time under the lock.
 const CHUNK: usize = 64 * 1024;
@@ -53,6 +53,15 @@ pub(crate) enum Start {
     After(u64),
     /// Changes from now on.
     Now,
+}
+
+/// What the log has for a watch.
+enum Next {
+    Changes(Vec<Change>),
+    Nothing,
+    /// There will be no more.
+    End,
+    Forgotten(Forgotten),
 }
 
 /// The body of a watch.
@@ -103,8 +112,7 @@ impl WatchBody {
         let (mut initial, mut failed) = (VecDeque::new(), None);
         let cursor = match start {
             Start::Initial => {
-                let objects = store.range(&kind.storage, namespace.as_deref(), None);
-                initial.extend(objects.filter(|stored| selector.matches(stored)).cloned());
+                initial.extend(store.range(&kind.storage, namespace.as_deref(), None).cloned());
                 store.revision()
             }
             Start::Now => store.revision(),
@@ -191,7 +199,9 @@ impl WatchBody {
         }
         while size < CHUNK {
             let Some(stored) = self.initial.pop_front() else { break };
-            size += self.write(&mut chunks, "ADDED", &stored, false);
+            if self.selector.matches(&stored) {
+                size += self.write(&mut chunks, "ADDED", &stored, false);
+            }
         }
         if size >= CHUNK {
             return chunks;
@@ -200,48 +210,55 @@ impl WatchBody {
             self.announce = false;
             self.write_bookmark(&mut chunks, true);
         }
-        let shared = self.shared.clone();
-        let mut core = shared.core.lock();
-        if core.store.watch_epoch() != self.epoch {
-            self.ended = true;
-            return chunks;
-        }
         let mut news = Vec::new();
-        let forgotten = self.collect(&core.store, size, &mut news).err();
-        let over = core.store.is_over(&self.followed);
-        let caught_up = news.is_empty() && forgotten.is_none();
-        let mut replaced = None;
-        if caught_up && !over {
-            if size == 0 {
-                replaced = core.store.wake_on_change(&self.followed, cx.waker());
+        while news.is_empty() {
+            match self.follow(cx, size == 0) {
+                Next::Changes(changes) => self.collect(&changes, size, &mut news),
+                Next::Nothing => break,
+                Next::End => {
+                    self.ended = true;
+                    break;
+                }
+                Next::Forgotten(Forgotten { oldest }) => {
+                    self.fail(&mut chunks, &Failure::expired(self.cursor, oldest));
+                    break;
+                }
             }
-            // Nothing up to here concerns this watch: a bookmark may say so.
-            self.cursor = self.cursor.max(core.store.safe_revision());
         }
-        drop(core);
-        drop(replaced);
         for (kind, stored) in &news {
             self.write(&mut chunks, kind, stored, true);
-        }
-        if over && caught_up {
-            self.ended = true;
-        }
-        if let Some(forgotten) = forgotten {
-            self.fail(&mut chunks, &Failure::expired(self.cursor, forgotten.oldest));
         }
         chunks
     }
 
-    /// Moves the cursor over changes and keeps those to be told.
-    fn collect(
-        &mut self,
-        store: &Store,
-        mut size: usize,
-        news: &mut Vec<(&'static str, Arc<Stored>)>,
-    ) -> Result<(), crate::store::Forgotten> {
-        while size < CHUNK {
-            let Some(change) = store.next_change(&self.followed, self.cursor)? else { break };
-            if change.revision > store.safe_revision() {
+    /// Takes what there is of the log, which is looked at without the lock: a selector may be long. Asks to be woken when there is nothing and
+    /// the watch is `idle`.
+    fn follow(&mut self, cx: &Context<'_>, idle: bool) -> Next {
+        let shared = self.shared.clone();
+        let mut core = shared.core.lock();
+        if core.store.watch_epoch() != self.epoch {
+            return Next::End;
+        }
+        match core.store.next_changes(&self.followed, self.cursor, CHUNK) {
+            Ok(changes) if changes.is_empty() => {}
+            Ok(changes) => return Next::Changes(changes),
+            Err(forgotten) => return Next::Forgotten(forgotten),
+        }
+        if core.store.is_over(&self.followed) {
+            return Next::End;
+        }
+        let replaced = idle.then(|| core.store.wake_on_change(&self.followed, cx.waker()));
+        // Nothing up to here concerns this watch: a bookmark may say so.
+        self.cursor = self.cursor.max(core.store.safe_revision());
+        drop(core);
+        drop(replaced);
+        Next::Nothing
+    }
+
+    /// Moves the cursor over changes and keeps those to be told, up to a bound.
+    fn collect(&mut self, changes: &[Change], mut size: usize, news: &mut Vec<(&'static str, Arc<Stored>)>) {
+        for change in changes {
+            if size >= CHUNK {
                 break;
             }
             self.cursor = change.revision;
@@ -250,7 +267,6 @@ impl WatchBody {
                 news.push((kind, stored));
             }
         }
-        Ok(())
     }
 
     /// What a change means to this watch, if anything: an object that stops to match is gone for it.

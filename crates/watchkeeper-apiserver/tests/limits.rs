@@ -74,6 +74,26 @@ async fn a_client_that_never_ends_its_head_is_cut() {
     listening.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn many_large_requests_take_turns_and_all_are_answered() {
+    let server = ApiServer::new(&Env::system());
+    let listening = listen(&server).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let post = |name: usize| {
+        let body = config_map(&format!("large-{name}"), &json!({"k": "v".repeat(900_000)})).to_string();
+        let length = body.len();
+        format!(
+            "POST {maps} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    };
+    let requests: Vec<_> = (0..20).map(post).collect();
+    let answers = requests.iter().map(|request| exchange(&listening, request.as_bytes()));
+    for answer in futures::future::join_all(answers).await {
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    }
+    listening.stop().await;
+}
+
 /// A kind whose objects may hold anything.
 async fn anything(server: &Server) -> &'static str {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

@@ -41,15 +41,27 @@ impl Store {
         left
     }
 
-    /// The next change after a watch's cursor.
+    /// The changes after a watch's cursor that everybody may know; no further ones once there are so many `bytes` of them.
     ///
     /// Fails when changes between the two have left the log, as happens to a reader that is too slow.
-    pub(crate) fn next_change(&self, followed: &Followed, cursor: u64) -> Result<Option<&Change>, Forgotten> {
-        let Some(resource) = self.followed(followed) else { return Ok(None) };
+    pub(crate) fn next_changes(
+        &self,
+        followed: &Followed,
+        cursor: u64,
+        bytes: usize,
+    ) -> Result<Vec<Change>, Forgotten> {
+        let Some(resource) = self.followed(followed) else { return Ok(Vec::new()) };
         if cursor < resource.dropped {
             return Err(Forgotten { oldest: resource.dropped.max(self.floor) });
         }
-        Ok(resource.changes_after(cursor).next())
+        let safe = self.safe_revision();
+        let mut size = 0;
+        let changes = resource.changes_after(cursor).take_while(|change| {
+            let fits = change.revision <= safe && size < bytes;
+            size += change.after.bytes.len();
+            fits
+        });
+        Ok(changes.cloned().collect())
     }
 
     /// Wakes `waker` at the next change of the resource, or when watches are ended.

@@ -10,7 +10,6 @@ use crate::core::Core;
 use crate::crd::CLEANUP_FINALIZER;
 use crate::meta;
 use crate::registry::Kind;
-use crate::selector::Selector;
 use crate::status::{self, Cause, Failure, Result};
 use crate::store::{Key, Stored};
 use crate::verbs::update::precondition_failed;
@@ -217,27 +216,6 @@ impl Core {
         }
         self.finish_namespace(name);
         Ok(Deleted::Object(marked))
-    }
-
-    /// Deletes every object that matches; answers those objects as they were.
-    pub(crate) fn delete_collection(
-        &mut self,
-        kind: &Arc<Kind>,
-        namespace: Option<&str>,
-        selector: &Selector,
-        limit: usize,
-        options: &DeleteOptions,
-    ) -> Result<Vec<Arc<Stored>>> {
-        let matching =
-            self.store.range(&kind.storage, namespace, None).filter(|stored| selector.matches(stored));
-        let objects: Vec<_> = matching.take(limit).cloned().collect();
-        for object in &objects {
-            match self.delete(kind, &object.key, options) {
-                Err(failure) if failure.code != 404 => return Err(failure),
-                _ => {}
-            }
-        }
-        Ok(objects)
     }
 }
 

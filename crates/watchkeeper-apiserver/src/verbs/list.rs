@@ -146,11 +146,20 @@ impl Continue {
     }
 }
 
+/// The objects of which a page is made.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    objects: Vec<Arc<Stored>>,
+    revision: u64,
+    /// How many are wanted; 0 for all.
+    limit: usize,
+}
+
 impl Core {
     /// Lists the objects of one namespace, or of all.
     ///
     /// A version of the future must have been waited for: it is refused here.
-    pub(crate) fn list(&self, kind: &Kind, namespace: Option<&str>, options: &ListOptions) -> Result<Page> {
+    pub(crate) fn list(&self, kind: &Kind, namespace: Option<&str>, options: &ListOptions) -> Result<Listed> {
         let current = self.store.revision();
         let wanted = options.wanted_version()?;
         let mut after = None;
@@ -189,22 +198,34 @@ impl Core {
                 failure
             }
         })?;
-        let matches = |stored: &Arc<Stored>| options.selector.matches(stored);
+        Ok(Listed { objects, revision, limit })
+    }
+}
+
+impl Listed {
+    /// The page of those that match, worked out without the lock: a selector may be long.
+    pub(crate) fn page(self, selector: &Selector) -> Page {
+        let Self { objects, revision, limit } = self;
+        let matches = |stored: &Arc<Stored>| selector.matches(stored);
         let mut objects = objects.into_iter();
         if limit == 0 {
-            let items = objects.filter(matches).collect();
-            return Ok(Page { items, revision, proceed: None, remaining: None });
+            return Page {
+                items: objects.filter(matches).collect(),
+                revision,
+                proceed: None,
+                remaining: None,
+            };
         }
         // Whether any of the others matches is not known before they are asked for.
         let items: Vec<_> = objects.by_ref().filter(matches).take(limit).collect();
         let remaining = objects.count();
         let last = items.last().filter(|_| remaining > 0);
-        Ok(Page {
+        Page {
             proceed: last.map(|last| Continue { revision, after: last.key.clone() }.encode()),
-            remaining: (remaining > 0 && options.selector.is_empty()).then_some(remaining),
+            remaining: (remaining > 0 && selector.is_empty()).then_some(remaining),
             items,
             revision,
-        })
+        }
     }
 }
 

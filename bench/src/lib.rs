@@ -15,3 +15,4 @@ pub mod relist;
 pub mod scale;
 pub mod serve;
 pub mod store;
+pub mod worst;

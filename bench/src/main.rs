@@ -11,6 +11,7 @@ use bench::relist::{self, RelistArgs};
 use bench::scale::{self, ScaleArgs};
 use bench::serve::{self, ServeArgs};
 use bench::store::{self, StoreArgs};
+use bench::worst::{self, WorstArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -51,6 +52,8 @@ enum Command {
     Relist(RelistArgs),
     /// Start the embedded API server, and print how soon it is ready, what it weighs, and how fast it writes and tells.
     Apiserver(ApiserverArgs),
+    /// Send the embedded API server large requests of many kinds, and print how long they hold up the small requests of others.
+    Worst(WorstArgs),
 }
 
 fn main() {
@@ -66,6 +69,7 @@ fn main() {
         Command::Scale(args) => scale::run(&args),
         Command::Relist(args) => relist::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
+        Command::Worst(args) => worst::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

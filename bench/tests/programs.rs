@@ -135,3 +135,12 @@ fn the_api_server_is_started_weighed_and_written_to() {
     assert!(each(&lines[3..5], "cpu_us_per_create").into_iter().all(is_positive));
     assert_eq!((&lines[6]["watchers"], &lines[6]["encodings"]), (&20.into(), &1.0.into()));
 }
+
+#[test]
+fn the_worst_request_of_every_family_is_searched_for() {
+    let lines = bench(&["worst", "--size=10000", "--tries=1", "--runs=1", "--seed=7"]);
+    let Some((summary, lines)) = lines.split_last() else { panic!("nothing was printed") };
+    assert_eq!((&summary["phase"], &summary["requests"]), (&"worst".into(), &lines.len().into()));
+    assert!(lines.len() > 30 && each(lines, "took_ms").into_iter().all(is_positive));
+    assert!(each(lines, "family").contains(&&summary["worst"]));
+}

@@ -1,0 +1,205 @@
+//! Search for the request that holds other requests up longest: families of large requests, and how long small ones wait meanwhile.
+
+mod families;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http_body_util::{BodyExt as _, Full};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+use watchkeeper::Env;
+use watchkeeper::clock::{Clock, Generator};
+use watchkeeper_apiserver::{ApiServer, ReplyBody};
+
+use crate::informer::Failure;
+use crate::measure::{megabytes, memory, print, reset_peak, rounded};
+use families::{Case, FAMILIES, Sent};
+
+const PROBED: &str = "/api/v1/namespaces/kube-system/configmaps/probed";
+
+/// How many bytes of an answer are read: of a watch that never ends, the beginning.
+const READ: usize = 16 << 20;
+
+/// Send large requests to a server in this process, and time the small ones of others.
+#[derive(Debug, Args)]
+pub struct WorstArgs {
+    /// How large a request may be, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 3 << 20, value_parser = clap::value_parser!(u32).range(1_000..=(3 << 20)))]
+    size: u32,
+    /// How many requests of each family are tried
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    tries: u32,
+    /// How often each is sent, to a server of its own; the shortest wait counts, as the machine may be busy with something else
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// The seed of the search
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Only the families whose name has this in it
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    family: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    phase: &'static str,
+    family: &'static str,
+    attempt: u32,
+    /// The size of the largest request.
+    bytes: usize,
+    /// What the last request was answered with.
+    code: u16,
+    /// How long the requests took.
+    took_ms: f64,
+    /// The longest that a small request of another client took meanwhile.
+    waited_ms: f64,
+    /// The same while nothing else was asked for.
+    idle_ms: f64,
+    peak_mb: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    phase: &'static str,
+    seed: u64,
+    requests: u32,
+    worst: &'static str,
+    waited_ms: f64,
+}
+
+/// Runs the search and prints its lines.
+pub fn run(args: &WorstArgs) -> Result<(), Failure> {
+    let generator = Generator::seeded(args.seed);
+    let mut summary = Summary { phase: "worst", seed: args.seed, requests: 0, worst: "", waited_ms: 0.0 };
+    for (family, make) in FAMILIES.iter().filter(|(name, _)| name.contains(&args.family)) {
+        for attempt in 0..args.tries {
+            let chance = generator.fork(&format!("{family} {attempt}"));
+            let case = make(&chance, args.size as usize);
+            let mut best: Option<Line> = None;
+            for _ in 0..args.runs {
+                let line = measure(family, attempt, &case)?;
+                best = Some(best.filter(|best| best.waited_ms <= line.waited_ms).unwrap_or(line));
+            }
+            let Some(line) = best else { continue };
+            summary.requests += 1;
+            if line.waited_ms > summary.waited_ms {
+                (summary.worst, summary.waited_ms) = (line.family, line.waited_ms);
+            }
+            print(&line)?;
+        }
+    }
+    print(&summary)?;
+    Ok(())
+}
+
+fn measure(family: &'static str, attempt: u32, case: &Case) -> Result<Line, Failure> {
+    let clock = Clock::system();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let server = ApiServer::new(&Env::system());
+    let client = Client { server: server.clone(), runtime: &runtime };
+    let maps = PROBED.rsplit_once('/').map_or("", |(maps, _)| maps);
+    client.send(&Sent::post(maps, r#"{"metadata":{"name":"probed"}}"#))?;
+    for request in &case.before {
+        let code = client.send(request)?;
+        if code >= 400 {
+            return Err(format!("{family}: {} {} gave {code}", request.method, request.path).into());
+        }
+    }
+    let idle = probing(&server, || runtime.block_on(clock.sleep(Duration::from_millis(20))))?.1;
+    reset_peak()?;
+    let began = clock.now();
+    let (code, waited) = probing(&server, || {
+        let mut last = Ok(0);
+        for request in &case.requests {
+            last = client.send(request);
+        }
+        last
+    })?;
+    let ms = |time: Duration| rounded(time.as_secs_f64() * 1e3, 2);
+    Ok(Line {
+        phase: "request",
+        family,
+        attempt,
+        bytes: case.requests.iter().map(|request| request.body.len()).max().unwrap_or(0),
+        code: code?,
+        took_ms: ms(clock.now() - began),
+        waited_ms: ms(waited),
+        idle_ms: ms(idle),
+        peak_mb: megabytes(memory()?.peak),
+    })
+}
+
+/// Does `work` while another thread reads and writes a small object, and gives the longest that one such request took.
+fn probing<T>(server: &ApiServer, work: impl FnOnce() -> T) -> Result<(T, Duration), Failure> {
+    let over = Arc::new(AtomicBool::new(false));
+    let prober = {
+        let (server, over) = (server.clone(), over.clone());
+        thread::spawn(move || probe(server, &over).map_err(|failure| failure.to_string()))
+    };
+    let result = work();
+    over.store(true, Ordering::Relaxed);
+    let longest = prober.join().map_err(|_| "the prober panicked")??;
+    Ok((result, longest))
+}
+
+fn probe(server: ApiServer, over: &AtomicBool) -> Result<Duration, Failure> {
+    let clock = Clock::system();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = Client { server, runtime: &runtime };
+    let get = Sent::new("GET", PROBED, "", Bytes::new());
+    let mut longest = Duration::ZERO;
+    for n in 0_u32.. {
+        let change = format!(r#"{{"data":{{"n":"{n}"}}}}"#);
+        let patch = Sent::new("PATCH", PROBED, "application/merge-patch+json", change.into());
+        for request in [&get, &patch] {
+            let began = clock.now();
+            let code = client.send(request)?;
+            if code != 200 {
+                return Err(format!("the probe was answered with {code}").into());
+            }
+            longest = longest.max(clock.now() - began);
+        }
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(longest)
+}
+
+struct Client<'a> {
+    server: ApiServer,
+    runtime: &'a Runtime,
+}
+
+impl Client<'_> {
+    /// Sends a request and reads the answer, of a watch the beginning.
+    fn send(&self, sent: &Sent) -> Result<u16, Failure> {
+        let request = http::Request::builder()
+            .method(sent.method)
+            .uri(&sent.path)
+            .header("content-type", sent.form)
+            .header("accept", if sent.table { TABLE } else { "application/json" })
+            .body(Full::new(sent.body.clone()))?;
+        let mut service = self.server.service();
+        self.runtime.block_on(async {
+            let response = tower::Service::call(&mut service, request).await?;
+            let code = response.status().as_u16();
+            let mut body: ReplyBody = response.into_body();
+            let mut left = READ;
+            while let (Some(frame), true) = (body.frame().await, left > 0) {
+                left = left.saturating_sub(frame?.data_ref().map_or(0, Bytes::len));
+                if sent.path.contains("watch=1") {
+                    break;
+                }
+            }
+            Ok(code)
+        })
+    }
+}
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";

@@ -77,14 +77,15 @@ impl Seen {
             };
             let mut used: BTreeSet<i64> =
                 services().flat_map(ports).filter_map(|port| port["nodePort"].as_i64()).collect();
+            let mut taken = used.range(30_000..32_768).count();
             for port in each(&mut spec["ports"]).filter(|port| has_none(port)) {
                 let number = loop {
                     let number = 30_000 + i64::try_from(self.generator.below(2768)).unwrap_or(0);
-                    if !used.contains(&number) || used.range(30_000..32_768).count() >= 2768 {
+                    if !used.contains(&number) || taken >= 2768 {
                         break number;
                     }
                 };
-                used.insert(number);
+                taken += usize::from(used.insert(number));
                 port["nodePort"] = number.into();
             }
         }

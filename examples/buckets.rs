@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::Ledger;
-use watchkeeper::informer::{Change, InformerStopped, Lister, on_change};
+use watchkeeper::informer::{InformerStopped, Lister};
 use watchkeeper::process::run_workers;
-use watchkeeper::workqueue::{Priority, RateLimitingQueue, WorkItem, enqueue, limiter};
+use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, enqueue, enqueue_mapped, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -230,12 +230,7 @@ impl Controller {
         let (buckets, services) = (factory.informer::<Bucket>(), factory.informer::<Service>());
         let queue = RateLimitingQueue::new("buckets", limiter::default_controller(), clients.env());
         buckets.add_handler(enqueue(queue.clone()))?;
-        let owners = queue.clone();
-        services.add_handler(on_change(move |change: Change<'_, Service>| {
-            if let Some(owner) = change.last_known().and_then(Object::controller_of::<Bucket>) {
-                owners.add_with(owner, Priority::of(&change));
-            }
-        }))?;
+        services.add_handler(enqueue_mapped(queue.clone(), Object::<Service>::controller_of::<Bucket>))?;
         let (buckets, services, writes) = (buckets.lister(), services.lister(), Ledger::new(clients.env()));
         let (clients, cloud) = (clients.clone(), cloud.clone());
         Ok(Arc::new(Self { buckets, services, queue, writes, clients, cloud }))

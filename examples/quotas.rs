@@ -13,10 +13,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, InformerStopped, Lister, on_change};
+use watchkeeper::informer::{InformerStopped, Lister};
 use watchkeeper::process::{ClientArgs, LogArgs, run_workers, signals};
 use watchkeeper::record::{self, EventRecorder, EventType};
-use watchkeeper::workqueue::{Priority, RateLimitingQueue, WorkItem, enqueue, limiter};
+use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, enqueue, enqueue_mapped, limiter};
 use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
 
 /// How many Pods a namespace of that size may have.
@@ -69,12 +69,8 @@ impl Controller {
         // A namespace that changed is looked at,
         namespaces.add_handler(enqueue(queue.clone()))?;
         // and so is the one that owns a quota that changed.
-        let owners = queue.clone();
-        quotas.add_handler(on_change(move |change: Change<'_, ResourceQuota>| {
-            if let Some(owner) = change.last_known().and_then(Object::controller_of::<Namespace>) {
-                owners.add_with(owner, Priority::of(&change));
-            }
-        }))?;
+        let owner = Object::<ResourceQuota>::controller_of::<Namespace>;
+        quotas.add_handler(enqueue_mapped(queue.clone(), owner))?;
         let (namespaces, quotas) = (namespaces.lister(), quotas.lister());
         Ok(Arc::new(Self { namespaces, quotas, queue, clients: clients.clone(), recorder }))
     }

@@ -91,7 +91,17 @@ fn queue_of(seed: u64) -> QueueKind {
 
 #[test]
 fn two_hundred_schedules_converge_and_each_gives_the_same_trace_twice() {
-    let (mut crashes, mut cuts, mut expired, mut lost) = (0, 0, 0, 0);
+    let faults = [
+        "crashes",
+        "cut",
+        "expired",
+        "lost",
+        "conflict",
+        "throttled for",
+        "failed before acting",
+        "failed after acting",
+    ];
+    let mut counts = [0; 8];
     for seed in 0..200 {
         let run = simulate(seed, Rates::STORM, queue_of(seed));
         let again = simulate(seed, Rates::STORM, queue_of(seed));
@@ -99,14 +109,37 @@ fn two_hundred_schedules_converge_and_each_gives_the_same_trace_twice() {
             panic!("seed {seed} gave two traces, first apart at\n{a}\n{b}");
         }
         assert_eq!(run, again, "seed {seed} gave traces of different lengths");
-        let count = |word: &str| run.trace.iter().filter(|line| line.contains(word)).count();
-        crashes += count(" crashes");
-        cuts += count(" cut");
-        expired += count(" expired");
-        lost += count(" lost");
+        for (count, fault) in counts.iter_mut().zip(faults) {
+            *count += run.trace.iter().filter(|line| line.contains(&format!(" {fault}"))).count();
+        }
     }
     // The faults were really there.
-    assert!(crashes > 100 && cuts > 100 && expired > 100 && lost > 100, "{crashes} {cuts} {expired} {lost}");
+    assert!(counts.iter().all(|count| *count > 100), "{faults:?}: {counts:?}");
+}
+
+#[test]
+fn what_a_deleted_foo_owned_is_collected_through_any_faults() {
+    for seed in 0..4 {
+        let options = Options { queue: queue_of(seed), ..Options::default() };
+        let simulate = || {
+            Simulation::new(seed).collect_garbage().run(
+                async |clients, stop| {
+                    sample_controller::run(&clients, &options, &stop).await.unwrap_or_default()
+                },
+                async |world| {
+                    users(world).await;
+                    let deployments = world.user.requests().of::<Deployment>();
+                    let is_gone =
+                        async || deployments.get(&key("c-d")).await.is_err_and(|error| error.is_not_found());
+                    let holds = async || is_as_wished(world).await && is_gone().await;
+                    assert!(world.converged(holds).await, "seed {seed}");
+                    world.env.clock.sleep(Duration::from_secs(60)).await;
+                    assert!(is_gone().await, "seed {seed}");
+                },
+            )
+        };
+        assert_eq!(simulate(), simulate(), "seed {seed}");
+    }
 }
 
 #[test]

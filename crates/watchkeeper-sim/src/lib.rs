@@ -4,6 +4,7 @@
 //! is crashed and started again. Everything follows from the seed: the same seed gives the same [`Trace`], line by line.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod net;
 mod simulation;
 mod trace;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use http::{Request, Response, StatusCode};
+use http::Request;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -19,10 +19,10 @@ use tower::{Service, ServiceExt};
 use watchkeeper::clock::{Clock, Generator};
 use watchkeeper_apiserver::{ApiServer, ApiService};
 
+use crate::answers::{Answer, conflict, expired, failed, may_conflict, throttled};
 use crate::trace::Trace;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How likely each fault is, per request or per life of the controller: 0 is never, 1 is always.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,18 +37,46 @@ pub struct Rates {
     pub expire: f64,
     /// A watch is cut within half a minute.
     pub cut: f64,
+    /// A patch, or a replacement of a given version, is refused with 409: another writer was quicker.
+    pub conflict: f64,
+    /// A request is refused with 429, and a `Retry-After` of up to five seconds.
+    pub throttle: f64,
+    /// A request is refused with 500, and the server has not acted.
+    pub fail_before: f64,
+    /// A request is answered with 500 after the server has acted.
+    pub fail_after: f64,
     /// The controller crashes over one of its next thirty requests.
     pub crash: f64,
 }
 
 impl Rates {
     /// Nothing goes wrong.
-    pub const CALM: Self =
-        Self { lose_request: 0.0, lose_answer: 0.0, delay: 0.0, expire: 0.0, cut: 0.0, crash: 0.0 };
+    pub const CALM: Self = Self {
+        lose_request: 0.0,
+        lose_answer: 0.0,
+        delay: 0.0,
+        expire: 0.0,
+        cut: 0.0,
+        conflict: 0.0,
+        throttle: 0.0,
+        fail_before: 0.0,
+        fail_after: 0.0,
+        crash: 0.0,
+    };
 
     /// Much goes wrong.
-    pub const STORM: Self =
-        Self { lose_request: 0.1, lose_answer: 0.1, delay: 0.3, expire: 0.2, cut: 0.5, crash: 0.7 };
+    pub const STORM: Self = Self {
+        lose_request: 0.1,
+        lose_answer: 0.1,
+        delay: 0.3,
+        expire: 0.2,
+        cut: 0.5,
+        conflict: 0.2,
+        throttle: 0.05,
+        fail_before: 0.05,
+        fail_after: 0.05,
+        crash: 0.7,
+    };
 }
 
 /// The network between a controller and an API server. Clones share it.
@@ -72,7 +100,8 @@ struct State {
     until_crash: Option<u64>,
     /// Requests, of whichever life, until it dies as planned.
     planned_crash: Option<(u64, Moment)>,
-    crash: CancellationToken,
+    /// Cancelled when the controller's present life is over: its clients reach nothing any more.
+    life: CancellationToken,
     /// The resource whose watches bring nothing for now, and the end of that.
     held: Option<(String, CancellationToken)>,
 }
@@ -85,6 +114,11 @@ struct Fate {
     lose_request: bool,
     lose_answer: bool,
     expire: bool,
+    conflict: bool,
+    /// Refused for so many seconds.
+    throttle: Option<u64>,
+    fail_before: bool,
+    fail_after: bool,
     cut_after: Option<Duration>,
     crash: Option<Moment>,
 }
@@ -107,7 +141,7 @@ impl Net {
             cut: CancellationToken::new(),
             until_crash: None,
             planned_crash: None,
-            crash: CancellationToken::new(),
+            life: CancellationToken::new(),
             held: None,
         };
         Self(Arc::new(Shared {
@@ -167,19 +201,22 @@ impl Net {
         self.0.state.lock().cut_off = false;
     }
 
-    /// Begins a new life of the controller; the token is cancelled when it shall die.
+    /// Ends the controller's life and begins the next; the token is cancelled when that one is over.
+    ///
+    /// A [`service`](Self::service) belongs to the life in which it was made: with its end the answers under way break off, and requests
+    /// that a task left behind sends reach nobody.
     pub fn new_life(&self) -> CancellationToken {
         let mut state = self.0.state.lock();
-        state.crash = CancellationToken::new();
+        std::mem::take(&mut state.life).cancel();
         let dies = self.0.generator.unit() < state.rates.crash;
         let requests = 1 + self.0.generator.below(30);
         state.until_crash = dies.then_some(requests);
-        state.crash.clone()
+        state.life.clone()
     }
 
-    /// The server, seen through this network.
+    /// The server, seen through this network by the controller in its present life.
     pub fn service(&self) -> NetService {
-        NetService(self.clone())
+        NetService { net: self.clone(), life: self.0.state.lock().life.clone() }
     }
 
     fn fate(&self, is_watch: bool) -> Result<(Fate, CancellationToken), BoxError> {
@@ -200,6 +237,10 @@ impl Net {
             }
             fate.lose_request = chance(rates.lose_request);
             fate.lose_answer = chance(rates.lose_answer);
+            fate.conflict = chance(rates.conflict);
+            fate.throttle = chance(rates.throttle).then(|| 1 + draw.below(5));
+            fate.fail_before = chance(rates.fail_before);
+            fate.fail_after = chance(rates.fail_after);
             if is_watch {
                 fate.expire = chance(rates.expire);
                 fate.cut_after = chance(rates.cut).then(|| within(30_000));
@@ -219,7 +260,20 @@ impl Net {
         Ok((fate, state.cut.clone()))
     }
 
-    async fn carry(self, request: Request<Body>) -> Result<Answer, BoxError> {
+    /// What a request of a life comes to: nothing, once that life is over.
+    async fn carry_in(self, life: CancellationToken, request: Request<Body>) -> Result<Answer, BoxError> {
+        if life.is_cancelled() {
+            let what = format!("{} {}", request.method(), request.uri());
+            self.0.trace.add(format_args!("{what} of a life that is over"));
+        }
+        tokio::select! {
+            biased;
+            () = life.cancelled() => std::future::pending().await,
+            answer = self.carry(life.clone(), request) => answer,
+        }
+    }
+
+    async fn carry(self, life: CancellationToken, request: Request<Body>) -> Result<Answer, BoxError> {
         let Shared { service, clock, trace, .. } = &*self.0;
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let what = format!("{} {}", request.method(), request.uri());
@@ -244,6 +298,20 @@ impl Net {
             trace.add(format_args!("{what} expired"));
             return Ok(expired());
         }
+        if let Some(seconds) = fate.throttle {
+            trace.add(format_args!("{what} throttled for {seconds} s"));
+            return Ok(throttled(seconds));
+        }
+        if fate.fail_before {
+            trace.add(format_args!("{what} failed before acting"));
+            return Ok(failed());
+        }
+        let (may_conflict, request) =
+            if fate.conflict { may_conflict(request).await? } else { (false, request) };
+        if may_conflict {
+            trace.add(format_args!("{what} conflict"));
+            return Ok(conflict());
+        }
         let response = service.clone().oneshot(request).await?;
         if let Some(Moment::AfterActing) = fate.crash {
             return self.die(&what, Moment::AfterActing).await;
@@ -255,9 +323,13 @@ impl Net {
             trace.add(format_args!("{what} {} answer lost", response.status().as_u16()));
             return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         }
+        if fate.fail_after {
+            trace.add(format_args!("{what} {} failed after acting", response.status().as_u16()));
+            return Ok(failed());
+        }
         trace.add(format_args!("{what} {}", response.status().as_u16()));
         let what: Arc<str> = what.into();
-        let end = self.clone().end_of_answer(what.clone(), fate.cut_after, cut);
+        let end = self.clone().end_of_answer(what.clone(), fate.cut_after, cut, life);
         // Other answers are not held: who sends a request would give up on it.
         let gate = move || {
             if is_watch {
@@ -272,35 +344,32 @@ impl Net {
     /// The controller dies over this request, and learns nothing more of it.
     async fn die(&self, what: &str, moment: Moment) -> Result<Answer, BoxError> {
         self.0.trace.add(format_args!("{what} crash {moment:?}"));
-        self.0.state.lock().crash.cancel();
+        self.0.state.lock().life.cancel();
         std::future::pending().await
     }
 
     /// Comes to its end when the answer is to break off.
-    async fn end_of_answer(self, what: Arc<str>, after: Option<Duration>, cut: CancellationToken) {
-        match after {
-            None => cut.cancelled().await,
-            Some(after) => {
-                tokio::select! {
-                    biased;
-                    () = cut.cancelled() => {}
-                    () = self.0.clock.sleep(after) => {}
-                }
+    async fn end_of_answer(
+        self,
+        what: Arc<str>,
+        after: Option<Duration>,
+        cut: CancellationToken,
+        life: CancellationToken,
+    ) {
+        let in_time = async {
+            match after {
+                None => std::future::pending().await,
+                Some(after) => self.0.clock.sleep(after).await,
             }
+        };
+        tokio::select! {
+            biased;
+            () = life.cancelled() => {}
+            () = cut.cancelled() => {}
+            () = in_time => {}
         }
         self.0.trace.add(format_args!("{what} cut"));
     }
-}
-
-fn expired() -> Answer {
-    let status = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "too old resource version", "reason": "Expired", "code": 410,
-    });
-    let body = Full::from(status.to_string()).map_err(|never| match never {});
-    let mut response = Response::new(body.boxed_unsync());
-    *response.status_mut() = StatusCode::GONE;
-    response
 }
 
 /// `body`, each chunk of which passes `gate`, broken off with an error when `end` comes before its own end.
@@ -334,9 +403,12 @@ where
     StreamBody::new(frames.filter_map(ready)).boxed_unsync()
 }
 
-/// An API server seen through a [`Net`], for `kube_client::Client::new`.
+/// An API server seen through a [`Net`] in one life of the controller, for `kube_client::Client::new`.
 #[derive(Clone)]
-pub struct NetService(Net);
+pub struct NetService {
+    net: Net,
+    life: CancellationToken,
+}
 
 impl Service<Request<Body>> for NetService {
     type Response = Answer;
@@ -348,7 +420,7 @@ impl Service<Request<Body>> for NetService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.0.clone().carry(request).boxed()
+        self.net.clone().carry_in(self.life.clone(), request).boxed()
     }
 }
 
@@ -360,6 +432,6 @@ impl std::fmt::Debug for Net {
 
 impl std::fmt::Debug for NetService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("NetService").field(&self.0).finish()
+        f.debug_tuple("NetService").field(&self.net).finish()
     }
 }

@@ -1,11 +1,15 @@
 //! How is a controller run through a schedule? A world of its own, a workload, faults, and then a calm in which it must converge.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
+use futures::FutureExt;
 use kube_client::Client;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use watchkeeper::clock::Clock;
 use watchkeeper::{Clients, Env};
-use watchkeeper_apiserver::ApiServer;
+use watchkeeper_apiserver::{ApiServer, collect_garbage};
 
 use crate::net::{Moment, Net, Rates};
 use crate::trace::Trace;
@@ -26,6 +30,7 @@ pub struct Simulation {
     seed: u64,
     rates: Rates,
     crash: Option<(u64, Moment)>,
+    collect_garbage: bool,
 }
 
 /// What came of a run.
@@ -72,7 +77,7 @@ impl World {
 impl Simulation {
     /// The schedule of `seed`, with much going wrong.
     pub fn new(seed: u64) -> Self {
-        Self { seed, rates: Rates::STORM, crash: None }
+        Self { seed, rates: Rates::STORM, crash: None, collect_garbage: false }
     }
 
     /// Faults come at these rates.
@@ -89,8 +94,19 @@ impl Simulation {
         self
     }
 
+    /// Collects garbage as a real cluster does: objects whose owners are gone go too. Its own requests are neither disturbed nor traced.
+    #[must_use]
+    pub fn collect_garbage(mut self) -> Self {
+        self.collect_garbage = true;
+        self
+    }
+
     /// Runs `controller` and `workload` in a world of their own. The controller is started again whenever it crashes, and is stopped when
     /// the workload has ended.
+    ///
+    /// # Panics
+    ///
+    /// Where the workload or the controller does. The end of the trace is then printed, with the name of a file that has all of it.
     pub fn run<C, W>(&self, controller: C, workload: W) -> Run
     where
         C: AsyncFn(Clients, CancellationToken),
@@ -102,41 +118,78 @@ impl Simulation {
         runtime.block_on(async {
             let env = Env::simulated(self.seed);
             let trace = Trace::new(&env.clock);
-            let server = ApiServer::new(&env.fork("server"));
-            let net = Net::new(&server, &env.clock, env.generator.fork("net"), &trace);
-            let user = Clients::from_client(server.client(), &env.fork("user"));
-            let world = World { env: env.fork("workload"), server, user, net: net.clone() };
-            net.set_rates(self.rates);
-            if let Some((request, moment)) = self.crash {
-                net.crash_at(request, moment);
-            }
-            let stop = CancellationToken::new();
-            let mut lives = 0;
-            let live = async {
-                while !stop.is_cancelled() {
-                    lives += 1;
-                    trace.add(format_args!("life {lives} begins"));
-                    let crash = net.new_life();
-                    let generator = env.generator.fork(&format!("life {lives}"));
-                    let clients = Clients::from_client(
-                        Client::new(net.service(), "default"),
-                        &Env::new(env.clock.clone(), generator.clone()),
-                    );
-                    let end = tokio::select! {
-                        biased;
-                        () = crash.cancelled() => "crashes",
-                        () = controller(clients, stop.clone()) => "ends",
-                    };
-                    trace.add(format_args!("life {lives} {end}"));
-                    env.clock.sleep(Duration::from_secs(5).mul_f64(generator.unit())).await;
+            match AssertUnwindSafe(self.run_in(&env, &trace, controller, workload)).catch_unwind().await {
+                Ok(lives) => Run { trace: trace.lines(), lives },
+                Err(panic) => {
+                    trace.add(format_args!("panicked: seed {}", self.seed));
+                    trace.print_end();
+                    resume_unwind(panic)
                 }
-            };
-            let work = async {
-                let _stop = stop.clone().drop_guard();
-                workload(&world).await;
-            };
-            tokio::join!(live, work);
-            Run { trace: trace.lines(), lives }
+            }
         })
     }
+
+    /// How many lives the controller had.
+    async fn run_in<C, W>(&self, env: &Env, trace: &Trace, controller: C, workload: W) -> u64
+    where
+        C: AsyncFn(Clients, CancellationToken),
+        W: AsyncFnOnce(&World),
+    {
+        let server = ApiServer::new(&env.fork("server"));
+        let net = Net::new(&server, &env.clock, env.generator.fork("net"), trace);
+        let user = Clients::from_client(server.client(), &env.fork("user"));
+        let collector = Clients::from_client(unhurried(&server, &env.clock), &env.fork("collector"));
+        let world = World { env: env.fork("workload"), server, user, net: net.clone() };
+        net.set_rates(self.rates);
+        if let Some((request, moment)) = self.crash {
+            net.crash_at(request, moment);
+        }
+        let stop = CancellationToken::new();
+        let mut lives = 0;
+        let live = async {
+            while !stop.is_cancelled() {
+                lives += 1;
+                trace.add(format_args!("life {lives} begins"));
+                let over = net.new_life();
+                let generator = env.generator.fork(&format!("life {lives}"));
+                let clients = Clients::from_client(
+                    Client::new(net.service(), "default"),
+                    &Env::new(env.clock.clone(), generator.clone()),
+                );
+                let end = tokio::select! {
+                    biased;
+                    () = over.cancelled() => "crashes",
+                    () = controller(clients, stop.clone()) => "ends",
+                };
+                trace.add(format_args!("life {lives} {end}"));
+                over.cancel();
+                env.clock.sleep(Duration::from_secs(5).mul_f64(generator.unit())).await;
+            }
+        };
+        let work = async {
+            let _stop = stop.clone().drop_guard();
+            workload(&world).await;
+        };
+        let collect = async {
+            if self.collect_garbage {
+                collect_garbage(&collector, &stop).await;
+            }
+        };
+        tokio::join!(live, work, collect);
+        lives
+    }
+}
+
+/// A client whose requests take 50 ms each, as if it kept to the 20 requests a second of a controller manager. Without it a collector and a
+/// controller that has not heard of a deletion yet could delete and create one object again and again, and no time would pass.
+fn unhurried(server: &ApiServer, clock: &Clock) -> Client {
+    let (service, clock) = (server.service(), clock.clone());
+    let service = tower::service_fn(move |request| {
+        let (service, clock) = (service.clone(), clock.clone());
+        async move {
+            clock.sleep(Duration::from_millis(50)).await;
+            service.oneshot(request).await
+        }
+    });
+    Client::new(service, "default")
 }

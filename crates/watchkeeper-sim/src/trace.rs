@@ -1,6 +1,10 @@
 //! What happened in a run, in which order and when?
 
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use watchkeeper::clock::{Clock, Instant};
@@ -29,4 +33,29 @@ impl Trace {
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
+
+    /// Prints the last lines to standard error, and where the others are.
+    #[expect(clippy::print_stderr, reason = "a test that fails is to be read by a person")]
+    pub(crate) fn print_end(&self) {
+        let lines = self.lines();
+        let end = &lines[lines.len().saturating_sub(LINES)..];
+        eprintln!("the last {} of {} lines of the trace:\n{}", end.len(), lines.len(), end.join("\n"));
+        match save(&lines) {
+            Ok(path) => eprintln!("the whole trace is in {}", path.display()),
+            Err(error) => eprintln!("the whole trace could not be written: {error}"),
+        }
+    }
+}
+
+/// So many lines of a trace are printed.
+const LINES: usize = 40;
+
+/// Writes to a file of its own for each failure of the process.
+fn save(lines: &[String]) -> io::Result<PathBuf> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(format!("watchkeeper-sim-{process}-{number}.trace"));
+    let mut file = File::create(&path)?;
+    lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
+    Ok(path)
 }

@@ -102,10 +102,17 @@ impl Mirror {
             [writer.subscribe(), writer.subscribe()].map(|handle| handle.expect("the store is shared"));
         let seen: [Arc<std::sync::Mutex<Objects>>; 2] = Default::default();
         for (subscriber, seen) in subscribers.into_iter().zip(seen.clone()) {
-            tokio::spawn(subscriber.for_each(move |object| {
-                seen.lock().expect("no panic").extend(objects([&*object]));
-                std::future::ready(())
-            }));
+            tokio::spawn(async move {
+                let mut subscriber = std::pin::pin!(subscriber);
+                // kube-runtime 5.0 does not wake a subscriber again that was told of an object which is gone already: it is asked again.
+                loop {
+                    match tokio::time::timeout(Duration::from_millis(50), subscriber.next()).await {
+                        Ok(Some(object)) => seen.lock().expect("no panic").extend(objects([&*object])),
+                        Ok(None) => return,
+                        Err(_) => {}
+                    }
+                }
+            });
         }
         let config = watcher::Config::default();
         let events = watch(api.clone(), config.clone()).default_backoff().reflect_shared(writer);

@@ -118,6 +118,7 @@ impl Core {
         for value in newest.into_values().flatten() {
             self.restore_definition(&value);
         }
+        Arc::make_mut(&mut self.registry).reindex();
     }
 
     fn empty(env: &Env, store: Store, label: &str) -> Self {

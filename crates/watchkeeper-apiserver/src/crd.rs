@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::kinds::{InitialStatus, NameRule};
 use crate::managed::{Managers, track};
 use crate::meta;
-use crate::registry::{Custom, Kind, Printer, ResourceId, ScalePaths, api_version};
+use crate::registry::{Custom, Kind, NameSet, Printer, ResourceId, ScalePaths, Waiting, api_version};
 use crate::rules::Rules;
 use crate::schema::{Patterns, Schema};
 use crate::status::{Cause, Failure, Result};
@@ -21,6 +21,15 @@ use crate::write::Write;
 
 /// Holds a definition until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The names of a definition, and the reason for which each may be refused.
+const NAMES: [(&str, NameSet, &str); 5] = [
+    ("plural", NameSet::Resources, "PluralConflict"),
+    ("singular", NameSet::Resources, "SingularConflict"),
+    ("shortNames", NameSet::Resources, "ShortNamesConflict"),
+    ("kind", NameSet::Kinds, "KindConflict"),
+    ("listKind", NameSet::Kinds, "ListKindConflict"),
+];
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
@@ -268,12 +277,40 @@ fn storage(value: &Value) -> ResourceId {
     ResourceId::of_definition(text(spec, "group"), text(&spec["names"], "plural"))
 }
 
+/// The names in one field of a definition's names, which may be one or a list.
+fn names_in(names: &Value, field: &str) -> BTreeSet<String> {
+    match &names[field] {
+        Value::String(name) => BTreeSet::from([name.clone()]),
+        other => texts(other).into_iter().collect(),
+    }
+}
+
+/// What a definition waits for; none if it has all its names.
+fn waiting(value: &Value) -> Option<Waiting> {
+    let (wanted, had) = (&value["spec"]["names"], &value["status"]["acceptedNames"]);
+    if wanted == had {
+        return None;
+    }
+    let missing = NAMES.iter().flat_map(|(field, set, _)| {
+        let had = names_in(had, field);
+        names_in(wanted, field).into_iter().filter(move |name| !had.contains(name)).map(|name| (*set, name))
+    });
+    let verdict = list(&value["status"]["conditions"]).iter().find(|it| it["type"] == "NamesAccepted");
+    let told = |field: &str| verdict.map_or("", |verdict| text(verdict, field)).to_owned();
+    Some(Waiting {
+        wanted: wanted.clone(),
+        had: had.clone(),
+        verdict: (told("reason"), told("message")),
+        missing: missing.collect(),
+    })
+}
+
 /// The kinds of a definition under the names that were accepted, one for each version.
 fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
     let spec = &value["spec"];
     let names = &value["status"]["acceptedNames"];
     let group = text(spec, "group");
-    let (established, waiting) = (is_established(value), *names != spec["names"]);
+    let (established, waiting) = (is_established(value), waiting(value).map(Arc::new));
     let versions = list(&spec["versions"]);
     let stored = versions.iter().position(|version| version["storage"] == true);
     let storage_schema = stored.and_then(|at| compiled.get(at)).map(|compiled| compiled.schema.clone());
@@ -333,7 +370,7 @@ fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
                     schema,
                     definition: meta::text(value, "name").to_owned(),
                     served: established && version["served"] == true,
-                    waiting,
+                    waiting: waiting.clone(),
                 }),
             }
         })
@@ -365,8 +402,9 @@ impl Core {
     pub(crate) fn accept_definition(&self, value: &mut Value) {
         let spec = value["spec"].clone();
         let established = is_established(value);
+        let had = &value["status"]["acceptedNames"];
         let (names, conflict) =
-            self.accept_names(meta::text(value, "name"), &spec, &value["status"]["acceptedNames"]);
+            self.accept_names(meta::text(value, "name"), text(&spec, "group"), &spec["names"], had);
         let accepted = conflict.is_none();
         let (reason, message) = conflict.unwrap_or_else(|| ("NoConflicts", "no conflicts found".to_owned()));
         let now = self.now();
@@ -411,33 +449,19 @@ impl Core {
     fn accept_names(
         &self,
         definition: &str,
-        spec: &Value,
+        group: &str,
+        wanted: &Value,
         had: &Value,
     ) -> (Value, Option<(&'static str, String)>) {
-        let (group, wanted) = (text(spec, "group"), &spec["names"]);
-        let others = || self.registry.others(group, definition);
-        let kinds: BTreeSet<_> = others().flat_map(|kind| [&kind.kind, &kind.list_kind]).collect();
-        let resources =
-            others().flat_map(|kind| [&kind.plural, &kind.singular].into_iter().chain(&kind.short_names));
-        let resources: BTreeSet<_> = resources.collect();
         let mut names = if had.is_object() { had.clone() } else { json!({"plural": "", "kind": ""}) };
         let mut conflict = None;
-        let fields = [
-            ("plural", "PluralConflict"),
-            ("singular", "SingularConflict"),
-            ("shortNames", "ShortNamesConflict"),
-            ("kind", "KindConflict"),
-            ("listKind", "ListKindConflict"),
-        ];
-        for (field, reason) in fields {
-            let all = |names: &Value| match &names[field] {
+        for (field, set, reason) in NAMES {
+            let had = names_in(&names, field);
+            let mut taken = match &wanted[field] {
                 Value::String(name) => vec![name.clone()],
                 other => texts(other),
             };
-            let had: BTreeSet<_> = all(&names).into_iter().collect();
-            let used = if ["kind", "listKind"].contains(&field) { &kinds } else { &resources };
-            let mut taken = all(wanted);
-            taken.retain(|name| !had.contains(name) && used.contains(name));
+            taken.retain(|name| !had.contains(name) && self.registry.is_taken(group, set, name, definition));
             let told: Vec<_> = taken
                 .iter()
                 .map(|name| format!("{} is already in use", crate::status::quoted(name)))
@@ -454,17 +478,23 @@ impl Core {
 
     /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
     pub(crate) fn publish_definition(&mut self, value: &Value, compiled: Vec<Compiled>) {
-        let before =
-            Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), kinds(value, compiled));
+        let touched = self.define(value, compiled);
+        self.reconsider_definitions(touched);
+    }
+
+    /// Replaces the kinds of a definition. Returns the definitions whose names have to be decided again.
+    fn define(&mut self, value: &Value, compiled: Vec<Compiled>) -> BTreeSet<String> {
+        let name = meta::text(value, "name");
+        let (before, touched) = Arc::make_mut(&mut self.registry).define(name, kinds(value, compiled));
         if before.is_empty() {
             self.store.begin(&storage(value));
         } else {
-            self.renew_objects(meta::text(value, "name"), &before);
+            self.renew_objects(name, &before);
         }
-        self.reconsider_definitions();
+        touched
     }
 
-    /// The kinds of a definition that was kept are these from now on.
+    /// The kinds of a definition that was kept are these from now on. The registry is to be indexed afterwards.
     pub(crate) fn restore_definition(&mut self, value: &Value) {
         let kinds = kinds(value, Compiler::default().compile_all(value));
         Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), kinds);
@@ -475,9 +505,12 @@ impl Core {
         Compiler::knowing(&self.registry.defined(meta::text(value, "name"))).compile_all(value)
     }
 
-    /// Looks again at the definitions that wait for a name.
-    fn reconsider_definitions(&mut self) {
-        for name in self.registry.waiting() {
+    /// Decides again on the names of these definitions, and of those that this concerns in turn; then serves the kinds as they have become.
+    fn reconsider_definitions(&mut self, mut touched: BTreeSet<String>) {
+        while let Some(name) = touched.pop_first() {
+            if self.is_decided(&name) {
+                continue;
+            }
             let Some((kind, stored)) = self.definition(&name).filter(|(_, stored)| !stored.terminating)
             else {
                 continue;
@@ -488,9 +521,18 @@ impl Core {
             if after["status"] != before["status"] {
                 let compiled = self.compiled(&after);
                 let stored = self.commit(&kind, &stored.key, after);
-                self.publish_definition(&stored.value(), compiled);
+                touched.extend(self.define(&stored.value(), compiled));
             }
         }
+        Arc::make_mut(&mut self.registry).reindex();
+    }
+
+    /// Whether the verdict on a definition's names would be what it is. The definition itself may be large, and is not parsed for this.
+    fn is_decided(&self, definition: &str) -> bool {
+        let Some((group, waiting)) = self.registry.waiting(definition) else { return true };
+        let (names, conflict) = self.accept_names(definition, group, &waiting.wanted, &waiting.had);
+        let (reason, message) = &waiting.verdict;
+        names == waiting.had && conflict.is_some_and(|told| told.0 == reason && told.1 == *message)
     }
 
     /// Deletes the objects of a definition that was marked, and then the definition itself unless some object holds on.
@@ -513,19 +555,22 @@ impl Core {
         let Some((kind, stored)) = self.definition(name).filter(|(_, stored)| stored.terminating) else {
             return;
         };
-        let value = stored.value();
-        let empty = self.store.range(&storage(&value), None, None).next().is_none();
-        let held = meta::finalizers(&value).iter().any(|finalizer| finalizer != CLEANUP_FINALIZER);
-        if empty && !held {
+        // Asked for each object that goes, while the definition may be large.
+        let storage = self.registry.storage_of(name);
+        if storage.is_some_and(|id| self.store.range(id, None, None).next().is_some()) {
+            return;
+        }
+        let finalizers = meta::finalizers(&stored.value());
+        if finalizers.iter().all(|finalizer| finalizer == CLEANUP_FINALIZER) {
             self.erase(&kind, &stored);
         }
     }
 
     /// Stops serving the kinds of a definition that is gone; its watches end, and names it held are free.
     pub(crate) fn withdraw_definition(&mut self, value: &Value) {
-        Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), Vec::new());
+        let (_, touched) = Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), Vec::new());
         self.store.close(&storage(value));
-        self.reconsider_definitions();
+        self.reconsider_definitions(touched);
     }
 }
 
@@ -594,6 +639,105 @@ mod tests {
             core.store(draft).unwrap();
             core.delete(&kind, &key, &DeleteOptions::default()).unwrap();
             assert_eq!(compiled() - before, 0, "what the definition has is not compiled again");
+        });
+    }
+
+    #[test]
+    fn a_definition_is_not_parsed_for_each_of_its_objects_that_goes() {
+        let server = crate::ApiServer::new(&watchkeeper::Env::simulated(1));
+        let schema = json!({"type": "object", "description": "x".repeat(50_000)});
+        let bars = json!({"metadata": {"name": "bars.example.com"}, "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+        server.shared.run(|core| {
+            let definitions =
+                core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            core.create(&definitions, "", bars, &Write::own()).unwrap();
+            let kind = core.registry.find("example.com", "v1", "bars").unwrap().clone();
+            for name in 0..100 {
+                let object = json!({"metadata": {"name": format!("b{name}")}});
+                core.create(&kind, "", object, &Write::own()).unwrap();
+            }
+            let parsed = || crate::store::PARSED.with(std::cell::Cell::get);
+            let before = parsed();
+            core.delete(&definitions, &Key::new("", "bars.example.com"), &DeleteOptions::default()).unwrap();
+            assert!(core.registry.find("example.com", "v1", "bars").is_none(), "it is gone");
+            assert!(parsed() - before < 500_000, "{} bytes were parsed", parsed() - before);
+        });
+    }
+
+    #[test]
+    fn definitions_that_get_their_names_one_after_the_other_are_decided_in_one_loop() {
+        const COUNT: usize = 1_000;
+        let server = crate::ApiServer::new(&watchkeeper::Env::simulated(1));
+        let define = |plural: &str, short: &[String]| {
+            let kind = plural.to_uppercase();
+            json!({"metadata": {"name": format!("{plural}.example.com")}, "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"kind": kind, "plural": plural, "shortNames": short},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+        };
+        let short = |at: usize| format!("s{at}");
+        server.shared.run(|core| {
+            let kind = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let create = |core: &mut Core, plural: &str, short: &[String]| {
+                core.create(&kind, "", define(plural, short), &Write::own()).unwrap();
+            };
+            create(core, "first", &(0..COUNT).map(short).collect::<Vec<_>>());
+            let revision = core.store.revision();
+            for at in 0..COUNT {
+                create(core, &format!("d{at}"), &[short(at)]);
+            }
+            assert_eq!(core.store.revision() - revision, COUNT as u64, "one that waits is left alone");
+            assert!(core.registry.find("example.com", "v1", "d7").is_none());
+            let parsed = || crate::store::PARSED.with(std::cell::Cell::get);
+            let (before, revision) = (parsed(), core.store.revision());
+            core.delete(&kind, &Key::new("", "first.example.com"), &DeleteOptions::default()).unwrap();
+            // Marked, gone, and each of the others decided once.
+            assert_eq!(core.store.revision() - revision, 2 + COUNT as u64);
+            let parsed = parsed() - before;
+            assert!(parsed < COUNT * 10_000, "{parsed} bytes were parsed");
+            for at in 0..COUNT {
+                let kind = core.registry.find("example.com", "v1", &format!("d{at}")).unwrap();
+                assert_eq!(kind.short_names, [short(at)]);
+            }
+        });
+    }
+
+    #[test]
+    fn a_name_that_is_given_up_in_turn_goes_to_the_next() {
+        let server = crate::ApiServer::new(&watchkeeper::Env::simulated(1));
+        let define = |plural: &str, short: &str| {
+            json!({"metadata": {"name": format!("{plural}.example.com")}, "spec": {
+                "group": "example.com", "scope": "Cluster",
+                "names": {"kind": plural.to_uppercase(), "plural": plural, "shortNames": [short]},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+        };
+        server.shared.run(|core| {
+            let kind = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            for (plural, short) in [("c", "one"), ("b", "two"), ("a", "three")] {
+                core.create(&kind, "", define(plural, short), &Write::own()).unwrap();
+            }
+            // Each wants what the one before it has.
+            for (plural, short) in [("b", "one"), ("a", "two")] {
+                let seen = core.see(&kind, &Key::new("", &format!("{plural}.example.com")));
+                let patch =
+                    crate::verbs::patch::Patch::Merge(json!({"spec": {"names": {"shortNames": [short]}}}));
+                let part = crate::verbs::update::Part::Main;
+                let draft = seen.patch(&kind, &patch, part, &mut Write::own()).unwrap();
+                core.store(draft).unwrap();
+            }
+            let short = |core: &Core, plural: &str| {
+                core.registry.find("example.com", "v1", plural).unwrap().short_names.clone()
+            };
+            assert_eq!(
+                (short(core, "a"), short(core, "b")),
+                (vec!["three".to_owned()], vec!["two".to_owned()])
+            );
+            core.delete(&kind, &Key::new("", "c.example.com"), &DeleteOptions::default()).unwrap();
+            assert_eq!(
+                (short(core, "a"), short(core, "b")),
+                (vec!["two".to_owned()], vec!["one".to_owned()])
+            );
         });
     }
 }

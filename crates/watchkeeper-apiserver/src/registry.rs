@@ -1,7 +1,7 @@
 //! Which kinds are served right now? The built-in table and what CustomResourceDefinitions have added.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -63,8 +63,30 @@ pub(crate) struct Custom {
     pub(crate) definition: String,
     /// Whether requests meet it. What is not served may still have objects.
     pub(crate) served: bool,
-    /// Whether its definition still waits for a name that it asks for.
-    pub(crate) waiting: bool,
+    /// Set while its definition lacks a name that it asks for.
+    pub(crate) waiting: Option<Arc<Waiting>>,
+}
+
+/// The names of a definition that does not have all that it asks for, and what its status says about them.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Its `spec.names`.
+    pub(crate) wanted: Value,
+    /// Its `status.acceptedNames`.
+    pub(crate) had: Value,
+    /// Reason and message of the condition `NamesAccepted`.
+    pub(crate) verdict: (String, String),
+    /// The wanted names that it does not have.
+    pub(crate) missing: Vec<(NameSet, String)>,
+}
+
+/// The names of a group among which each is unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NameSet {
+    /// Kinds and list kinds.
+    Kinds,
+    /// Plurals, singulars and short names.
+    Resources,
 }
 
 /// A column of a custom kind.
@@ -151,6 +173,15 @@ impl Kind {
         }
     }
 
+    /// The names that no other definition of its group may have.
+    fn names(&self) -> impl Iterator<Item = (NameSet, &String)> {
+        let kinds = [&self.kind, &self.list_kind].map(|name| (NameSet::Kinds, name));
+        let resources = [&self.plural, &self.singular].into_iter().chain(&self.short_names);
+        let names = kinds.into_iter().chain(resources.map(|name| (NameSet::Resources, name)));
+        // A definition of which nothing was accepted has empty names.
+        names.filter(|(_, name)| !name.is_empty())
+    }
+
     /// `plural` or `plural.group`, as messages name a resource.
     pub(crate) fn resource(&self) -> String {
         qualified(&self.plural, &self.group)
@@ -224,6 +255,9 @@ pub(crate) struct Version {
 
 type ByPlural = BTreeMap<String, Arc<Kind>>;
 
+/// Definitions by a name of their group; the built-in kinds count as the definition "".
+type ByName = BTreeMap<(String, NameSet, String), BTreeSet<String>>;
+
 /// All kinds, those of definitions also in versions that are not served.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
@@ -231,17 +265,34 @@ pub(crate) struct Registry {
     /// By name of the definition.
     customs: BTreeMap<String, Vec<Arc<Kind>>>,
     index: BTreeMap<String, BTreeMap<String, ByPlural>>,
+    /// Who has a name.
+    holders: ByName,
+    /// Who asks for a name and does not have it.
+    waiters: ByName,
 }
 
 impl Registry {
     pub(crate) fn new() -> Self {
-        let builtins = BUILTINS.iter().map(|row| Arc::new(Kind::builtin(row))).collect();
-        let mut registry = Self { builtins, customs: BTreeMap::new(), index: BTreeMap::new() };
+        let builtins: Vec<_> = BUILTINS.iter().map(|row| Arc::new(Kind::builtin(row))).collect();
+        let mut holders = ByName::new();
+        for kind in &builtins {
+            for (set, name) in kind.names() {
+                holders.entry((kind.group.clone(), set, name.clone())).or_default().insert(String::new());
+            }
+        }
+        let mut registry = Self {
+            builtins,
+            customs: BTreeMap::new(),
+            index: BTreeMap::new(),
+            holders,
+            waiters: ByName::new(),
+        };
         registry.reindex();
         registry
     }
 
-    fn reindex(&mut self) {
+    /// Serves the kinds as they are now. For after [`Registry::define`], once for several definitions.
+    pub(crate) fn reindex(&mut self) {
         self.index.clear();
         let kinds = self.builtins.iter().chain(self.customs.values().flatten());
         for kind in kinds.filter(|kind| kind.is_served()) {
@@ -305,22 +356,54 @@ impl Registry {
         by_storage
     }
 
-    /// The kinds of a group that are built in or of another definition.
-    pub(crate) fn others(&self, group: &str, definition: &str) -> impl Iterator<Item = &Kind> {
-        let others = self.customs.iter().filter(move |(name, _)| *name != definition);
-        let kinds = self.builtins.iter().chain(others.flat_map(|(_, kinds)| kinds));
-        kinds.map(|kind| &**kind).filter(move |kind| kind.group == group)
+    /// Whether a name is that of a built-in kind or of another definition of the group.
+    pub(crate) fn is_taken(&self, group: &str, set: NameSet, name: &str, definition: &str) -> bool {
+        let holders = self.holders.get(&(group.to_owned(), set, name.to_owned()));
+        holders.is_some_and(|holders| holders.iter().any(|holder| holder != definition))
     }
 
-    /// The kinds of a definition, from now on; an empty list takes them away. Gives those that it had.
-    pub(crate) fn define(&mut self, definition: &str, kinds: Vec<Kind>) -> Vec<Arc<Kind>> {
-        let before = if kinds.is_empty() {
-            self.customs.remove(definition)
-        } else {
-            self.customs.insert(definition.to_owned(), kinds.into_iter().map(Arc::new).collect())
+    /// The kinds of a definition, from now on; an empty list takes them away. They are served after [`Registry::reindex`]. Returns the kinds
+    /// that it had, and the definitions, perhaps itself, that wait for a name that has changed hands.
+    pub(crate) fn define(
+        &mut self,
+        definition: &str,
+        kinds: Vec<Kind>,
+    ) -> (Vec<Arc<Kind>>, BTreeSet<String>) {
+        let kinds: Vec<_> = kinds.into_iter().map(Arc::new).collect();
+        let before = self.customs.remove(definition).unwrap_or_default();
+        let key = |kind: &Kind, set: NameSet, name: &String| (kind.group.clone(), set, name.clone());
+        // All versions of a definition have the same names.
+        let names = |kinds: &[Arc<Kind>]| -> BTreeSet<_> {
+            let first = kinds.first().into_iter();
+            first.flat_map(|kind| kind.names().map(|(set, name)| key(kind, set, name))).collect()
         };
-        self.reindex();
-        before.unwrap_or_default()
+        let missing = |kinds: &[Arc<Kind>]| -> Vec<_> {
+            let first = kinds.first().and_then(|kind| Some((kind, kind.custom.as_ref()?.waiting.as_ref()?)));
+            let missing =
+                first.into_iter().flat_map(|(kind, it)| it.missing.iter().map(move |it| (kind, it)));
+            missing.map(|(kind, (set, name))| key(kind, *set, name)).collect()
+        };
+        let (had, has) = (names(&before), names(&kinds));
+        had.difference(&has).for_each(|name| remove(&mut self.holders, name, definition));
+        missing(&before).iter().for_each(|name| remove(&mut self.waiters, name, definition));
+        let missing = missing(&kinds);
+        let mut touched = BTreeSet::new();
+        if !missing.is_empty() {
+            touched.insert(definition.to_owned());
+        }
+        for name in had.symmetric_difference(&has) {
+            touched.extend(self.waiters.get(name).into_iter().flatten().cloned());
+        }
+        for name in has {
+            self.holders.entry(name).or_default().insert(definition.to_owned());
+        }
+        for name in missing {
+            self.waiters.entry(name).or_default().insert(definition.to_owned());
+        }
+        if !kinds.is_empty() {
+            self.customs.insert(definition.to_owned(), kinds);
+        }
+        (before, touched)
     }
 
     /// The names of all definitions.
@@ -333,11 +416,15 @@ impl Registry {
         self.customs.get(definition).cloned().unwrap_or_default()
     }
 
-    /// The definitions that wait for a name.
-    pub(crate) fn waiting(&self) -> Vec<String> {
-        let waits = |kind: &Arc<Kind>| kind.custom.as_ref().is_some_and(|custom| custom.waiting);
-        let waiting = self.customs.iter().filter(|(_, kinds)| kinds.iter().any(waits));
-        waiting.map(|(name, _)| name.clone()).collect()
+    /// Where the objects of a definition are stored.
+    pub(crate) fn storage_of(&self, definition: &str) -> Option<&ResourceId> {
+        self.customs.get(definition)?.first().map(|kind| &kind.storage)
+    }
+
+    /// The group of a definition that lacks a name, and what it waits for.
+    pub(crate) fn waiting(&self, definition: &str) -> Option<(&str, &Waiting)> {
+        let kind = self.customs.get(definition)?.first()?;
+        Some((&kind.group, kind.custom.as_ref()?.waiting.as_ref()?))
     }
 
     /// Groups for discovery: the built-in ones in the table's order, then the others by name.
@@ -374,6 +461,15 @@ impl Registry {
             }
         }
         groups
+    }
+}
+
+fn remove(from: &mut ByName, name: &(String, NameSet, String), definition: &str) {
+    if let Some(definitions) = from.get_mut(name) {
+        definitions.remove(definition);
+        if definitions.is_empty() {
+            from.remove(name);
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::registry::ResourceId;
 
 pub(crate) use follow::Followed;
 pub(crate) use journal::{Batch, Reach};
+#[cfg(test)]
+pub(crate) use stored::PARSED;
 pub use stored::encodings;
 pub(crate) use stored::{Key, Stored, Text, View, encode};
 

@@ -155,9 +155,17 @@ impl Stored {
 
     /// The object as JSON again.
     pub(crate) fn value(&self) -> Value {
+        #[cfg(test)]
+        PARSED.with(|parsed| parsed.set(parsed.get() + self.bytes.len()));
         // The text is our own encoding, which always parses.
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many bytes of stored objects this thread has parsed.
+    pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// The JSON text of an object, and where it goes on after kind and apiVersion.

@@ -15,8 +15,6 @@ mod cost;
 mod places;
 mod size;
 
-use places::Place;
-
 /// How many signs a rule may have: brackets, dots and operators. It is not deeper than that.
 const MOST_SIGNS: usize = 2_000;
 /// Enough for the deepest rule. Only what is used of it is taken.
@@ -60,7 +58,8 @@ impl Rules {
         let Some(compiled) = &self.compiled else { return unfollowed() };
         if self.builds {
             let places = places::of(schema.root(), compiled, value, old);
-            match with_room(|| places.iter().find_map(Place::excess)) {
+            let mut lengths = size::Lengths::default();
+            match with_room(|| places.iter().find_map(|place| place.excess(&mut lengths))) {
                 Some(None) => {}
                 Some(Some(cause)) => return vec![cause],
                 None => return unfollowed(),

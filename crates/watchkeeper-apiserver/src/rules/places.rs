@@ -20,11 +20,11 @@ pub(super) struct Place<'a> {
     old: Option<&'a Value>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
     /// What is wrong if the rule, or its message, would take too much memory here.
-    pub(super) fn excess(&self) -> Option<Cause> {
+    pub(super) fn excess(&self, lengths: &mut size::Lengths<'a>) -> Option<Cause> {
         let built = super::programs(self.compiled)
-            .map(|program| size::built_at(program.expression(), self.value, self.old))
+            .map(|program| size::built_at(program.expression(), self.value, self.old, lengths))
             .max()
             .filter(|built| *built > size::MOST)?;
         let message = format!(

@@ -3,6 +3,10 @@
 //! Texts can grow fast: ten calls of `replace` after each other make ten thousand million characters of one. Nothing ends a rule while it
 //! runs, and a process that gets no memory is aborted, so a bound from above is found first, by the values that the rule will see.
 
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ptr;
+
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators,
 };
@@ -18,76 +22,138 @@ const MOST_DECIMALS: u64 = (1 << 16) - 1;
 /// A part of a text takes more memory than its characters.
 const PARTS: u64 = 8;
 
-/// The variables of an expression, innermost last.
-type Scope<'a> = Vec<Variable<'a>>;
+/// The variables of an expression, innermost last, with what is known of them.
+type Scope<'a> = Vec<(&'a str, Measure<'a>)>;
 
-/// What is known of a variable: its value, if any, and how many characters it has at most.
-struct Variable<'a> {
-    name: &'a str,
+/// Upper bounds for an expression. Each expression is measured once, from the measures of its parts.
+#[derive(Clone, Copy, Default)]
+struct Measure<'a> {
+    /// The value of the expression, if it is a part of the object.
     value: Option<&'a Value>,
+    /// The characters of the value, with all that is in it; a number or a truth value counts as one.
     size: u64,
+    /// As a list or map: the number of elements, and the size of one.
+    count: u64,
+    element: u64,
+    /// The characters that are built on the way to the value, in all.
+    built: u64,
+}
+
+impl Measure<'_> {
+    /// A value of which only the size is known. Each element counts as one at least.
+    fn sized(size: u64, built: u64) -> Self {
+        Self { value: None, size, count: size.saturating_add(1), element: size, built }
+    }
+}
+
+/// The lengths of the values of an object, each found once.
+#[derive(Default)]
+pub(super) struct Lengths<'a> {
+    known: BTreeMap<*const Value, Length>,
+    /// A known value lives as long as this, so no other has its address.
+    values: PhantomData<&'a Value>,
+    #[cfg(test)]
+    walked: usize,
+}
+
+/// How many characters a value has, with all that is in it, and its longest element.
+#[derive(Clone, Copy)]
+struct Length {
+    total: u64,
+    element: u64,
+}
+
+impl<'a> Lengths<'a> {
+    /// Shorter lists and maps are walked again: to remember them would take more memory than they do.
+    const SHORT: u64 = 64;
+
+    fn of(&mut self, value: &'a Value) -> Length {
+        #[cfg(test)]
+        {
+            self.walked += 1;
+        }
+        let length = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => return Length { total: 1, element: 1 },
+            Value::String(text) => return Length { total: text.len() as u64, element: text.len() as u64 },
+            _ if let Some(known) = self.known.get(&ptr::from_ref(value)) => return *known,
+            Value::Array(list) => list.iter().fold(Length { total: 0, element: 0 }, |sum, element| {
+                let own = self.of(element).total;
+                Length { total: sum.total + own + 1, element: sum.element.max(own) }
+            }),
+            Value::Object(map) => {
+                let total =
+                    map.iter().fold(0, |sum, (name, part)| sum + name.len() as u64 + self.of(part).total + 1);
+                Length { total, element: total }
+            }
+        };
+        if length.total >= Self::SHORT {
+            self.known.insert(ptr::from_ref(value), length);
+        }
+        length
+    }
+
+    /// The measure of a part of the object.
+    fn measure(&mut self, value: &'a Value, built: u64) -> Measure<'a> {
+        let Length { total, element } = self.of(value);
+        let count = match value {
+            Value::Array(list) => list.len() as u64,
+            Value::Object(map) => map.len() as u64,
+            _ => total.saturating_add(1),
+        };
+        Measure { value: Some(value), size: total, count, element, built }
+    }
 }
 
 /// Whether an expression builds anything that may be larger than what it is built of.
 pub(super) fn builds(expression: &IdedExpr) -> bool {
-    let mut scope = Scope::new();
-    built(expression, &mut scope) > 0
+    measure(expression, &mut Scope::new(), &mut Lengths::default()).built > 0
 }
 
 /// How many characters an expression builds at most, in all, at a part of an object and its state before.
-pub(super) fn built_at<'a>(expression: &'a IdedExpr, value: &'a Value, old: Option<&'a Value>) -> u64 {
-    let variable = |name, value| Variable { name, value: Some(value), size: length(value) };
-    let old = old.map(|old| variable("oldSelf", old));
-    let mut scope: Scope<'_> = old.into_iter().chain([variable("self", value)]).collect();
-    built(expression, &mut scope)
+pub(super) fn built_at<'a>(
+    expression: &'a IdedExpr,
+    value: &'a Value,
+    old: Option<&'a Value>,
+    lengths: &mut Lengths<'a>,
+) -> u64 {
+    let values = old.map(|old| ("oldSelf", old)).into_iter().chain([("self", value)]);
+    let mut scope = values.map(|(name, value)| (name, lengths.measure(value, 0))).collect();
+    measure(expression, &mut scope, lengths).built
 }
 
-/// How many characters an expression builds at most, in all.
-fn built<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
-    let mut sum = |parts: &mut dyn Iterator<Item = &'a IdedExpr>| {
-        parts.fold(0_u64, |sum, part| sum.saturating_add(built(part, scope)))
-    };
+fn measure<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>, lengths: &mut Lengths<'a>) -> Measure<'a> {
     match &expression.expr {
-        Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
-            call.args.iter().map(|part| built(part, scope)).max().unwrap_or(0)
+        Expr::Literal(LiteralValue::String(text)) => Measure::sized(text.inner().len() as u64, 0),
+        Expr::Literal(LiteralValue::Bytes(bytes)) => Measure::sized(bytes.inner().len() as u64, 0),
+        Expr::Unspecified | Expr::Literal(_) => Measure::sized(1, 0),
+        Expr::Ident(name) => {
+            let known = scope.iter().rev().find(|(known, _)| known == name);
+            known.map_or(Measure::sized(1, 0), |(_, known)| *known)
         }
-        Expr::Call(call) => {
-            let before = sum(&mut call.target.as_deref().into_iter().chain(&call.args));
-            let factor = match call.func_name.as_str() {
-                // A list that gets another element is not copied.
-                operators::ADD if call.args.iter().any(|part| matches!(part.expr, Expr::List(_))) => 0,
-                operators::ADD
-                | "replace"
-                | "join"
-                | "format"
-                | "quote"
-                | "encode"
-                | "escapeKey"
-                | "flatten"
-                | "range" => 1,
-                "split" => PARTS,
-                _ => 0,
-            };
-            let own = if factor == 0 { 0 } else { size(expression, scope).saturating_mul(factor) };
-            before.saturating_add(own)
+        Expr::Select(select) => {
+            let operand = measure(&select.operand, scope, lengths);
+            let built = operand.built;
+            match operand.value.map(|value| value.get(&select.field)) {
+                _ if select.test => Measure::sized(1, built),
+                Some(Some(field)) => lengths.measure(field, built),
+                // What the object does not have has no size; but a rule may have to write its name another way.
+                Some(None) if !select.field.contains("__") => Measure::sized(0, built),
+                _ => Measure::sized(operand.size, built),
+            }
         }
-        Expr::Select(select) => built(&select.operand, scope),
-        Expr::List(list) => sum(&mut list.elements.iter()),
-        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| parts(&entry.expr))),
-        Expr::Struct(made) => sum(&mut made.entries.iter().flat_map(|entry| parts(&entry.expr))),
-        Expr::Comprehension(all) => {
-            let before = sum(&mut [&all.iter_range, &all.accu_init].into_iter());
-            let range = extent(&all.iter_range, scope);
-            let inside = within(all, &range, scope, |scope| {
-                built(&all.loop_step, scope).saturating_add(built(&all.loop_cond, scope))
-            });
-            let total = collected(all, scope).total;
-            scope.push(Variable { name: &all.accu_var, value: None, size: total });
-            let after = built(&all.result, scope);
-            scope.pop();
-            before.saturating_add(range.count.saturating_mul(inside)).saturating_add(after)
+        Expr::List(list) => collection(&mut list.elements.iter(), scope, lengths),
+        Expr::Map(map) => {
+            let all =
+                collection(&mut map.entries.iter().flat_map(|entry| parts(&entry.expr)), scope, lengths);
+            Measure::sized(all.size, all.built)
         }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => 0,
+        Expr::Struct(made) => {
+            let all =
+                collection(&mut made.entries.iter().flat_map(|entry| parts(&entry.expr)), scope, lengths);
+            Measure::sized(all.size, all.built)
+        }
+        Expr::Call(call) => of_call(call, scope, lengths),
+        Expr::Comprehension(all) => of_loop(all, scope, lengths),
     }
 }
 
@@ -98,44 +164,82 @@ fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// How many characters a value has at most, with all that is in it; a number or a truth value counts as one.
-fn size<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
-    if let Some(value) = value_of(expression, scope) {
-        return length(value);
-    }
-    let mut sum = |parts: &mut dyn Iterator<Item = &'a IdedExpr>| {
-        parts.fold(0_u64, |sum, part| sum.saturating_add(size(part, scope)).saturating_add(1))
-    };
-    match &expression.expr {
-        Expr::Literal(LiteralValue::String(text)) => text.inner().len() as u64,
-        Expr::Literal(LiteralValue::Bytes(bytes)) => bytes.inner().len() as u64,
-        Expr::Unspecified | Expr::Literal(_) => 1,
-        Expr::Ident(name) => {
-            scope.iter().rev().find(|known| known.name == name).map_or(1, |known| known.size)
+/// The measure of a list of these parts.
+fn collection<'a>(
+    parts: &mut dyn Iterator<Item = &'a IdedExpr>,
+    scope: &mut Scope<'a>,
+    lengths: &mut Lengths<'a>,
+) -> Measure<'a> {
+    parts.fold(Measure::default(), |sum, part| {
+        let part = measure(part, scope, lengths);
+        Measure {
+            value: None,
+            size: sum.size.saturating_add(part.size).saturating_add(1),
+            count: sum.count + 1,
+            element: sum.element.max(part.size),
+            built: sum.built.saturating_add(part.built),
         }
-        Expr::Select(select) if select.test => 1,
-        Expr::Select(select) => {
-            // What the object does not have has no size; but a rule may have to write its name another way.
-            let is_absent = !select.field.contains("__") && value_of(&select.operand, scope).is_some();
-            if is_absent { 0 } else { size(&select.operand, scope) }
-        }
-        Expr::List(list) => sum(&mut list.elements.iter()),
-        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| parts(&entry.expr))),
-        Expr::Struct(made) => sum(&mut made.entries.iter().flat_map(|entry| parts(&entry.expr))),
-        Expr::Call(call) => of_call(call, scope),
-        Expr::Comprehension(all) => {
-            let collected = collected(all, scope).total;
-            scope.push(Variable { name: &all.accu_var, value: None, size: collected });
-            let result = size(&all.result, scope);
-            scope.pop();
-            result
-        }
+    })
+}
+
+fn of_loop<'a>(all: &'a ComprehensionExpr, scope: &mut Scope<'a>, lengths: &mut Lengths<'a>) -> Measure<'a> {
+    let range = measure(&all.iter_range, scope, lengths);
+    let begin = measure(&all.accu_init, scope, lengths);
+    let (outside, element) = (scope.len(), Measure::sized(range.element, 0));
+    scope.push((&all.iter_var, element));
+    scope.extend(all.iter_var2.as_deref().map(|name| (name, element)));
+    scope.push((&all.accu_var, Measure::sized(0, 0)));
+    let step = measure(&all.loop_step, scope, lengths);
+    let condition = measure(&all.loop_cond, scope, lengths);
+    scope.truncate(outside);
+    let is_scalar =
+        matches!(all.accu_init.expr, Expr::Literal(LiteralValue::Boolean(_) | LiteralValue::Int(_)));
+    // What is appended in one turn is one element, or none.
+    let collected =
+        if is_scalar { 1 } else { begin.size.saturating_add(range.count.saturating_mul(step.size)) };
+    scope.push((&all.accu_var, Measure::sized(collected, 0)));
+    let result = measure(&all.result, scope, lengths);
+    scope.pop();
+    let turn = step.built.saturating_add(condition.built);
+    let built = [begin.built, range.count.saturating_mul(turn), result.built]
+        .into_iter()
+        .fold(range.built, u64::saturating_add);
+    if matches!(all.accu_init.expr, Expr::List(_)) {
+        Measure { value: None, size: result.size, count: range.count, element: step.size, built }
+    } else {
+        Measure::sized(result.size, built)
     }
 }
 
-fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>) -> u64 {
-    let operands = || call.target.as_deref().into_iter().chain(&call.args);
-    let mut nth = |at: usize| call.args.get(at).map_or(0, |part| size(part, scope));
+fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>, lengths: &mut Lengths<'a>) -> Measure<'a> {
+    let target = call.target.as_deref().map(|target| measure(target, scope, lengths));
+    let args: Vec<_> = call.args.iter().map(|part| measure(part, scope, lengths)).collect();
+    let size = size_of_call(call, target.as_ref(), &args);
+    let built = target.iter().chain(&args).map(|part| part.built);
+    if call.func_name == operators::CONDITIONAL {
+        return Measure::sized(size, built.max().unwrap_or(0));
+    }
+    let factor = match call.func_name.as_str() {
+        // A list that gets another element is not copied.
+        operators::ADD if call.args.iter().any(|part| matches!(part.expr, Expr::List(_))) => 0,
+        operators::ADD
+        | "replace"
+        | "join"
+        | "format"
+        | "quote"
+        | "encode"
+        | "escapeKey"
+        | "flatten"
+        | "range" => 1,
+        "split" => PARTS,
+        _ => 0,
+    };
+    Measure::sized(size, built.fold(size.saturating_mul(factor), u64::saturating_add))
+}
+
+/// How many characters a call returns at most.
+fn size_of_call(call: &CallExpr, target: Option<&Measure<'_>>, args: &[Measure<'_>]) -> u64 {
+    let nth = |at: usize| args.get(at).map_or(0, |part| part.size);
     match call.func_name.as_str() {
         operators::CONDITIONAL => nth(1).max(nth(2)),
         operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT => nth(0),
@@ -165,7 +269,7 @@ fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>) -> u64 {
         | "matches" => 1,
         "replace" => {
             let to = nth(1);
-            let text = call.target.as_deref().map_or(0, |text| size(text, scope));
+            let text = target.map_or(0, |text| text.size);
             match call.args.first().and_then(literal) {
                 Some(from) if !from.is_empty() => {
                     let from = from.len() as u64;
@@ -177,14 +281,12 @@ fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>) -> u64 {
         }
         "join" => {
             let separator = nth(0);
-            let Some(list) = call.target.as_deref() else { return 0 };
-            let list = extent(list, scope);
-            list.total.saturating_add(list.count.saturating_mul(separator))
+            target.map_or(0, |list| list.size.saturating_add(list.count.saturating_mul(separator)))
         }
         "format" => {
             let values = nth(0).saturating_mul(2);
-            let Some(text) = call.target.as_deref() else { return 0 };
-            let length = size(text, scope);
+            let Some((text, known)) = call.target.as_deref().zip(target) else { return 0 };
+            let length = known.size;
             let numbers = literal(text).map_or(length.saturating_mul(MOST_DECIMALS), |text| {
                 text.split('%').skip(1).fold(0, |sum, verb| sum + NUMBER + decimals(verb))
             });
@@ -195,7 +297,7 @@ fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>) -> u64 {
             Some(Expr::Literal(LiteralValue::Int(count))) => u64::try_from(*count.inner()).unwrap_or(0),
             _ => u64::MAX,
         },
-        _ => operands().fold(0, |sum, part| sum.saturating_add(size(part, scope))),
+        _ => target.into_iter().chain(args).fold(0, |sum, part| sum.saturating_add(part.size)),
     }
 }
 
@@ -212,82 +314,6 @@ fn decimals(verb: &str) -> u64 {
     digits.and_then(|digits: String| digits.parse().ok()).unwrap_or(0).min(MOST_DECIMALS)
 }
 
-/// What is known of a list or map: how many elements it has, the size of one, and of them all, at most.
-struct Extent {
-    count: u64,
-    element: u64,
-    total: u64,
-}
-
-fn extent<'a>(list: &'a IdedExpr, scope: &mut Scope<'a>) -> Extent {
-    if let Expr::Comprehension(all) = &list.expr
-        && matches!(all.accu_init.expr, Expr::List(_))
-    {
-        return collected(all, scope);
-    }
-    let total = size(list, scope);
-    let (count, element) = match (&list.expr, value_of(list, scope)) {
-        (Expr::List(list), _) => {
-            let sizes = list.elements.iter().map(|element| size(element, scope));
-            (list.elements.len(), sizes.max().unwrap_or(0))
-        }
-        (_, Some(Value::Array(list))) => (list.len(), list.iter().map(length).max().unwrap_or(0)),
-        (_, Some(Value::Object(map))) => (map.len(), total),
-        // Each element counts as one at least.
-        _ => return Extent { count: total.saturating_add(1), element: total, total },
-    };
-    Extent { count: count as u64, element, total }
-}
-
-/// What a loop has collected at its end.
-fn collected<'a>(all: &'a ComprehensionExpr, scope: &mut Scope<'a>) -> Extent {
-    if matches!(all.accu_init.expr, Expr::Literal(LiteralValue::Boolean(_) | LiteralValue::Int(_))) {
-        return Extent { count: 1, element: 1, total: 1 };
-    }
-    let (begin, range) = (size(&all.accu_init, scope), extent(&all.iter_range, scope));
-    // What is appended in one turn is one element, or none.
-    let element = within(all, &range, scope, |scope| size(&all.loop_step, scope));
-    let total = begin.saturating_add(range.count.saturating_mul(element));
-    Extent { count: range.count, element, total }
-}
-
-/// Asks something about one turn of a loop over a range.
-fn within<'a>(
-    all: &'a ComprehensionExpr,
-    range: &Extent,
-    scope: &mut Scope<'a>,
-    ask: impl FnOnce(&mut Scope<'a>) -> u64,
-) -> u64 {
-    let (outside, size) = (scope.len(), range.element);
-    scope.push(Variable { name: &all.iter_var, value: None, size });
-    scope.extend(all.iter_var2.as_deref().map(|name| Variable { name, value: None, size }));
-    scope.push(Variable { name: &all.accu_var, value: None, size: 0 });
-    let answer = ask(scope);
-    scope.truncate(outside);
-    answer
-}
-
-/// The value of an expression, if it is a part of the object.
-fn value_of<'a>(expression: &'a IdedExpr, scope: &Scope<'a>) -> Option<&'a Value> {
-    match &expression.expr {
-        Expr::Ident(name) => scope.iter().rev().find(|known| known.name == name)?.value,
-        Expr::Select(select) if !select.test => value_of(&select.operand, scope)?.get(&select.field),
-        _ => None,
-    }
-}
-
-/// How many characters a value has, with all that is in it.
-fn length(value: &Value) -> u64 {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
-        Value::String(text) => text.len() as u64,
-        Value::Array(list) => list.iter().fold(0, |sum, element| sum + length(element) + 1),
-        Value::Object(map) => {
-            map.iter().fold(0, |sum, (name, part)| sum + name.len() as u64 + length(part) + 1)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use kube_cel::cel::Program;
@@ -299,7 +325,8 @@ mod tests {
         let text = "a".repeat(1000);
         let value =
             json!({"s": text, "t": "0123456789", "n": [1, 2, 3], "l": [text, "b"], "o": [{"s": text}]});
-        let built = || built_at(Program::compile(rule).unwrap().expression(), &value, None);
+        let built =
+            || built_at(Program::compile(rule).unwrap().expression(), &value, None, &mut Lengths::default());
         crate::rules::with_room(built).unwrap()
     }
 
@@ -337,5 +364,30 @@ mod tests {
             let built = built_of(rule);
             assert!((least..=most).contains(&built), "{rule}: {built}");
         }
+    }
+
+    #[test]
+    fn an_object_is_walked_once_however_often_rules_mention_it() {
+        let value =
+            json!({"l": vec![vec![7; 10_000]; 10], "deep": {"deep": {"deep": {"n": vec![7; 10_000]}}}});
+        let rules = [
+            format!("[0]{} != []", " + self.l[0]".repeat(600)),
+            format!("self.l.all(x, x{} != [])", " + self.l[0]".repeat(600)),
+            "self.deep.deep.deep.n + self.deep.deep.n + self.deep.n + self.n != []".to_owned(),
+        ];
+        let programs = rules.each_ref().map(|rule| Program::compile(rule).unwrap());
+        let mut lengths = Lengths::default();
+        let mut places = vec![&value];
+        places.extend([&value["l"], &value["deep"], &value["deep"]["deep"], &value["deep"]["deep"]["deep"]]);
+        let nodes = 110_016;
+        crate::rules::with_room(|| {
+            for place in places {
+                for program in &programs {
+                    built_at(program.expression(), place, None, &mut lengths);
+                }
+            }
+        })
+        .unwrap();
+        assert!((nodes..nodes + 20_000).contains(&lengths.walked), "{}", lengths.walked);
     }
 }

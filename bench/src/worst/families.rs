@@ -172,6 +172,11 @@ fn patterns(chance: &Generator, size: usize) -> Case {
 fn alternatives(chance: &Generator, size: usize) -> Case {
     let branches: Vec<_> =
         (0..pick(chance, 10, 2_000.min(size / 500))).map(|n| json!({"enum": [n + 10]})).collect();
+    if pick(chance, 0, 2) == 0 {
+        let choices: Vec<_> = (0..50_000.min(size / 50)).map(|n| format!("choice-{n}")).collect();
+        let items = json!({"type": "string", "anyOf": [{"enum": choices}, {"minLength": 1}]});
+        return things(&list("atomic", &items), &json!({"list": vec!["none"; size / 7]}));
+    }
     let items = json!({"type": "integer", "anyOf": branches});
     things(&list("atomic", &items), &json!({"list": vec![1; size / 2]}))
 }

@@ -84,9 +84,13 @@ impl Cause {
 
     pub(crate) fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|text| Value::from(*text).to_string()).collect();
-        let supported = supported.join(", ");
+        Self::not_among(field, value, &supported.join(", "))
+    }
+
+    /// As [`Cause::not_supported`], of choices that are a text already.
+    pub(crate) fn not_among(field: &str, value: &Value, supported: &str) -> Self {
         let message =
-            format!("Unsupported value: {}: supported values: {}", shown(value), beginning(&supported));
+            format!("Unsupported value: {}: supported values: {}", shown(value), beginning(supported));
         Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
     }
 

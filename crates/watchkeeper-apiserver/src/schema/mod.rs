@@ -9,9 +9,11 @@ use crate::managed::shape::{Shape, Treatment};
 use crate::size;
 use crate::status::{Cause, Result};
 
+mod choices;
 mod pattern;
 mod validate;
 
+use choices::Choices;
 use pattern::Pattern;
 pub(crate) use pattern::Patterns;
 use validate::Findings;
@@ -32,7 +34,7 @@ pub(crate) struct Node {
     additional_any: bool,
     items: Option<Box<Node>>,
     required: Vec<String>,
-    choices: Vec<Value>,
+    choices: Choices,
     minimum: Option<f64>,
     maximum: Option<f64>,
     exclusive_minimum: bool,
@@ -98,7 +100,7 @@ impl Schema {
     /// The defaults that do not fit where they stand; `at` is the path of the schema in the definition.
     pub(crate) fn check_defaults(&self, at: &str) -> Vec<Cause> {
         let mut causes = Vec::new();
-        self.0.check_defaults(at, &mut causes);
+        self.0.check_defaults(at, &mut Findings::default(), &mut causes);
         causes
     }
 
@@ -112,7 +114,7 @@ impl Schema {
     pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut found = Findings::default();
         self.0.validate(value, old, "", &mut found);
-        found.into_causes()
+        found.take_causes()
     }
 
     /// What is wrong with the object's status, told as if that were all there is.
@@ -121,7 +123,7 @@ impl Schema {
         if let Some((schema, status)) = self.0.property("status").zip(value.get("status")) {
             schema.validate(status, old.and_then(|old| old.get("status")), "", &mut found);
         }
-        let mut causes = found.into_causes();
+        let mut causes = found.take_causes();
         for cause in &mut causes {
             cause.field = join("status", &cause.field).trim_end_matches('.').to_owned();
         }
@@ -235,7 +237,7 @@ impl Node {
             additional_any: schema["additionalProperties"] == true,
             items,
             required: texts("required"),
-            choices: schema["enum"].as_array().cloned().unwrap_or_default(),
+            choices: schema["enum"].as_array().map(|choices| Choices::new(choices)).unwrap_or_default(),
             minimum: schema["minimum"].as_f64(),
             maximum: schema["maximum"].as_f64(),
             exclusive_minimum: flag("exclusiveMinimum"),
@@ -354,7 +356,8 @@ impl Node {
         }
     }
 
-    fn check_defaults(&self, at: &str, causes: &mut Vec<Cause>) {
+    /// `misfits` has the budget that all defaults of a schema share.
+    fn check_defaults(&self, at: &str, misfits: &mut Findings, causes: &mut Vec<Cause>) {
         if let Some(default) = self.default.as_ref().filter(|default| !default.is_null()) {
             let field = format!("{at}.default");
             let mut unknown = Vec::new();
@@ -362,18 +365,17 @@ impl Node {
             if !unknown.is_empty() {
                 causes.push(Cause::invalid(&field, default, "must not have unknown fields"));
             }
-            let mut misfits = Findings::default();
-            self.validate(default, None, "", &mut misfits);
-            causes.extend(misfits.into_causes().into_iter().map(|cause| {
+            self.validate(default, None, "", misfits);
+            causes.extend(misfits.take_causes().into_iter().map(|cause| {
                 let inside = if cause.field.is_empty() { field.clone() } else { join(&field, &cause.field) };
                 Cause { field: inside, ..cause }
             }));
         }
         if let Some(items) = &self.items {
-            items.check_defaults(&format!("{at}.items"), causes);
+            items.check_defaults(&format!("{at}.items"), misfits, causes);
         }
         for (name, property) in &self.properties {
-            property.check_defaults(&format!("{at}.properties[{name}]"), causes);
+            property.check_defaults(&format!("{at}.properties[{name}]"), misfits, causes);
         }
     }
 

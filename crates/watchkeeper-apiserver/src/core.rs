@@ -180,8 +180,10 @@ impl Core {
         if let Some(custom) = &kind.custom {
             self.finish_definition(&custom.definition);
         }
-        if kind.namespaced {
-            self.finish_namespace(&last.key.namespace);
+        // Only the last one of its kind can be the last one of its namespace.
+        let namespace = &last.key.namespace;
+        if kind.namespaced && self.store.range(&kind.storage, Some(namespace), None).next().is_none() {
+            self.finish_namespace(namespace);
         }
         gone
     }

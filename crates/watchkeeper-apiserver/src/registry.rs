@@ -265,6 +265,8 @@ pub(crate) struct Registry {
     /// By name of the definition.
     customs: BTreeMap<String, Vec<Arc<Kind>>>,
     index: BTreeMap<String, BTreeMap<String, ByPlural>>,
+    /// One kind per stored resource that lives in namespaces.
+    namespaced: Arc<[Arc<Kind>]>,
     /// Who has a name.
     holders: ByName,
     /// Who asks for a name and does not have it.
@@ -284,6 +286,7 @@ impl Registry {
             builtins,
             customs: BTreeMap::new(),
             index: BTreeMap::new(),
+            namespaced: Arc::default(),
             holders,
             waiters: ByName::new(),
         };
@@ -307,6 +310,13 @@ impl Registry {
             let versions = self.index.entry(review.group.to_owned()).or_default();
             versions.entry(review.version.to_owned()).or_default();
         }
+        let mut namespaced = BTreeMap::new();
+        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+            if kind.namespaced {
+                namespaced.entry(kind.storage.clone()).or_insert_with(|| kind.clone());
+            }
+        }
+        self.namespaced = namespaced.into_values().collect();
     }
 
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
@@ -333,14 +343,8 @@ impl Registry {
     }
 
     /// One kind per stored resource that lives in namespaces: what a namespace's deletion has to empty.
-    pub(crate) fn namespaced_storages(&self) -> Vec<Arc<Kind>> {
-        let mut by_storage = BTreeMap::new();
-        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
-            if kind.namespaced {
-                by_storage.entry(kind.storage.clone()).or_insert_with(|| kind.clone());
-            }
-        }
-        by_storage.into_values().collect()
+    pub(crate) fn namespaced_storages(&self) -> Arc<[Arc<Kind>]> {
+        self.namespaced.clone()
     }
 
     /// For each stored resource the kind in whose version its objects are stored, or another one of it.

@@ -203,7 +203,7 @@ impl Core {
             propagation: Some(Propagation::Background),
             ..DeleteOptions::default()
         };
-        for content in self.registry.namespaced_storages() {
+        for content in self.registry.namespaced_storages().iter() {
             let keys: Vec<_> = self
                 .store
                 .range(&content.storage, Some(name), None)
@@ -211,7 +211,7 @@ impl Core {
                 .collect();
             for key in keys {
                 // An object that has gone meanwhile, with another, is gone as wanted.
-                let _gone = self.delete(&content, &key, &at_once);
+                let _gone = self.delete(content, &key, &at_once);
             }
         }
         self.finish_namespace(name);

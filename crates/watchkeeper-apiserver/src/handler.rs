@@ -13,7 +13,7 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::block_in_place;
+use tokio::task::{block_in_place, yield_now};
 use tokio_util::sync::CancellationToken;
 
 use crate::Shared;
@@ -31,22 +31,28 @@ use crate::status::{Failure, Result, quoted};
 use crate::store::{Key, Stored};
 use crate::strategy;
 use crate::verbs::create::{Name, identify, place};
-use crate::verbs::delete::Deleted;
+use crate::verbs::delete::{DeleteOptions, Deleted};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::list::Page;
 use crate::verbs::patch::Patch;
-use crate::verbs::update::Part;
+use crate::verbs::update::{MODIFIED, Part};
 use crate::watch::{Start, WatchBody, WatchRequest};
 use crate::write::Write;
 
 /// How long a request for a version of the future waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often a write is worked out without the lock before it takes it for the whole time.
-const FREE_TRIES: usize = 3;
+/// How often a write is worked out before it is given up, as the object was changed each time meanwhile. Small writes get by.
+const TRIES: usize = 100;
 
-/// From which size on a body or an object takes long enough to be worked on aside.
+/// The same for a write of large data, of which each try takes long. The real server gives up a patch after as many conflicts.
+const LARGE_TRIES: usize = 5;
+
+/// From which size on a body or an object is large.
 const LARGE: usize = 64 * 1024;
+
+/// From which size on something is worked on aside. Defaults can make a built-in object many times as large as it was sent.
+const ASIDE: usize = 8 * 1024;
 
 /// How many requests with a large body are worked on at a time.
 pub(crate) const LARGE_AT_ONCE: usize = 4;
@@ -221,7 +227,7 @@ impl Call {
     pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         let several =
             || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if bytes > LARGE && self.stop.is_some() && several() { block_in_place(work) } else { work() }
+        if bytes > ASIDE && self.stop.is_some() && several() { block_in_place(work) } else { work() }
     }
 
     /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
@@ -230,22 +236,32 @@ impl Call {
     }
 
     /// Writes an object: looks at the core, works without it, and stores what came out if nothing of what was seen has changed meanwhile.
-    /// Otherwise the request begins anew, and holds the core all the time once it has been unlucky too often.
+    /// Otherwise the request begins anew, and fails with a conflict once that has happened too often: the core is never held for longer.
     fn write(
         &self,
         kind: &Arc<Kind>,
         see: impl FnOnce(&Core) -> Result<Seen>,
         work: impl FnOnce(&Seen) -> Result<Draft>,
     ) -> Result<(Arc<Stored>, bool)> {
-        if self.tries.fetch_add(1, Ordering::Relaxed) >= FREE_TRIES {
-            return self.change(kind, |core| see(core).and_then(|seen| core.store(work(&seen)?)));
-        }
+        let tries = 1 + self.tries.fetch_add(1, Ordering::Relaxed);
         let seen = self.read(kind, |core| see(core))?;
         let old = seen.old.as_ref().map_or(0, |old| old.bytes.len());
-        // A definition may be small, and take long to compile.
-        let sent = if kind.is_definition() { usize::MAX } else { self.body.get().map_or(0, Bytes::len) };
-        let draft = self.work(sent.max(old), || work(&seen))?;
-        self.change(kind, |core| core.store(draft))
+        let bytes = self.body.get().map_or(0, Bytes::len).max(old);
+        let draft = self.work(if self.may_grow(kind) { usize::MAX } else { bytes }, || work(&seen))?;
+        let limit = if bytes > LARGE || kind.is_definition() { LARGE_TRIES } else { TRIES };
+        let name = draft.key.name.clone();
+        self.change(kind, |core| core.store(draft)).map_err(|failure| {
+            let given_up = failure.outdated && tries >= limit;
+            if given_up { Failure::conflict(kind, &name, MODIFIED) } else { failure }
+        })
+    }
+
+    /// Whether the sizes of a write do not tell how long it takes: definitions are compiled, custom objects get defaults and are checked by
+    /// rules of any cost, and operations of a JSON patch copy what they find.
+    fn may_grow(&self, kind: &Kind) -> bool {
+        kind.is_definition()
+            || kind.custom.is_some()
+            || negotiate::content_type(&self.headers) == "application/json-patch+json"
     }
 
     /// Looks at the core under the same condition.
@@ -314,18 +330,39 @@ impl Call {
                 })?;
                 items.retain(|stored| list.selector.matches(stored));
                 items.truncate(limit);
-                // One by one, so that others are not held up; who is deleted meanwhile is gone as wanted.
-                for object in &items {
-                    match self.change(&kind, |core| core.delete(&kind, &object.key, &options)) {
-                        Err(failure) if failure.code != 404 || failure.outdated => return Err(failure),
-                        _ => {}
-                    }
-                }
+                self.delete_each(&kind, &items, &options).await?;
                 let page = Page { items, revision, proceed: None, remaining: None };
                 Ok(reply::list(form, &kind, &page, self.now()))
             }
             _ => Err(Failure::method_not_allowed()),
         }
+    }
+
+    /// Deletes these objects one by one, so that others are not held up. One that has gone meanwhile is gone as wanted. Begins anew only if the
+    /// kind is gone: what has been deleted would be missing in the answer.
+    async fn delete_each(&self, kind: &Kind, objects: &[Arc<Stored>], options: &DeleteOptions) -> Result<()> {
+        let Target { group, version, resource, .. } = &self.target;
+        let mut done = 0;
+        for object in objects {
+            let deleted = self.shared.run(|core| match core.registry.find(group, version, resource) {
+                Some(found) if found.storage == kind.storage => {
+                    let kind = found.clone();
+                    core.delete(&kind, &object.key, options).map(|_| ())
+                }
+                _ => Err(Failure::outdated()),
+            });
+            match deleted {
+                Err(failure) if failure.code != 404 || failure.outdated => return Err(failure),
+                _ => {}
+            }
+            // A small object takes some time, too.
+            done += object.bytes.len().max(LARGE / 16);
+            if done >= LARGE {
+                done = 0;
+                yield_now().await;
+            }
+        }
+        Ok(())
     }
 
     async fn object<B>(&self, kind: Arc<Kind>, key: &Key, part: Part, form: Form, body: B) -> Result<Reply>
@@ -368,7 +405,10 @@ impl Call {
             Method::DELETE => {
                 let body = self.read_body(body).await?;
                 let options = self.delete_options(&body)?;
-                match self.change(&kind, |core| core.delete(&kind, key, &options))? {
+                // These two take everything with them that they hold.
+                let bytes = if kind.is_definition() || kind.is("", "Namespace") { usize::MAX } else { 0 };
+                let delete = || self.change(&kind, |core| core.delete(&kind, key, &options));
+                match self.work(bytes, delete)? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
                     Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),
                 }
@@ -531,7 +571,7 @@ fn bad_version(text: &str) -> Box<Failure> {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::Empty;
+    use http_body_util::{BodyExt, Empty};
     use serde_json::{Value, json};
     use watchkeeper::Env;
 
@@ -561,43 +601,130 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_worked_out_without_the_lock_and_with_it_once_it_was_outrun_too_often() {
-        let server = ApiServer::new(&Env::simulated(1));
-        let call = get(&server, "/api/v1/namespaces/default/configmaps/a");
-        let Ok(Some(Named::Kind(kind))) = call.find() else { panic!("a ConfigMap is a kind") };
-        let key = Key::new("default", "a");
-        let map =
-            |data: &str| json!({"metadata": {"name": "a", "namespace": "default"}, "data": {"k": data}});
-        let set = |data: &str| {
-            server.shared.run(|core| {
-                let seen = core.see(&kind, &key);
-                let draft = seen.replace(&kind, map(data), Part::Main, &Write::own()).unwrap();
-                core.store(draft).unwrap()
-            })
-        };
-        server.shared.run(|core| core.create(&kind, "default", map("first"), &Write::own()).unwrap());
-        let patch = Patch::Merge(json!({"data": {"own": "x"}}));
-        for attempt in 0..=FREE_TRIES {
-            let written = call.write(
-                &kind,
-                |core| Ok(core.see(&kind, &key)),
-                |seen| {
-                    let free = server.shared.core.try_lock().is_some();
-                    assert_eq!(free, attempt < FREE_TRIES, "attempt {attempt}");
-                    if free {
+    fn a_write_never_works_under_the_lock_and_is_a_conflict_once_it_was_outrun_too_often() {
+        let large = "x".repeat(LARGE);
+        for (first, limit) in [("small", TRIES), (large.as_str(), LARGE_TRIES)] {
+            let server = ApiServer::new(&Env::simulated(1));
+            let call = get(&server, "/api/v1/namespaces/default/configmaps/a");
+            let Ok(Some(Named::Kind(kind))) = call.find() else { panic!("a ConfigMap is a kind") };
+            let key = Key::new("default", "a");
+            let map = |data: &str| json!({"metadata": {"name": "a", "namespace": "default"}, "data": {"k": data, "first": first}});
+            let set = |data: &str| {
+                server.shared.run(|core| {
+                    let seen = core.see(&kind, &key);
+                    let draft = seen.replace(&kind, map(data), Part::Main, &Write::own()).unwrap();
+                    core.store(draft).unwrap()
+                })
+            };
+            server.shared.run(|core| core.create(&kind, "default", map(""), &Write::own()).unwrap());
+            let patch = Patch::Merge(json!({"data": {"own": "x"}}));
+            for attempt in 1..=limit {
+                let written = call.write(
+                    &kind,
+                    |core| Ok(core.see(&kind, &key)),
+                    |seen| {
+                        assert!(server.shared.core.try_lock().is_some(), "attempt {attempt}");
                         set(&attempt.to_string());
-                    }
-                    seen.patch(&kind, &patch, Part::Main, &mut Write::own())
-                },
-            );
-            match written {
-                Err(failure) => assert!(failure.outdated && attempt < FREE_TRIES),
-                Ok((stored, _)) => {
-                    assert_eq!(attempt, FREE_TRIES);
-                    assert_eq!(stored.value()["data"], json!({"k": "2", "own": "x"}), "nothing is lost");
+                        seen.patch(&kind, &patch, Part::Main, &mut Write::own())
+                    },
+                );
+                let failure = written.unwrap_err();
+                assert_eq!(failure.outdated, attempt < limit, "attempt {attempt}");
+                if attempt == limit {
+                    assert_eq!((failure.code, failure.reason), (409, "Conflict"));
+                    assert_eq!(
+                        failure.message,
+                        format!("Operation cannot be fulfilled on configmaps \"a\": {MODIFIED}")
+                    );
                 }
             }
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn small_writes_that_may_take_long_leave_the_thread_to_others() {
+        let server = ApiServer::new(&Env::simulated(1));
+        server.shared.run(|core| {
+            let [definitions, maps] =
+                [("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "ConfigMap")]
+                    .map(|(group, kind)| core.registry.builtin(group, kind).unwrap());
+            core.create(&definitions, "", definition("v1"), &Write::own()).unwrap();
+            let bars = core.registry.find("example.com", "v1", "bars").unwrap().clone();
+            let object = || json!({"metadata": {"name": "a"}});
+            core.create(&bars, "", object(), &Write::own()).unwrap();
+            core.create(&maps, "default", object(), &Write::own()).unwrap();
+        });
+        let cases = [
+            ("/apis/example.com/v1/bars/a", "", "application/merge-patch+json"),
+            ("/api/v1/namespaces/default/configmaps/a", "default", "application/json-patch+json"),
+        ];
+        for (path, namespace, form) in cases {
+            let mut call = get(&server, path);
+            call.stop = Some(CancellationToken::new());
+            call.headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(form));
+            let written = tokio::spawn(async move {
+                let Ok(Some(Named::Kind(kind))) = call.find() else { panic!("{path} is served") };
+                let (sender, other) = std::sync::mpsc::channel();
+                tokio::spawn(async move { sender.send(()) });
+                let key = Key::new(namespace, "a");
+                let see = |core: &Core| Ok(core.see(&kind, &key));
+                let work = |seen: &Seen| {
+                    // The runtime has one thread: nobody would send if this held it.
+                    other.recv_timeout(Duration::from_secs(60)).unwrap();
+                    let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+                    seen.patch(&kind, &patch, Part::Main, &mut Write::own())
+                };
+                call.write(&kind, see, work).map(|_| ())
+            });
+            written.await.unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_generated_name_that_was_taken_meanwhile_is_generated_anew() {
+        let server = ApiServer::new(&Env::simulated(1));
+        let mut core = server.shared.core.lock();
+        let kind = core.registry.builtin("", "Node").unwrap();
+        let node = || json!({"apiVersion": "v1", "kind": "Node", "metadata": {"generateName": "n-"}});
+        let seen = core.see_new(&kind, "", &Name::of(&node())).unwrap();
+        let draft = || seen.create(&kind, node(), &Write::own(), true).unwrap();
+        let (first, second) = (draft(), draft());
+        core.store(first).unwrap();
+        assert!(core.store(second).unwrap_err().outdated);
+    }
+
+    #[tokio::test]
+    async fn a_collection_goes_bit_by_bit_and_is_told_whole_though_its_definition_changes() {
+        let server = ApiServer::new(&Env::simulated(1));
+        let (definitions, key, bars) = server.shared.run(|core| {
+            let definitions =
+                core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            core.create(&definitions, "", definition("v1"), &Write::own()).unwrap();
+            let bars = core.registry.find("example.com", "v1", "bars").unwrap().clone();
+            for name in 0..100 {
+                let bar = json!({"metadata": {"name": format!("b{name}")}});
+                core.create(&bars, "", bar, &Write::own()).unwrap();
+            }
+            (definitions, Key::new("", "bars.example.com"), bars)
+        });
+        let left = || server.shared.core.lock().store.range(&bars.storage, None, None).count();
+        let request = Request::delete("/apis/example.com/v1/bars").body(Empty::<Bytes>::new()).unwrap();
+        let mut answer = Box::pin(handle(server.shared.clone(), request, None));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(answer.as_mut().poll(&mut context).is_pending());
+        assert!((1..100).contains(&left()), "{} are left", left());
+        server.shared.run(|core| {
+            let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+            let seen = core.see(&definitions, &key);
+            let draft = seen.patch(&definitions, &patch, Part::Main, &mut Write::own()).unwrap();
+            core.store(draft).unwrap();
+            assert!(!Arc::ptr_eq(core.registry.find("example.com", "v1", "bars").unwrap(), &bars));
+        });
+        let reply = answer.await;
+        assert_eq!((reply.status().as_u16(), left()), (200, 0));
+        let body = reply.into_body().collect().await.unwrap().to_bytes();
+        let list: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(list["items"].as_array().unwrap().len(), 100);
     }
 
     #[test]

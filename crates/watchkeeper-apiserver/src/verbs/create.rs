@@ -59,7 +59,9 @@ impl Core {
     pub(crate) fn see_new(&self, kind: &Kind, namespace: &str, name: &Name) -> Result<Seen> {
         self.check_open(kind, namespace, &name.given)?;
         let key = self.name_object(kind, namespace, name)?;
-        Ok(self.see(kind, &key))
+        let mut seen = self.see(kind, &key);
+        seen.generated = name.given.is_empty();
+        Ok(seen)
     }
 
     fn name_object(&self, kind: &Kind, namespace: &str, Name { given, base }: &Name) -> Result<Key> {
@@ -135,7 +137,7 @@ impl Seen {
             value,
             old: None,
             accept: kind.is_definition(),
-            posted,
+            posted: posted && !self.generated,
             dry_run: write.dry_run,
             services: self.services.clone(),
             compiled,

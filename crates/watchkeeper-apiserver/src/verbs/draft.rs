@@ -22,6 +22,8 @@ pub(crate) struct Seen {
     pub(crate) key: Key,
     /// The object as it is stored, if it is there.
     pub(crate) old: Option<Arc<Stored>>,
+    /// Whether its name was generated: if it is taken meanwhile, another one will do.
+    pub(crate) generated: bool,
     /// Whether a new object would be accepted in its place.
     pub(crate) open: Result<()>,
     /// For a write of a service all services: no two have one address.
@@ -71,6 +73,7 @@ impl Core {
         let open = if old.is_none() { self.check_open(kind, &key.namespace, &key.name) } else { Ok(()) };
         Seen {
             old,
+            generated: false,
             open,
             services: self.services(kind).cloned().collect(),
             kinds: if kind.is_definition() { self.registry.defined(&key.name) } else { Vec::new() },

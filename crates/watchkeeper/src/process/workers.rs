@@ -117,6 +117,8 @@ impl Workers {
                         // Shut down by somebody else, and empty.
                         None => stop.cancel(),
                     }
+                    // A run that never waits, and a queue that is never empty, would keep the thread.
+                    crate::fair::give_way().await;
                 }
             }
         });
@@ -399,6 +401,26 @@ mod tests {
         assert_eq!((finished.load(SeqCst), queue.len()), (10, 990));
         assert_eq!((env.clock.now() - began, env.reporter.errors()), (SECOND * 5 / 2, 0));
         assert!(queue.is_shutting_down());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_that_never_wait_leave_room_for_the_stop() {
+        let (env, stop, runs) = world();
+        let (queue, count) = (queue_of(10_000, &env), runs.clone());
+        let workers = run_workers(1, &queue, &stop, &env, move |item| {
+            count.fetch_add(1, SeqCst);
+            item.forget();
+            async {}
+        });
+        let stop_soon = async {
+            while runs.load(SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            stop.cancel();
+        };
+        tokio::join!(workers, stop_soon);
+        assert_eq!(runs.load(SeqCst) + queue.len(), 10_000);
+        assert!(!queue.is_empty(), "the stop came only after the last key");
     }
 
     #[tokio::test(start_paused = true)]

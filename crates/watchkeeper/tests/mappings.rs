@@ -114,6 +114,22 @@ async fn keys_of_the_first_list_wait_when_the_informer_has_synced_and_a_filter_m
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_a_filter_kept_is_enqueued_at_its_end_whatever_its_final_state_is() {
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &[]).await;
+        let (objects, is_of_a) =
+            (keys(&world.env), |object: &_| owner_of(object).is_some_and(|it| it.name() == "a"));
+        world.informer.add_handler(filtered(is_of_a, enqueue(objects.clone()))).unwrap();
+        feed.send(owned("ADDED", "x@11", "a"));
+        world.settle().await;
+        assert_eq!(take(&objects).await, ["x"]);
+        feed.send(owned("DELETED", "x@12", "b"));
+        world.settle().await;
+        assert_eq!(take(&objects).await, ["x"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_mapping_that_joins_late_has_seen_all_objects_when_it_was_added() {
     for queue in QUEUES {
         let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;

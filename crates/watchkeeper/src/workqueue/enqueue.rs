@@ -47,6 +47,11 @@ impl<K> Handler<K> for Enqueue {
     fn delete(&mut self, deleted: &Deleted<K>) {
         self.0.add_with(deleted.key(), Priority::of(&Change::Deleted(deleted)));
     }
+
+    /// A filter before this handler may keep this state, and not the final one.
+    fn superseded(&mut self, last_cached: &Object<K>) {
+        self.0.add_with(last_cached.key(), Priority::Normal);
+    }
 }
 
 /// A handler that adds the keys to which `map` maps an object, such as that of its owner, with the priority that [`Priority::of`] gives the

@@ -152,11 +152,17 @@ impl Controller {
 
 /// The Service of a Bucket: only what we want of it.
 fn service_of(bucket: &Bucket) -> Value {
-    let (meta, owners) = (&bucket.metadata, [bucket.controller_owner_ref(&())]);
+    let meta = &bucket.metadata;
     json!({
-        "metadata": {"name": meta.name, "namespace": meta.namespace, "ownerReferences": owners},
+        "metadata": {"name": meta.name, "namespace": meta.namespace},
         "spec": {"selector": {"bucket": meta.name}, "ports": [{"port": 9000}]},
     })
+}
+
+/// Whether this very Bucket controls it: a Bucket of the same name that was deleted before had another uid.
+fn is_controlled_by(service: &Service, bucket: &Bucket) -> bool {
+    let mut owners = service.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && bucket.metadata.uid.as_ref() == Some(&owner.uid))
 }
 
 /// Whether `found` has all that `wanted` says. What the server or others have added does not count.
@@ -174,14 +180,21 @@ fn has_all(found: &Value, wanted: &Value) -> bool {
 }
 
 impl Controller {
-    /// Makes the Service, or sets back what differs from what we want.
+    /// Makes the Service, or sets back what differs from what we want. One that is not this Bucket's is left alone.
     async fn sync_service(&self, key: &ObjectName, bucket: &Bucket) -> Result<(), Failure> {
         let (wanted, requests) = (service_of(bucket), self.clients.requests().of::<Service>());
         let written = match self.services.get(key) {
+            Ok(found) if !is_controlled_by(&found, bucket) => {
+                return Err(format!("Service {key} exists, and Bucket {key} does not control it").into());
+            }
             Ok(found) if has_all(&serde_json::to_value(&*found)?, &wanted) => return Ok(()),
-            // A merge leaves alone what it does not name.
+            // A merge leaves alone what it does not name: further owners, for example.
             Ok(_) => requests.patch(key, &Patch::Merge(&wanted)).await?,
-            Err(error) if error.is_not_found() => requests.create(&serde_json::from_value(wanted)?).await?,
+            Err(error) if error.is_not_found() => {
+                let mut service: Service = serde_json::from_value(wanted)?;
+                service.metadata.owner_references = bucket.controller_owner_ref(&()).map(|owner| vec![owner]);
+                requests.create(&service).await?
+            }
             Err(error) => return Err(error.into()),
         };
         self.writes.wrote(key, self.services.indexer(), &written);
@@ -337,6 +350,44 @@ mod tests {
             lost += run.trace.iter().filter(|line| line.contains(" lost")).count();
         }
         assert!(lost > 50, "the faults were there: {lost} requests or answers lost");
+    }
+
+    #[test]
+    fn a_service_of_others_is_left_alone_and_further_owners_of_its_own_are_kept() {
+        let cloud = Cloud::default();
+        Simulation::new(1).rates(Rates::CALM).run(
+            async |clients, stop| run(&clients, &cloud, &stop).await.unwrap_or_default(),
+            async |world| {
+                let (requests, clock) = (world.user.requests(), &world.env.clock);
+                requests.of::<CustomResourceDefinition>().create(&Bucket::crd()).await.unwrap();
+                let (services, photos) = (requests.of::<Service>(), key("photos"));
+                let foreign = json!({
+                    "metadata": {"name": "photos", "namespace": "default"},
+                    "spec": {"selector": {"app": "another"}, "ports": [{"port": 80}]},
+                });
+                let foreign = services.create(&serde_json::from_value(foreign).unwrap()).await.unwrap();
+                let bucket = requests.of().create(&bucket("photos", 10)).await.unwrap();
+                clock.sleep(Duration::from_secs(60)).await;
+                assert_eq!(services.get(&photos).await.unwrap(), foreign);
+                assert_eq!(cloud.sizes(), [10], "the controller got as far as the Service");
+
+                services.delete(&photos).await.unwrap();
+                assert!(world.converged(async || services.get(&photos).await.is_ok()).await);
+                let made = services.get(&photos).await.unwrap();
+                let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "other"});
+                let mut owners = serde_json::to_value(&made.metadata.owner_references).unwrap();
+                owners.as_array_mut().unwrap().push(other);
+                let edit =
+                    json!({"metadata": {"ownerReferences": owners}, "spec": {"selector": {"bucket": "b"}}});
+                services.patch(&photos, &Patch::Merge(edit)).await.unwrap();
+                let is_set_back = async || {
+                    let found = services.get(&photos).await.unwrap();
+                    let owners = found.metadata.owner_references.as_ref().unwrap().len();
+                    owners == 2 && has_all(&serde_json::to_value(&found).unwrap(), &service_of(&bucket))
+                };
+                assert!(world.converged(is_set_back).await);
+            },
+        );
     }
 
     fn key(name: &str) -> ObjectName {

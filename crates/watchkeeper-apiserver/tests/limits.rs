@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use tokio::net::TcpStream;
 use watchkeeper::Env;
 use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening};
 
-use common::{CONFIG_MAPS, JSON_PATCH, MERGE, Server, call, config_map, get, inside, patch, post};
+use common::{CONFIG_MAPS, JSON_PATCH, MERGE, Server, call, config_map, get, inside, patch, post, version};
 
 async fn embedded(env: &Env, history: usize) -> Server {
     Server::around(env, ApiServer::builder(env).history(history).build()).await
@@ -92,6 +94,118 @@ async fn many_large_requests_take_turns_and_all_are_answered() {
         assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     }
     listening.stop().await;
+}
+
+/// Sends one request on a connection of its own and reads the whole answer.
+async fn ask(address: SocketAddr, method: &str, path: &str, form: &str, body: &Value) -> (u16, Value) {
+    let body = body.to_string();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {form}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+#[derive(Default)]
+struct Acknowledged {
+    versions: Vec<u64>,
+    /// By the version it got: what was put at the object that all replace.
+    replaced: BTreeMap<u64, Value>,
+    /// Which creations of the objects that all create were acknowledged.
+    created: Vec<(usize, Value)>,
+}
+
+const ROUNDS: usize = 4;
+
+/// Writes to objects of its own and to those of all writers; every answer must be the expected one.
+async fn write_among_others(address: SocketAddr, things: &'static str, writer: usize) -> Acknowledged {
+    let mut acknowledged = Acknowledged::default();
+    for round in 0..ROUNDS {
+        let mark = format!("{writer}-{round}");
+        // Half of them are worked on aside.
+        let text = mark.repeat(if (writer + round).is_multiple_of(2) { 50_000 } else { 1 });
+        let json = "application/json";
+        let own = config_map(&format!("own-{mark}"), &json!({"text": text}));
+        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": format!("thing-{mark}")}, "spec": text});
+        for (path, body) in [(CONFIG_MAPS, &own), (things, &thing)] {
+            let (code, answer) = ask(address, "POST", path, json, body).await;
+            assert_eq!(code, 201, "{path}: {}", answer["message"]);
+            acknowledged.versions.push(version(&answer));
+        }
+        let change = json!({"data": {"text": text, &mark: "yes"}});
+        let (code, answer) = ask(address, "PATCH", &format!("{CONFIG_MAPS}/patched"), MERGE, &change).await;
+        assert_eq!(code, 200, "{}", answer["message"]);
+        assert_eq!((&answer["data"]["text"], &answer["data"][&mark]), (&json!(text), &json!("yes")));
+        acknowledged.versions.push(version(&answer));
+        let whole = config_map("replaced", &json!({"text": text, "by": mark}));
+        let (code, answer) = ask(address, "PUT", &format!("{CONFIG_MAPS}/replaced"), json, &whole).await;
+        assert_eq!(code, 200, "{}", answer["message"]);
+        acknowledged.replaced.insert(version(&answer), whole["data"].clone());
+        let once = config_map(&format!("once-{round}"), &json!({"text": text}));
+        let (code, answer) = ask(address, "POST", CONFIG_MAPS, json, &once).await;
+        match code {
+            201 => acknowledged.created.push((round, once["data"].clone())),
+            409 => assert_eq!(answer["reason"], "AlreadyExists"),
+            other => panic!("{other}: {}", answer["message"]),
+        }
+    }
+    acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_and_small_writes_at_the_same_time_are_all_answered_and_none_is_lost() {
+    const WRITERS: usize = 6;
+    let (env, folder) = (Env::system(), tempfile::tempdir().unwrap());
+    let open = || ApiServer::builder(&env).open(folder.path()).unwrap();
+    let server = common::filled(Server::around(&env, open()).await, &["patched", "replaced"]).await;
+    let things = anything(&server).await;
+    let listening = listen(inside(&server)).await;
+    let address = listening.address();
+    let writers: Vec<_> =
+        (0..WRITERS).map(|writer| tokio::spawn(write_among_others(address, things, writer))).collect();
+    // Meanwhile the definition changes, for which requests that are under way begin anew.
+    let changes = tokio::spawn(async move {
+        let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+        for change in 0..ROUNDS * 3 {
+            let names = json!({"spec": {"names": {"shortNames": [format!("t{change}")]}}});
+            let (code, answer) = ask(address, "PATCH", definition, MERGE, &names).await;
+            assert_eq!(code, 200, "{}", answer["message"]);
+        }
+    });
+    let (mut versions, mut replaced, mut created) = (Vec::new(), BTreeMap::new(), Vec::new());
+    for writer in writers {
+        let acknowledged = writer.await.unwrap();
+        versions.extend(acknowledged.versions);
+        replaced.extend(acknowledged.replaced);
+        created.extend(acknowledged.created);
+    }
+    changes.await.unwrap();
+    listening.stop().await;
+    let writes = WRITERS * ROUNDS;
+    assert_eq!((versions.iter().collect::<BTreeSet<_>>().len(), replaced.len()), (3 * writes, writes));
+    drop(server);
+    let server = Server::around(&env, open()).await;
+    let data = async |name: &str| get(&server, &format!("{CONFIG_MAPS}/{name}")).await.1["data"].clone();
+    let patched = data("patched").await;
+    for mark in (0..WRITERS).flat_map(|writer| (0..ROUNDS).map(move |round| format!("{writer}-{round}"))) {
+        assert_eq!(patched[&mark], "yes", "a patch that was acknowledged is lost");
+    }
+    assert_eq!(Some(&data("replaced").await), replaced.values().last(), "not what was written last");
+    created.sort_by_key(|(round, _)| *round);
+    assert_eq!(created.iter().map(|(round, _)| *round).collect::<Vec<_>>(), (0..ROUNDS).collect::<Vec<_>>());
+    for (round, contents) in created {
+        assert_eq!(data(&format!("once-{round}")).await, contents);
+    }
+    let count = |list: &Value, prefix: &str| {
+        common::names(list).iter().filter(|name| name.starts_with(prefix)).count()
+    };
+    assert_eq!(count(&get(&server, CONFIG_MAPS).await.1, "own-"), writes);
+    assert_eq!(count(&get(&server, things).await.1, "thing-"), writes);
 }
 
 /// A kind whose objects may hold anything.

@@ -1,4 +1,4 @@
-//! Checksums over what is kept, and panics over what is damaged.
+//! Checksums over what is kept, and panics of the database.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -48,9 +48,20 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     IS_QUIET.set(true);
-    let done = catch_unwind(AssertUnwindSafe(work));
+    let done = caught(work);
     IS_QUIET.set(false);
-    done.map_err(|payload| message(&*payload).to_owned())
+    done
+}
+
+/// Runs `work`; a panic in it is printed as usual, and its message is the error.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| message(&*payload).to_owned())
+}
+
+/// Whether a panic of this thread would not be printed.
+#[cfg(test)]
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.get()
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

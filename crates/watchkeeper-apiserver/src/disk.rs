@@ -1,5 +1,6 @@
 //! How is the state kept in a folder? Versions of objects by revision in one file of an embedded database, under a lock.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -10,8 +11,8 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageError, Ta
 
 use crate::core::NotRestored;
 use crate::credentials::{CA_FILE, TOKEN_FILE};
-use crate::damage::{Sum, checksum, quietly};
-use crate::private::{self, UNFINISHED, close_to_others, finish, make_folder, unfinished};
+use crate::damage::{Sum, caught, checksum, quietly};
+use crate::private::{self, UNFINISHED, begin, close_to_others, finish, make_folder};
 use crate::store::{Batch, Reach};
 
 /// What this version writes and reads. A folder with another number is left alone.
@@ -71,11 +72,19 @@ pub enum DataDirError {
         problem: &'static str,
     },
     /// What was written is not what is read.
-    #[error("the data directory {} is damaged ({problem}): bring it back from a copy, or remove it to begin anew", folder.display())]
+    #[error("the data directory {} is damaged ({problem}): bring back a copy of the whole folder, its file `lock` included, or remove the folder to begin anew", folder.display())]
     Damaged {
         /// The folder.
         folder: PathBuf,
         /// What does not fit.
+        problem: String,
+    },
+    /// The database failed, which says nothing of what is in the folder.
+    #[error("cannot use the database in the data directory {}: {problem}; start the server again, which checks what is there", folder.display())]
+    Failed {
+        /// The folder.
+        folder: PathBuf,
+        /// What the database said.
         problem: String,
     },
     /// The operating system refuses.
@@ -95,6 +104,8 @@ pub(crate) struct Disk {
     folder: PathBuf,
     /// Held as long as the folder is in use. Its contents are the newest revision that is known to be on the disk.
     lock: File,
+    /// Whether the lock holds that revision.
+    is_noted: Cell<bool>,
 }
 
 /// One version of one object, as it was kept.
@@ -130,56 +141,59 @@ impl Disk {
         refuse_foreign_owner(folder, true)?;
         make_folder(folder).map_err(unusable)?;
         let whole = folder.join(DATABASE);
-        let is_new = !whole.exists();
-        if is_new {
+        if !whole.exists() {
             refuse_foreign(folder)?;
         }
         close_to_others(folder, 0o700).map_err(unusable)?;
         for file in OURS {
             refuse_foreign_owner(&folder.join(file), false)?;
         }
-        let mut lock = private::options().open(folder.join(LOCK)).map_err(unusable)?;
+        let mut lock = private::options().create(true).open(folder.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse(folder.to_owned())),
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        if is_new {
-            let unfinished = unfinished(&whole);
-            match fs::remove_file(&unfinished) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
-                _ => {}
-            }
-            guarded(folder, || Ok(set_up(&open(&unfinished)?)?))?;
+        let known = read_note(&mut lock).map_err(unusable)?;
+        // Only now: another server may have made it, and ended, before the lock was taken.
+        if !whole.exists() {
+            refuse_older(folder, known, None)?;
+            let file = begin(&whole).map_err(unusable)?;
+            writing(folder, || set_up(&open(file)?))?;
             finish(&whole).map_err(unusable)?;
         }
         close_to_others(&whole, 0o600).map_err(unusable)?;
-        let (database, kept) = guarded(folder, || read_sound(&whole))?;
-        let (known, found) =
-            (read_note(&mut lock).map_err(unusable)?, kept.state.map(|state| state.revision));
-        if !is_new && known > found {
-            // A database that finds its newest state damaged goes back to the one before.
-            let text =
-                |revision: Option<u64>| revision.map_or("nothing".to_owned(), |at| format!("version {at}"));
-            let problem = format!("it ends with {}, and had {} before", text(found), text(known));
-            return Err(DataDirError::Damaged { folder: folder.to_owned(), problem });
-        }
-        Ok((Self { database, folder: folder.to_owned(), lock }, kept))
+        let (database, kept) = reading(folder, || read_sound(&whole))?;
+        refuse_older(folder, known, kept.state.map(|state| state.revision))?;
+        Ok((Self { database, folder: folder.to_owned(), lock, is_noted: Cell::new(true) }, kept))
     }
 
     /// A disk of a test's own making, in a folder called "somewhere".
     #[cfg(test)]
-    pub(crate) fn over(backend: impl redb::StorageBackend) -> Self {
+    pub(crate) fn over(backend: impl redb::StorageBackend, lock: File) -> Self {
         let database = Database::builder().create_with_backend(backend).unwrap();
         set_up(&database).unwrap();
-        Self { database, folder: "somewhere".into(), lock: tempfile::tempfile().unwrap() }
+        Self { database, folder: "somewhere".into(), lock, is_noted: Cell::new(true) }
     }
 
     /// Writes a batch, whole or not at all; it is on the disk when this returns.
     pub(crate) fn write(&self, batch: &Batch) -> Result<(), DataDirError> {
-        guarded(&self.folder, || Ok(write(&self.database, batch)?))?;
-        write_note(&self.lock, batch.revision)
-            .map_err(|source| DataDirError::Io { folder: self.folder.clone(), source })
+        writing(&self.folder, || write(&self.database, batch))?;
+        self.note(batch.revision);
+        Ok(())
+    }
+
+    /// Notes what is on the disk. The batch is safe without: a note that is missing or older only hides a database that goes back.
+    fn note(&self, revision: u64) {
+        let noted = write_note(&self.lock, revision);
+        if let Err(error) = &noted {
+            // Part of a note may be there; if it cannot be dropped either, its checksum is wrong or it is an older one.
+            let _dropped = self.lock.set_len(0);
+            if self.is_noted.get() {
+                tracing::warn!(folder = %self.folder.display(), %error, "cannot note the newest version in the file lock");
+            }
+        }
+        self.is_noted.set(noted.is_ok());
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -197,11 +211,21 @@ fn refuse_foreign(folder: &Path) -> Result<(), DataDirError> {
     let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(unusable)? {
         let file = entry.map_err(unusable)?.file_name().to_string_lossy().into_owned();
-        if !OURS.contains(&file.trim_end_matches(UNFINISHED)) {
+        if !OURS.contains(&file.strip_suffix(UNFINISHED).unwrap_or(&file)) {
             return Err(DataDirError::Foreign { folder: folder.to_owned(), file });
         }
     }
     Ok(())
+}
+
+/// Refuses a database that ends before what was known to be on the disk: one that finds its newest state damaged goes back to the one before.
+fn refuse_older(folder: &Path, known: Option<u64>, found: Option<u64>) -> Result<(), DataDirError> {
+    let Some(known) = known.filter(|known| Some(*known) > found) else { return Ok(()) };
+    let found = found.map_or("nothing".to_owned(), |at| format!("version {at}"));
+    let problem = format!(
+        "it ends with {found}, and had version {known} before, says its file `lock`; without that file it is opened as it is"
+    );
+    Err(DataDirError::Damaged { folder: folder.to_owned(), problem })
 }
 
 /// Refuses what another user could have put there to read along, or to be written to in place of something else.
@@ -227,18 +251,28 @@ impl<E: Into<redb::Error>> From<E> for Unusable {
     }
 }
 
-/// Runs code of the database; where damage makes it panic, that is damage.
-fn guarded<T>(folder: &Path, work: impl FnOnce() -> Result<T, Unusable>) -> Result<T, DataDirError> {
+/// Runs code that reads the database; where damage makes it panic, that is damage.
+fn reading<T>(folder: &Path, work: impl FnOnce() -> Result<T, Unusable>) -> Result<T, DataDirError> {
     let damaged = |problem| DataDirError::Damaged { folder: folder.to_owned(), problem };
     match quietly(work) {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(Unusable::Database(error))) => Err(explain(folder, error)),
+        Ok(Err(Unusable::Database(error))) => Err(unreadable(folder, error)),
         Ok(Err(Unusable::Unsound(what))) => Err(damaged(format!("{what} are not those that were written"))),
         Ok(Err(Unusable::Format(found))) if found > FORMAT => {
             Err(DataDirError::Newer { folder: folder.to_owned(), found })
         }
         Ok(Err(Unusable::Format(found))) => Err(DataDirError::Older { folder: folder.to_owned(), found }),
         Err(panic) => Err(damaged(format!("the database cannot be read: {panic}"))),
+    }
+}
+
+/// Runs code that writes to a database that was sound when it was opened: no failure of it, nor a panic, is damage.
+fn writing<T>(folder: &Path, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, DataDirError> {
+    match caught(work) {
+        Ok(done) => done.map_err(|error| failed(folder, error)),
+        Err(panic) => {
+            Err(DataDirError::Failed { folder: folder.to_owned(), problem: format!("it panicked: {panic}") })
+        }
     }
 }
 
@@ -261,9 +295,8 @@ fn note_check(revision: u64) -> u64 {
     checksum(&[b"note", &revision.to_le_bytes()])
 }
 
-fn open(file: &Path) -> Result<Database, redb::Error> {
-    let handle = private::options().open(file)?;
-    Ok(Database::builder().set_cache_size(CACHE).create_file(handle)?)
+fn open(file: File) -> Result<Database, redb::Error> {
+    Ok(Database::builder().set_cache_size(CACHE).create_file(file)?)
 }
 
 /// The tables of a new database.
@@ -282,7 +315,7 @@ fn set_up(database: &Database) -> Result<(), redb::Error> {
 
 /// Opens a database and reads it, if all of it is as it was written.
 fn read_sound(file: &Path) -> Result<(Database, Kept), Unusable> {
-    let mut database = open(file)?;
+    let mut database = open(private::options().open(file)?)?;
     // The pages. Damage there may be mended by going back to an older state, which the caller notices.
     database.check_integrity()?;
     let state = database.begin_read()?.open_table(STATE)?;
@@ -385,20 +418,32 @@ fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// What an error of the database means for the folder.
-fn explain(folder: &Path, error: redb::Error) -> DataDirError {
+/// What an error of a database that is being read means for the folder.
+fn unreadable(folder: &Path, error: redb::Error) -> DataDirError {
+    use redb::Error;
+    let problem = match error {
+        Error::UpgradeRequired(found) => format!("its database has the old layout {found}"),
+        Error::Io(ref source)
+            if matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+        {
+            source.to_string()
+        }
+        Error::Corrupted(_)
+        | Error::TableDoesNotExist(_)
+        | Error::TableTypeMismatch { .. }
+        | Error::TableIsMultimap(_)
+        | Error::TypeDefinitionChanged { .. } => error.to_string(),
+        error => return failed(folder, error),
+    };
+    DataDirError::Damaged { folder: folder.to_owned(), problem }
+}
+
+/// An error of the database that says nothing of what is on the disk.
+fn failed(folder: &Path, error: redb::Error) -> DataDirError {
     let folder = folder.to_owned();
     match error {
         redb::Error::DatabaseAlreadyOpen => DataDirError::InUse(folder),
-        redb::Error::UpgradeRequired(found) => {
-            DataDirError::Damaged { folder, problem: format!("its database has the old layout {found}") }
-        }
-        redb::Error::Io(source)
-            if matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
-        {
-            DataDirError::Damaged { folder, problem: source.to_string() }
-        }
         redb::Error::Io(source) => DataDirError::Io { folder, source },
-        error => DataDirError::Damaged { folder, problem: error.to_string() },
+        error => DataDirError::Failed { folder, problem: error.to_string() },
     }
 }

@@ -107,6 +107,7 @@ fn write_batch(disk: &Disk, core: &Mutex<Core>) -> Result<Option<u64>, DataDirEr
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -120,6 +121,7 @@ mod tests {
     use watchkeeper::Env;
 
     use super::*;
+    use crate::damage::is_quiet;
     use crate::disk::Kept;
     use crate::{ApiServer, ReplyBody};
 
@@ -127,30 +129,41 @@ mod tests {
 
     /// A disk that can be told to fail.
     #[derive(Debug, Default)]
-    struct Flaky(InMemoryBackend, Arc<AtomicBool>);
+    struct Flaky {
+        backend: InMemoryBackend,
+        is_full: Arc<AtomicBool>,
+        panics: Arc<AtomicBool>,
+    }
+
+    impl Flaky {
+        fn disk(self) -> Disk {
+            Disk::over(self, tempfile::tempfile().unwrap())
+        }
+    }
 
     impl StorageBackend for Flaky {
         fn len(&self) -> io::Result<u64> {
-            self.0.len()
+            self.backend.len()
         }
 
         fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            self.0.read(offset, out)
+            self.backend.read(offset, out)
         }
 
         fn set_len(&self, len: u64) -> io::Result<()> {
-            self.0.set_len(len)
+            self.backend.set_len(len)
         }
 
         fn sync_data(&self) -> io::Result<()> {
-            match self.1.load(Ordering::SeqCst) {
+            assert!(!self.panics.load(Ordering::SeqCst), "the disk is gone, quietly: {}", is_quiet());
+            match self.is_full.load(Ordering::SeqCst) {
                 true => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left")),
-                false => self.0.sync_data(),
+                false => self.backend.sync_data(),
             }
         }
 
         fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.0.write(offset, data)
+            self.backend.write(offset, data)
         }
     }
 
@@ -192,9 +205,9 @@ mod tests {
 
     #[tokio::test]
     async fn when_the_disk_fails_nothing_is_acknowledged_any_more() {
-        let (core, full) = (core(), Arc::new(AtomicBool::new(false)));
-        let disk = Disk::over(Flaky(InMemoryBackend::new(), full.clone()));
-        let durable = Durable::start(disk, &core).unwrap();
+        let (core, flaky) = (core(), Flaky::default());
+        let full = flaky.is_full.clone();
+        let durable = Durable::start(flaky.disk(), &core).unwrap();
         let server = ApiServer::builder(&Env::simulated(1)).with(core, Some(durable));
         assert_eq!(create(&server, "a").await, 201);
         full.store(true, Ordering::SeqCst);
@@ -217,5 +230,54 @@ mod tests {
                 "what was in memory is not to be trusted"
             );
         }
+    }
+
+    async fn refusal(server: &ApiServer, name: &str) -> String {
+        let body = format!(r#"{{"metadata": {{"name": "{name}"}}}}"#);
+        let answer = send(server, "POST", MAPS, &body).await;
+        assert_eq!(answer.status(), 500);
+        String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_writing_is_printed_and_told_but_not_as_damage() {
+        let (core, flaky) = (core(), Flaky::default());
+        let panics = flaky.panics.clone();
+        let durable = Durable::start(flaky.disk(), &core).unwrap();
+        let server = ApiServer::builder(&Env::simulated(1)).with(core, Some(durable));
+        panics.store(true, Ordering::SeqCst);
+        for name in ["a", "b"] {
+            let text = refusal(&server, name).await;
+            assert!(text.contains("it panicked: the disk is gone, quietly: false"), "{text}");
+            assert!(text.contains("start the server again"), "{text}");
+            assert!(!text.contains("damaged") && !text.contains("remove"), "{text}");
+        }
+        panics.store(false, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_write_after_one_that_failed_is_not_told_as_damage() {
+        let (core, flaky) = (core(), Flaky::default());
+        let full = flaky.is_full.clone();
+        let disk = flaky.disk();
+        let batch = core.lock().store.take_batch().unwrap();
+        full.store(true, Ordering::SeqCst);
+        assert!(matches!(disk.write(&batch), Err(DataDirError::Io { .. })));
+        full.store(false, Ordering::SeqCst);
+        let again = disk.write(&batch).unwrap_err();
+        assert!(matches!(again, DataDirError::Failed { .. }), "{again}");
+    }
+
+    #[tokio::test]
+    async fn a_note_that_cannot_be_written_fails_no_write() {
+        let core = core();
+        let read_only = tempfile::NamedTempFile::new().unwrap();
+        let disk = Disk::over(InMemoryBackend::new(), File::open(read_only.path()).unwrap());
+        let durable = Durable::start(disk, &core).unwrap();
+        let server = ApiServer::builder(&Env::simulated(1)).with(core, Some(durable));
+        for name in ["a", "b"] {
+            assert_eq!(create(&server, name).await, 201);
+        }
+        assert_eq!(send(&server, "GET", "/readyz", "").await.status(), 200);
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// What a file in the making has behind its name: it gets its name once it is whole.
 pub(crate) const UNFINISHED: &str = ".new";
 
-/// How a file of ours is opened, or made for its owner alone.
+/// How a file of ours is opened; one that is created is for its owner alone.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true);
+    options.read(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
@@ -38,10 +38,22 @@ pub(crate) fn problem(path: &Path, is_folder: bool) -> io::Result<Option<&'stati
 }
 
 /// The name under which a file is made.
-pub(crate) fn unfinished(file: &Path) -> PathBuf {
+fn unfinished(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(UNFINISHED);
     name.into()
+}
+
+/// Creates `file` under its unfinished name, in place of whatever has that name.
+///
+/// Nothing that is there is opened: a link or a file of another user, planted while the folder was open to others, would receive the secret.
+pub(crate) fn begin(file: &Path) -> io::Result<File> {
+    let unfinished = unfinished(file);
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    options().create_new(true).open(unfinished)
 }
 
 /// Gives a file that is whole its name, for good.
@@ -64,7 +76,7 @@ fn sync_folder(folder: Option<&Path>) -> io::Result<()> {
 
 /// Writes a file for its owner alone, whole or not at all.
 pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
-    let mut handle = options().truncate(true).open(unfinished(file))?;
+    let mut handle = begin(file)?;
     handle.write_all(text.as_bytes())?;
     handle.sync_all()?;
     finish(file)

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::panic;
+use std::panic::{self, PanicHookInfo};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use bytes::Bytes;
 use http::Request;
@@ -68,41 +70,99 @@ fn files(folder: &Path) -> Files {
     paths.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
-/// Puts the folder back as it was, but for the one bit.
-fn damage(files: &Files, file: &Path, at: usize, bit: u8) {
+/// Makes the folder hold these files and no others.
+fn put(folder: &Path, files: &Files) {
+    for entry in fs::read_dir(folder).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
     for (path, contents) in files {
-        let mut contents = contents.clone();
-        if path == file {
-            contents[at] ^= 1 << bit;
-        }
         fs::write(path, contents).unwrap();
     }
 }
 
-/// Places to damage, by chance: half of them in what says where the rest is.
-fn places(files: &Files, generator: &Generator, count: usize) -> Vec<(PathBuf, usize, u8)> {
-    let mut places = Vec::new();
+/// What happens to one file of a folder.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    Flip(usize, u8),
+    Cut(usize),
+    /// 4096 bytes are zero.
+    Blank(usize),
+    /// It is as it was one write before.
+    Older,
+    /// It has the contents of the file after it, and that one those of this.
+    Swap,
+    Remove,
+}
+
+impl Harm {
+    fn apply(self, file: &Path, files: &mut Files, older: &Files) {
+        let contents = files.get_mut(file).unwrap();
+        match self {
+            Self::Flip(at, bit) => contents[at] ^= 1 << bit,
+            Self::Cut(length) => contents.truncate(length),
+            Self::Blank(at) => contents.iter_mut().skip(at).take(4096).for_each(|byte| *byte = 0),
+            Self::Older => *contents = older[file].clone(),
+            Self::Swap => {
+                let other = files.keys().find(|other| *other > file).or(files.keys().next()).unwrap().clone();
+                let (here, there) = (files[file].clone(), files[&other].clone());
+                files.extend([(file.to_owned(), there), (other, here)]);
+            }
+            Self::Remove => drop(files.remove(file)),
+        }
+    }
+}
+
+/// Harm by chance: half of the bits are in what says where the rest is.
+fn harms(files: &Files, generator: &Generator, count: usize) -> Vec<(PathBuf, Harm)> {
+    let mut harms = Vec::new();
     for (path, contents) in files {
+        let below = |length: usize| generator.below(length as u64) as usize;
         // The header of the database, with its two slots; and the small files.
         let (head, used): (Vec<_>, Vec<_>) =
             (0..contents.len()).filter(|at| *at < 320 || contents[*at] != 0).partition(|at| *at < 320);
+        let mut of_file = vec![Harm::Cut(0), Harm::Cut(contents.len() - 1)];
         for part in [head, used].iter().filter(|part| !part.is_empty()) {
-            let chosen = (0..count).map(|_| part[generator.below(part.len() as u64) as usize]);
-            places.extend(chosen.map(|at| (path.clone(), at, generator.below(8) as u8)));
+            of_file.extend((0..count).map(|_| Harm::Flip(part[below(part.len())], below(8) as u8)));
+            of_file.extend((0..count / 10).map(|_| Harm::Cut(part[below(part.len())])));
+            of_file.extend((0..count / 10).map(|_| Harm::Blank(part[below(part.len())] / 4096 * 4096)));
         }
+        of_file.extend([Harm::Older, Harm::Swap, Harm::Remove]);
+        harms.extend(of_file.into_iter().map(|harm| (path.clone(), harm)));
     }
-    places
+    harms
 }
 
+/// Counts panics that would be printed, until it is dropped.
+struct CountedPanics(Arc<AtomicU64>, Arc<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>);
+
+impl CountedPanics {
+    /// To be called before a server is opened for the first time: that wraps the hook.
+    fn start() -> Self {
+        let (count, usual) = (Arc::new(AtomicU64::new(0)), Arc::from(panic::take_hook()));
+        let counted = Self(count, usual);
+        let (count, usual) = (counted.0.clone(), counted.1.clone());
+        panic::set_hook(Box::new(move |info| {
+            count.fetch_add(1, Ordering::SeqCst);
+            usual(info);
+        }));
+        counted
+    }
+}
+
+impl Drop for CountedPanics {
+    fn drop(&mut self) {
+        // A thread that panics may not change the hook.
+        if !thread::panicking() {
+            let usual = self.1.clone();
+            panic::set_hook(Box::new(move |info| usual(info)));
+        }
+    }
+}
+
+// The only test of this file: it counts the panics of the whole process.
 #[tokio::test]
-async fn a_flipped_bit_is_refused_or_changes_nothing() {
-    // Who looks on sees no panic either.
-    static PANICS: AtomicU64 = AtomicU64::new(0);
-    let usual = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        PANICS.fetch_add(1, Ordering::SeqCst);
-        usual(info);
-    }));
+async fn a_folder_with_harmed_files_is_refused_or_nothing_has_changed() {
+    let panics = CountedPanics::start();
     let env = Env::simulated(1);
     let open = |folder: &Path| ApiServer::builder(&env).open(folder);
     let parent = tempfile::tempdir().unwrap();
@@ -110,30 +170,42 @@ async fn a_flipped_bit_is_refused_or_changes_nothing() {
     let server = open(&folder).unwrap();
     let first = server.revision();
     fill(&server).await;
+    let older = files(&folder);
+    let last = json!({"metadata": {"name": "last"}});
+    assert_eq!(send(&server, "POST", MAPS, last.to_string()).await.0, 201);
     let sound = seen(&server, first).await;
     let killed = files(&folder);
     drop(server);
     let stopped = files(&folder);
-    let (mut served, mut refused) = (0, 0);
+    let mut ends = BTreeMap::new();
     for (how, files) in [("killed", killed), ("stopped", stopped)] {
-        for (file, at, bit) in places(&files, &Generator::seeded(7), 50) {
-            damage(&files, &file, at, bit);
+        for (file, harm) in harms(&files, &Generator::seeded(7), 50) {
+            let mut harmed = files.clone();
+            harm.apply(&file, &mut harmed, &older);
+            put(&folder, &harmed);
+            let name = file.file_name().unwrap().to_str().unwrap();
             // Twice: a refusal must not be forgotten by what it did to the folder.
             for attempt in 0..2 {
-                let place = format!("{how}, {}, byte {at}, bit {bit}, attempt {attempt}", file.display());
-                match open(&folder) {
+                let place = format!("{how}, {name}, {harm:?}, attempt {attempt}");
+                let served = match open(&folder) {
                     Ok(server) => {
                         let now = seen(&server, first).await;
                         assert!(now == sound, "{place}: other data is served");
-                        served += 1;
-                        break;
+                        true
                     }
-                    Err(DataDirError::Damaged { .. }) => refused += 1,
+                    Err(DataDirError::Damaged { .. }) => false,
                     Err(other) => panic!("{place}: {other:?}"),
+                };
+                if matches!(harm, Harm::Older | Harm::Remove | Harm::Cut(0)) {
+                    assert_eq!(served, name == "lock", "{place}");
+                }
+                *ends.entry(served).or_insert(0) += 1;
+                if served {
+                    break;
                 }
             }
         }
     }
-    assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
-    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "a panic is told as damage");
+    assert!(ends.contains_key(&true) && ends.contains_key(&false), "served: {ends:?}");
+    assert_eq!(panics.0.load(Ordering::SeqCst), 0, "a panic is told as damage");
 }

@@ -247,6 +247,10 @@ fn a_folder_with_files_of_others_is_left_alone() {
     assert!(error(&folder).contains("thesis.txt"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     let file = folder.join("thesis.txt");
+    fs::write(folder.join("token.new.new"), "").unwrap();
+    fs::remove_file(&file).unwrap();
+    assert!(error(&folder).contains("token.new.new"));
+    fs::write(&file, "").unwrap();
     assert!(error(&file).contains("is not a folder"));
 }
 
@@ -298,10 +302,85 @@ async fn a_damaged_folder_is_told_with_a_remedy() {
     ] {
         fs::write(&file, bytes).unwrap();
         let text = error(&folder);
-        assert!(text.contains("damaged") && text.contains("remove it to begin anew"), "{what}: {text}");
+        assert!(
+            text.contains("damaged") && text.contains("remove the folder to begin anew"),
+            "{what}: {text}"
+        );
     }
     fs::write(&file, sound).unwrap();
     assert_eq!(get(&open(&folder).await, CONFIG_MAPS).await.1["items"].as_array().unwrap().len(), 50);
+}
+
+#[tokio::test]
+async fn a_copy_of_the_whole_folder_can_be_brought_back_and_a_part_of_it_is_refused() {
+    let (_parent, folder) = folder();
+    let copy = |to: &mut Vec<(PathBuf, Vec<u8>)>| {
+        let paths = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        to.extend(paths.map(|path| (path.clone(), fs::read(path).unwrap())));
+    };
+    let mut older = Vec::new();
+    for name in ["a", "b"] {
+        let server = open(&folder).await;
+        post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
+        drop(server);
+        if older.is_empty() {
+            copy(&mut older);
+        }
+    }
+    let (_, database) = older.iter().find(|(path, _)| path.ends_with("state.redb")).unwrap();
+    fs::write(folder.join("state.redb"), database).unwrap();
+    for _ in 0..2 {
+        let text = error(&folder);
+        assert!(text.contains("a copy of the whole folder, its file `lock` included"), "{text}");
+        assert!(text.contains("without that file it is opened as it is"), "{text}");
+    }
+    for (path, contents) in &older {
+        fs::write(path, contents).unwrap();
+    }
+    let server = open(&folder).await;
+    assert_eq!(names(&get(&server, CONFIG_MAPS).await.1), ["a"]);
+    post(&server, CONFIG_MAPS, &config_map("c", &json!({}))).await;
+    drop(server);
+    assert_eq!(names(&get(&open(&folder).await, CONFIG_MAPS).await.1), ["a", "c"]);
+    // As the message says.
+    fs::write(folder.join("state.redb"), database).unwrap();
+    fs::remove_file(folder.join("lock")).unwrap();
+    assert_eq!(names(&get(&open(&folder).await, CONFIG_MAPS).await.1), ["a"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_others_have_planted_under_an_unfinished_name_receives_no_secret() {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    let names = ["state.redb", "ca.pem", "token"];
+    for how in ["a link", "a dangling link", "another name of a file"] {
+        let (parent, folder) = folder();
+        fs::create_dir(&folder).unwrap();
+        for name in names {
+            let (planted, theirs) = (folder.join(format!("{name}.new")), parent.path().join(name));
+            if how != "a dangling link" {
+                fs::write(&theirs, "theirs").unwrap();
+            }
+            match how {
+                "another name of a file" => fs::hard_link(&theirs, &planted).unwrap(),
+                _ => symlink(&theirs, &planted).unwrap(),
+            }
+        }
+        let _server = open(&folder).await;
+        Credentials::kept_in(&folder).unwrap();
+        for name in names {
+            let there = fs::read(parent.path().join(name)).ok();
+            let before = (how != "a dangling link").then(|| b"theirs".to_vec());
+            assert!(there == before, "{how}: {name} went elsewhere");
+            let made = fs::symlink_metadata(folder.join(name)).unwrap();
+            assert_eq!(
+                (made.is_file(), made.mode() & 0o777, made.nlink()),
+                (true, 0o600, 1),
+                "{how}: {name}"
+            );
+            assert!(fs::symlink_metadata(folder.join(format!("{name}.new"))).is_err(), "{how}: {name}");
+        }
+    }
 }
 
 #[cfg(unix)]

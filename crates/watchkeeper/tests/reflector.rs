@@ -294,7 +294,33 @@ async fn a_server_that_stops_sending_bookmarks_is_asked_once_how_far_it_is_and_n
     assert_eq!((lists(&asked[..7]), lists(&asked)), (3, 3));
     assert_eq!((world.watched_from(4).0, world.watched_from(6).0), ("1001".into(), "1001".into()));
     assert!(asked.len() <= 7 + 7200 / 315, "each lasts its whole time: {}", asked.len());
-    assert_eq!((world.informer.health().lists, world.env.reporter.errors()), (1, 0));
+    let health = world.informer.health();
+    assert_eq!((health.lists, health.degraded, world.env.reporter.errors()), (1, None, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brings_nothing_while_lists_fail_is_trouble_until_something_arrives() {
+    let source = ScriptedSource::new();
+    source.on_list(list(1000, &["a"])).on_watch(Reply::body(bookmark(1001, None)));
+    for _ in 0..3 {
+        source.on_watch(Reply::body("").then_hang()).on_list(Reply::refuse(error(Class::Other)));
+    }
+    let (watch, feed) = Reply::live();
+    source.on_watch(watch);
+    let world = World::start(source, |builder| builder);
+    let degraded = || world.informer.health().degraded;
+    world.source.until_asked(5).await;
+    world.settle().await;
+    let (began, why) = degraded().unwrap();
+    assert_eq!(why, "the watch brings nothing; cannot list configmaps: scripted");
+    world.source.until_asked(9).await;
+    // A watch that lasts says no more than those before it.
+    world.env.clock.sleep(Duration::from_secs(10)).await;
+    assert_eq!(degraded().unwrap().0, began);
+    assert_eq!((world.informer.health().watches, world.env.reporter.errors()), (5, 3));
+    feed.send(bookmark(1002, None));
+    world.settle().await;
+    assert_eq!(degraded(), None);
 }
 
 #[tokio::test(start_paused = true)]

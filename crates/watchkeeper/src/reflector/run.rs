@@ -85,10 +85,13 @@ pub struct Health {
     /// When the server was last heard of.
     pub last_contact: Option<Instant>,
     /// Since when the cache has not been kept up to date, and why. Ends when something arrives again: a list, if lists failed; an event, a
-    /// bookmark, or a watch that lasts, if watches did. A watch that is merely opened ends nothing.
+    /// bookmark, or a watch that lasts, if watches did. A watch that is merely opened ends nothing; nor does one that lasts, after one
+    /// that brought nothing while lists failed.
     pub degraded: Option<(Instant, String)>,
     /// The trouble is with the watch: another list alone does not end it.
     watch_failed: bool,
+    /// A watch lasted and brought nothing, and a list failed: another watch that merely lasts proves nothing.
+    unheard: bool,
     /// Complete lists so far; all but the first are relists.
     pub lists: u64,
     /// Complete lists by their reason.
@@ -367,8 +370,17 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 return ApiError::new(Class::VersionTooLarge, message);
             }
             // It has stopped sending bookmarks, as servers may.
-            Ok(_) => self.bookmarked = false,
-            Err(error) => tracing::debug!(reflector = self.name, "{error}"),
+            Ok(_) => {
+                self.bookmarked = false;
+                self.health.lock().unheard = false;
+            }
+            Err(error) => {
+                {
+                    let mut health = self.health.lock();
+                    (health.watch_failed, health.unheard) = (true, true);
+                }
+                self.failed("the watch brings nothing; cannot list", &error);
+            }
         }
         silent()
     }
@@ -467,6 +479,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         let mut health = self.health.lock();
         health.version.clone_from(version);
         health.last_contact = Some(self.env.clock.now());
+        health.unheard = false;
         if !health.watch_failed {
             health.degraded = None;
         }
@@ -477,8 +490,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
         self.env.clock.sleep_until(opened + VERY_SHORT).await;
         {
             let mut health = self.health.lock();
-            health.watch_failed = false;
-            health.degraded = None;
+            if !health.unheard {
+                health.watch_failed = false;
+                health.degraded = None;
+            }
         }
         std::future::pending().await
     }

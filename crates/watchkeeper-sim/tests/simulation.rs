@@ -176,6 +176,7 @@ fn a_workload_that_fails_leaves_the_end_of_its_trace_and_the_whole_in_a_file() {
                 panic!("not as wished");
             },
         );
+        return;
     }
     let test = "a_workload_that_fails_leaves_the_end_of_its_trace_and_the_whole_in_a_file";
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,8 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use common::{Log, QUEUES, World, list, raw, silence, watched};
@@ -146,6 +147,31 @@ async fn a_mapping_that_joins_late_has_seen_all_objects_when_it_was_added() {
         world.settle().await;
         assert!(take(&late).await.is_empty());
         assert_eq!(world.informer.stats().handlers.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_a_mapping_that_another_thread_is_telling() {
+    for queue in QUEUES {
+        let world = World::new(queue, Duration::ZERO);
+        world.source.on_list(list(10, &["a@1"])).on_watch(silence());
+        let task = world.start();
+        world.informer.wait_until_synced().await;
+        let ((entered, enters), (leave, leaves)) = (mpsc::channel(), mpsc::channel::<()>());
+        let mapping = enqueue_mapped(keys(&world.env), move |object: &Object<ConfigMap>| {
+            entered.send(()).unwrap();
+            leaves.recv().unwrap();
+            [object.key()]
+        });
+        let informer = world.informer.clone();
+        let late = thread::spawn(move || informer.add_handler(mapping).unwrap());
+        enters.recv().unwrap();
+        world.stop.cancel();
+        world.settle().await;
+        assert!(!task.is_finished());
+        leave.send(()).unwrap();
+        task.await.unwrap();
+        late.join().unwrap();
     }
 }
 

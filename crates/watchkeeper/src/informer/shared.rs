@@ -354,13 +354,16 @@ impl<K: Kind> Observed for Inner<K> {
 }
 
 impl<K: Kind> Inner<K> {
-    /// Starts the task of a handler.
+    /// Starts the task of a handler, for the end of which [`SharedInformer::run`] waits.
     fn spawn(&self, listener: &mut Listener<K>, tasks: &mut JoinSet<()>, runtime: &tokio::runtime::Handle) {
         // Tasks of handlers that were removed have ended by now.
         while tasks.try_join_next().is_some() {}
-        if let Some(handler) = listener.handler.take() {
-            tasks.spawn_on(deliver(listener.mailbox.clone(), handler, self.pump.env.clone()), runtime);
-        }
+        let mailbox = listener.mailbox.clone();
+        match listener.handler.take() {
+            Some(handler) => tasks.spawn_on(deliver(mailbox, handler, self.pump.env.clone()), runtime),
+            // Told directly: by another thread, perhaps, when the informer stops.
+            None => tasks.spawn_on(async move { Registration { mailbox }.ended().await }, runtime),
+        };
     }
 }
 

@@ -180,7 +180,7 @@ impl<'a, K: Kind> Resources<'a, K> {
     /// As [`Resources::delete`], with a policy for what it owns, a grace period, or only in a given state.
     pub async fn delete_with(&self, key: &ObjectName, params: &DeleteParams) -> Result<(), ApiError> {
         let (at, name) = self.at(key)?;
-        self.requests.send(at.delete(&name, params).map_err(unsendable)?).await.map(drop)
+        self.requests.send(at.delete(&name, params)?).await.map(drop)
     }
 
     /// Where an object is, and its name as it stands in a URL.
@@ -206,7 +206,7 @@ impl<'a, K: Kind> Resources<'a, K> {
     }
 
     async fn exchange(&self, request: Result<Request<Vec<u8>>, RequestError>) -> Result<K, ApiError> {
-        let body = self.requests.send(request.map_err(unsendable)?).await?;
+        let body = self.requests.send(request?).await?;
         decode(&body).map_err(ApiError::undecodable)
     }
 }
@@ -228,10 +228,6 @@ fn named<K: Kind>(object: &K) -> Result<ObjectName, ApiError> {
 fn encode<K: Serialize>(object: &K) -> Result<Vec<u8>, ApiError> {
     serde_json::to_vec(object)
         .map_err(|error| ApiError::new(Class::Invalid, JsonError::from(error).to_string()))
-}
-
-fn unsendable(error: RequestError) -> ApiError {
-    ApiError::new(Class::Invalid, format!("cannot build the request: {error}"))
 }
 
 #[cfg(test)]
@@ -278,6 +274,23 @@ mod tests {
 
     fn config_map() -> ConfigMap {
         serde_json::from_str(r#"{"metadata":{"name":"a","namespace":"ns"}}"#).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_that_cannot_be_encoded_is_refused_without_its_values() {
+        #[derive(Debug)]
+        struct Secret;
+        impl Serialize for Secret {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("the password is hunter2"))
+            }
+        }
+        let (requests, seen) = requests("{}");
+        let key = ObjectName::namespaced("ns", "a");
+        let error = requests.of::<ConfigMap>().patch(&key, &Patch::Merge(Secret)).await.unwrap_err();
+        let text = What::Error(&error).to_string();
+        assert!(text.starts_with("cannot encode the request: ") && !text.contains("hunter2"), "{text}");
+        assert_eq!((error.class(), seen.lock().len()), (Class::Invalid, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -152,6 +152,10 @@ impl ApiError {
         }
     }
 
+    fn unsendable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(error.into()), ..Self::new(Class::Invalid, "cannot build the request") }
+    }
+
     /// An error of a given class, for sources that are not an API server.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -306,14 +310,21 @@ impl From<kube_client::Error> for ApiError {
             Error::Api(status) => Self::from(Status::from(*status)),
             Error::SerdeError(error) => Self::undecodable(JsonError::from(error)),
             Error::FromUtf8(error) => Self::undecodable(error.utf8_error()),
-            Error::BuildRequest(RequestError::SerializeBody(error)) => {
+            Error::BuildRequest(error) => Self::from(error),
+            Error::HttpError(error) => Self::unsendable(error),
+            other => Self::from_transport(other),
+        }
+    }
+}
+
+impl From<RequestError> for ApiError {
+    /// Without the values of a body that could not be encoded.
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::SerializeBody(error) => {
                 Self::new(Class::Invalid, format!("cannot encode the request: {}", JsonError::from(error)))
             }
-            Error::BuildRequest(_) | Error::HttpError(_) => Self {
-                source: Some(Box::new(error)),
-                ..Self::new(Class::Invalid, "cannot build the request")
-            },
-            other => Self::from_transport(other),
+            other => Self::unsendable(other),
         }
     }
 }

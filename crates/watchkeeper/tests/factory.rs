@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
@@ -277,6 +278,22 @@ async fn an_informer_that_panics_ends_the_others_and_the_shutdown_names_it() {
     let ended = env.clock.timeout(Duration::from_secs(3600), factory.shut_down()).await.unwrap();
     let panicked = InformerPanicked { name: "pods in ns".to_owned(), message: "below".to_owned() };
     assert_eq!((ended, maps.is_stopped(), stop.is_cancelled()), (Err(panicked), true, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_trouble_of_an_informer_that_panics_keeps_its_beginning() {
+    static LISTS: AtomicUsize = AtomicUsize::new(0);
+    let (env, builder, _) = world(|_| match LISTS.fetch_add(1, Relaxed) {
+        0 => "no list".to_owned(),
+        _ => panic!("below"),
+    });
+    let factory = builder.build();
+    let (pods, stop, began) = (factory.informer::<Pod>(), CancellationToken::new(), env.clock.now());
+    factory.start(&stop);
+    factory.shut_down().await.unwrap_err();
+    let (since, why) = pods.health().degraded.unwrap();
+    assert_eq!((since, why.as_str()), (began, "pods stopped by a panic"));
+    assert!(env.clock.now() > began);
 }
 
 #[tokio::test(start_paused = true)]

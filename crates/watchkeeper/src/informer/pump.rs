@@ -169,7 +169,9 @@ impl<K: Kind> Drop for Ending<'_, K> {
             let mut health = health.lock();
             health.phase = Phase::Stopped;
             if std::thread::panicking() {
-                health.degraded = Some((env.clock.now(), format!("{name} stopped by a panic")));
+                // The trouble may have begun before.
+                let since = health.degraded.as_ref().map_or_else(|| env.clock.now(), |(since, _)| *since);
+                health.degraded = Some((since, format!("{name} stopped by a panic")));
             }
         }
         stopped.set();

@@ -116,6 +116,7 @@ mod tests {
                 let (mut stream, _) = proxy.accept().await.unwrap();
                 let connect = head(&mut stream).await;
                 assert_eq!(connect.matches("user-agent: ").count(), 1, "{connect}");
+                assert!(connect.contains(&format!("user-agent: {told}")), "{connect}");
                 stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 let request = head(&mut stream).await;
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();

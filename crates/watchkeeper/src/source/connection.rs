@@ -17,7 +17,7 @@ use kube_client::client::{AuthError, Body, ConfigExt};
 use kube_client::{Client, Config, Error};
 use tower::timeout::TimeoutLayer;
 use tower::util::MapRequestLayer;
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::token_file::{noting, token_file, with_token};
 use super::user_agent::UserAgent;
@@ -71,13 +71,25 @@ fn with_port(server: Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or(server)
 }
 
-fn tunnel<C>(proxy: &Intercept, connector: C, agent: &UserAgent) -> Tunnel<C> {
-    let headers = HeaderMap::from_iter([(USER_AGENT, agent.value())]);
-    let tunnel = Tunnel::new(proxy.uri().clone(), connector).with_headers(headers);
-    match proxy.basic_auth() {
-        Some(auth) => tunnel.with_auth(auth.clone()),
-        None => tunnel,
+/// Connections through `proxy`, each of which tells it the name that the program has by then.
+fn tunnel<C>(
+    proxy: &Intercept,
+    connector: C,
+    agent: &UserAgent,
+) -> impl Service<Uri, Response = C::Response, Error: Into<BoxError>, Future: Send> + Clone + use<C>
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + 'static,
+    C::Response: Read + Write + Unpin + Send + 'static,
+{
+    let mut tunnel = Tunnel::new(proxy.uri().clone(), connector);
+    if let Some(auth) = proxy.basic_auth() {
+        tunnel = tunnel.with_auth(auth.clone());
     }
+    let agent = agent.clone();
+    tower::service_fn(move |server| {
+        let headers = HeaderMap::from_iter([(USER_AGENT, agent.value())]);
+        tunnel.clone().with_headers(headers).oneshot(server)
+    })
 }
 
 fn client_over<C>(connector: C, config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Client, Error>
@@ -151,7 +163,6 @@ fn tcp() -> HttpConnector {
 mod tests {
     use rustix::net::sockopt;
     use tokio::net::TcpListener;
-    use tower::ServiceExt;
 
     use super::*;
 

@@ -254,12 +254,19 @@ impl Controller {
 async fn run(clients: &Clients, cloud: &Cloud, stop: &CancellationToken) -> Result<(), Failure> {
     let factory = SharedInformerFactory::builder(clients).build();
     let controller = Controller::new(clients, &factory, cloud)?;
+    // An informer that panics ends the others, and the workers, by this token.
+    let stop = &stop.child_token();
     factory.start(stop);
-    factory.wait_for_sync(stop).await?;
-    let queue = controller.queue.clone();
-    run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
+    let work = async {
+        factory.wait_for_sync(stop).await?;
+        let queue = controller.queue.clone();
+        run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
+        Ok(())
+    };
+    let result = work.await;
+    // An informer that panicked is why anything else ended.
     factory.shut_down().await?;
-    Ok(())
+    result
 }
 
 #[tokio::main]

@@ -131,17 +131,19 @@ pub(crate) async fn run(
     // An informer that panics ends the others, and the workers, by this token.
     let stop = &stop.child_token();
     factory.start(stop);
-    factory.wait_for_sync(stop).await?;
     // The sink stops after the workers: what they record last is written too.
     let worked = CancellationToken::new();
-    let workers = async {
+    let work = async {
+        let _worked = worked.clone().drop_guard();
+        factory.wait_for_sync(stop).await?;
         let queue = controller.queue.clone();
         run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
-        worked.cancel();
+        Ok(())
     };
-    tokio::join!(workers, sink.run(worked.clone()));
+    let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
+    // An informer that panicked is why anything else ended.
     factory.shut_down().await?;
-    Ok(())
+    result
 }
 
 #[tokio::main]

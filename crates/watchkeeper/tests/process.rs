@@ -277,17 +277,21 @@ async fn a_probe_is_answered_though_many_clients_do_not_read_their_page() {
     // More than a socket takes at once.
     registry.register("long", "x".repeat(4 << 20), Counter::<u64>::default());
     let world = World::new(registry, Env::system()).await;
-    let mut stuck = Vec::new();
-    for _ in 0..80 {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(4096).unwrap();
-        let mut stream = socket.connect(world.address).await.unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-        // The answer has begun, and is read no further.
-        stream.read_exact(&mut [0; 12]).await.unwrap();
-        stuck.push(stream);
-    }
-    assert_eq!(world.get("/healthz").await.0, 200);
+    let probe = async {
+        let mut stuck = Vec::new();
+        for _ in 0..80 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut stream = socket.connect(world.address).await.unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+            // The answer has begun, and is read no further.
+            stream.read_exact(&mut [0; 12]).await.unwrap();
+            stuck.push(stream);
+        }
+        world.get("/healthz").await.0
+    };
+    // Where nobody gives way, it would wait for ever.
+    assert_eq!(world.env.clock.timeout(Duration::from_secs(120), probe).await.ok(), Some(200));
 }
 
 #[tokio::test]

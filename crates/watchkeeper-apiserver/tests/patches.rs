@@ -351,3 +351,27 @@ async fn a_patch_cannot_make_an_object_into_another() {
         assert_eq!(patch(&server, &a, STRATEGIC, &change).await.0, 200, "{change}");
     }
 }
+
+/// The writer of a second element of one name owns all of that name, and nobody else does.
+#[tokio::test(start_paused = true)]
+async fn an_element_that_is_there_twice_belongs_to_the_one_who_doubled_it() {
+    let (server, a) = with_config_map(json!({})).await;
+    let applied =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"finalizers": ["x.io/a", "x.io/b"]}});
+    patch(&server, &format!("{a}?fieldManager=first"), "application/apply-patch+yaml", &applied).await;
+    let owned = |object: &Value, manager: &str| {
+        let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let entry = entries.into_iter().find(|entry| entry["manager"] == manager).unwrap_or_default();
+        let finalizers = entry["fieldsV1"]["f:metadata"]["f:finalizers"].as_object().cloned();
+        finalizers.unwrap_or_default().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let doubled = json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "x.io/a"}]);
+    let (code, object) = patch(&server, &format!("{a}?fieldManager=second"), JSON_PATCH, &doubled).await;
+    assert_eq!((code, object["metadata"]["finalizers"].as_array().map(Vec::len)), (200, Some(3)), "{object}");
+    assert_eq!(owned(&object, "first"), [r#"v:"x.io/b""#], "{object}");
+    assert!(owned(&object, "second").contains(&r#"v:"x.io/a""#.to_owned()), "{object}");
+    let single = json!([{"op": "remove", "path": "/metadata/finalizers/2"}]);
+    let (_, object) = patch(&server, &format!("{a}?fieldManager=third"), JSON_PATCH, &single).await;
+    assert_eq!(owned(&object, "third"), [r#"v:"x.io/a""#], "{object}");
+    patch(&server, &a, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+}

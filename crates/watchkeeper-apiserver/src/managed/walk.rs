@@ -93,12 +93,31 @@ impl Comparison {
         path: &mut Vec<String>,
     ) {
         let (old, new) = (steps(shape, treatment, old), steps(shape, treatment, new));
-        let (in_old, in_new) = (by_step(&old), by_step(&new));
-        let gone = old.iter().filter(|(step, _)| !in_new.contains_key(step.as_str()));
-        for (step, _) in new.iter().chain(gone) {
-            path.push(step.clone());
-            self.compare(shape.item(), in_old.get(&**step).copied(), in_new.get(&**step).copied(), path);
+        let (in_old, in_new) = (grouped(&old), grouped(&new));
+        let gone = in_old.keys().filter(|step| !in_new.contains_key(*step));
+        for step in in_new.keys().chain(gone) {
+            let named = |list: &BTreeMap<_, Vec<_>>| list.get(step).cloned().unwrap_or_default();
+            path.push((*step).to_owned());
+            self.compare_elements(shape.item(), &named(&in_old), &named(&in_new), path);
             path.pop();
+        }
+    }
+
+    /// Compares the elements of one name. Where there are several they are one thing, which comes with the second of them and goes with it.
+    fn compare_elements(&mut self, shape: Shape<'_>, old: &[&Value], new: &[&Value], path: &mut Vec<String>) {
+        let (first_old, first_new) = (old.first().copied(), new.first().copied());
+        match (old, new) {
+            ([_, _, ..], [_, _, ..]) if old == new => {}
+            ([_, _, ..], [_, _, ..]) => self.modified.insert(path),
+            ([_, _, ..], _) => {
+                self.compare(shape, None, first_new, path);
+                self.removed.insert(path);
+            }
+            (_, [_, _, ..]) => {
+                self.compare(shape, first_old, None, path);
+                self.added.insert(path);
+            }
+            _ => self.compare(shape, first_old, first_new, path),
         }
     }
 
@@ -112,6 +131,15 @@ impl Comparison {
 
 /// The elements of a list with their names.
 type Steps<'a> = Vec<(String, &'a Value)>;
+
+/// All elements by name.
+fn grouped<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, Vec<&'a Value>> {
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
+    for (step, value) in steps {
+        groups.entry(step.as_str()).or_default().push(*value);
+    }
+    groups
+}
 
 /// The elements by name; of several with one name the first counts.
 fn by_step<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, &'a Value> {

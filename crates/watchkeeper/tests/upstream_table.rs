@@ -1,4 +1,4 @@
-//! Is everything that `docs/upstream-tests.md` names a test, and does every row say something?
+//! Every row of `docs/upstream-tests.md` says something, and everything that it names is a test that runs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeSet;

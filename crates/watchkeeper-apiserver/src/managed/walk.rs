@@ -96,9 +96,10 @@ impl Comparison {
         let (in_old, in_new) = (grouped(&old), grouped(&new));
         let gone = in_old.keys().filter(|step| !in_new.contains_key(*step));
         for step in in_new.keys().chain(gone) {
-            let named = |list: &BTreeMap<_, Vec<_>>| list.get(step).cloned().unwrap_or_default();
+            let before = in_old.get(step).map_or(&[][..], Vec::as_slice);
+            let after = in_new.get(step).map_or(&[][..], Vec::as_slice);
             path.push((*step).to_owned());
-            self.compare_elements(shape.item(), &named(&in_old), &named(&in_new), path);
+            self.compare_elements(shape.item(), before, after, path);
             path.pop();
         }
     }

@@ -1,4 +1,4 @@
-//! What can be asked of an object? One file per verb: reads and deletes run on the [`Core`](crate::core::Core) under its lock, writes for
+//! The verbs, one file for each: reads and deletes run on the [`Core`](crate::core::Core) under its lock, writes for
 //! the most part on what they have [`Seen`](draft::Seen) of it.
 
 pub(crate) mod apply;

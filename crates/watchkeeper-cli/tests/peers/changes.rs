@@ -1,4 +1,4 @@
-//! Do caches of other people follow our server through anything? Seeded random changes of several kinds, with restarts in between.
+//! Caches of other clients follow our server through anything: seeded random changes of several kinds, with restarts in between.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::dynamic::{ApiResource, DynamicObject};

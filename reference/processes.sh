@@ -27,11 +27,17 @@ command_line() {
     fi
 }
 
-# Whether NAME runs. The kernel may have given its id to another process since: ours have this folder in their arguments.
+# Whether NAME runs. The kernel may have given its id to another process since: ours have this folder in their arguments. A process that
+# has only just been forked, or is being replaced by `exec`, does not show them yet: it gets a second to.
 alive() {
     local pid
-    [[ -s "$dir/$1.pid" ]] && read -r pid <"$dir/$1.pid" && kill -0 "$pid" 2>/dev/null \
-        && [[ "$(command_line "$pid")" == *"$data"* ]]
+    [[ -s "$dir/$1.pid" ]] && read -r pid <"$dir/$1.pid" || return 1
+    for _ in {1..20}; do
+        kill -0 "$pid" 2>/dev/null || return 1
+        [[ "$(command_line "$pid")" != *"$data"* ]] || return 0
+        sleep 0.05
+    done
+    return 1
 }
 
 # start NAME FLAG...: in the background, in a process group of its own so that Ctrl-C at the terminal does not reach it, with nothing of

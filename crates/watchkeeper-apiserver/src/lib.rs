@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ::http::{Request, Response};
 use bytes::Bytes;
-use http::{Request, Response};
 use kube_client::Client;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
@@ -43,66 +43,31 @@ use tower::Service;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
-mod actions;
+mod access;
+mod codec;
 mod collector;
-mod conditions;
-mod convert;
-mod core;
-mod crd;
-mod credentials;
-mod damage;
-mod defaults;
-mod discovery;
-mod disk;
-mod durable;
-mod handler;
-mod identity;
-mod json;
-mod json_patch;
+mod failure;
+mod fields;
+mod http;
 mod kinds;
-mod local;
-mod managed;
-mod merge_patch;
-mod meta;
-mod negotiate;
-mod openapi;
-mod options;
-mod private;
-mod registry;
-mod renew;
-mod reply;
-mod requests;
-mod route;
-mod rules;
-mod schema;
-mod selector;
-mod serve;
-mod size;
-mod static_routes;
-mod status;
-mod store;
-mod strategic;
-mod strategy;
-mod table;
+mod listen;
+mod persist;
+mod state;
 mod types;
-mod validation;
 mod verbs;
-mod watch;
-mod write;
-mod yaml;
 
+pub use crate::http::reply::ReplyBody;
+use crate::http::reply::{self, Reply};
 pub use collector::collect_garbage;
-pub use credentials::{Credentials, CredentialsError};
-pub use disk::DataDirError;
-use reply::Reply;
-pub use reply::ReplyBody;
-pub use serve::{ListenOptions, Listening, ServeError};
-pub use store::encodings;
+pub use listen::credentials::{Credentials, CredentialsError};
+pub use listen::serve::{ListenOptions, Listening, ServeError};
+pub use persist::disk::DataDirError;
+pub use state::store::encodings;
 
-use crate::core::Core;
-use crate::disk::Disk;
-use crate::durable::Durable;
-use crate::status::Failure;
+use crate::failure::Failure;
+use crate::persist::disk::Disk;
+use crate::state::core::Core;
+use crate::state::durable::Durable;
 
 /// An API server. Clones share one state.
 #[derive(Clone)]
@@ -119,7 +84,7 @@ pub(crate) struct Shared {
     pub(crate) bookmark_period: Duration,
     pub(crate) streaming_lists: bool,
     generator: Generator,
-    pub(crate) requests: requests::RequestCounts,
+    pub(crate) requests: crate::http::requests::RequestCounts,
     watches: AtomicU64,
     changed: Notify,
     /// The turns of requests with a large body that came over a socket.
@@ -130,7 +95,7 @@ impl Shared {
     /// Runs a write on the core, and then wakes those who wait for changes.
     pub(crate) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
         let (result, has_batch) =
-            crate::core::change(&self.core, |core| (write(core), core.store.has_batch()));
+            crate::state::core::change(&self.core, |core| (write(core), core.store.has_batch()));
         if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
             durable.wake();
         }
@@ -303,10 +268,10 @@ impl ApiServerBuilder {
             bookmark_period: self.bookmark_period.max(Duration::from_millis(1)),
             streaming_lists: self.streaming_lists,
             generator: self.env.generator.fork("apiserver watches"),
-            requests: requests::RequestCounts::default(),
+            requests: crate::http::requests::RequestCounts::default(),
             watches: AtomicU64::new(0),
             changed: Notify::new(),
-            large: Arc::new(Semaphore::new(handler::LARGE_AT_ONCE)),
+            large: Arc::new(Semaphore::new(crate::http::handler::LARGE_AT_ONCE)),
         };
         ApiServer { shared: Arc::new(shared) }
     }
@@ -341,7 +306,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = self.shared.clone();
-        let answer = handler::handle(shared.clone(), request, self.stop.clone());
+        let answer = crate::http::handler::handle(shared.clone(), request, self.stop.clone());
         Box::pin(async move { Ok(shared.answer_safely(answer).await) })
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub(crate) mod protobuf;
 pub(crate) mod quantity;
 pub(crate) mod shape;
 
@@ -278,8 +277,8 @@ fn read_form(ids: &Ids, text: &'static str) -> Form {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{BUILTINS, REVIEWS};
-    use crate::registry::api_version;
+    use crate::kinds::builtin::{BUILTINS, REVIEWS};
+    use crate::kinds::registry::api_version;
 
     #[test]
     fn every_kind_is_in_the_table() {

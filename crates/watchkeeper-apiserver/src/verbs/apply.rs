@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::core::Core;
-use crate::managed::Managers;
-use crate::meta;
-use crate::registry::Kind;
-use crate::size;
-use crate::status::{Failure, Result};
-use crate::store::Key;
+use crate::failure::{Failure, Result};
+use crate::fields::Managers;
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::kinds::size;
+use crate::state::core::Core;
+use crate::state::store::Key;
 use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::patch::restored;
 use crate::verbs::typed;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
-use crate::write::{Write, unusable};
+use crate::verbs::write::{Write, unusable};
 
 impl Seen {
     /// Applies `config`.

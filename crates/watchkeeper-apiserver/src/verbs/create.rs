@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::convert;
-use crate::core::Core;
-use crate::crd::{self, Compiled};
-use crate::defaults;
-use crate::managed::{Managers, track};
-use crate::meta;
-use crate::registry::Kind;
-use crate::size;
-use crate::status::{Cause, Failure, Result};
-use crate::store::{Key, Stored};
-use crate::validation;
+use crate::failure::{Cause, Failure, Result};
+use crate::fields::{Managers, track};
+use crate::kinds::convert;
+use crate::kinds::defaults;
+use crate::kinds::definition::{self, Compiled};
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::kinds::size;
+use crate::kinds::validation;
+use crate::state::core::Core;
+use crate::state::store::{Key, Stored};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::update::stored_at;
-use crate::write::Write;
+use crate::verbs::write::Write;
 
 /// Without vowels and look-alikes, so that generated names form no words.
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -106,7 +106,7 @@ impl Seen {
         self.open.clone()?;
         defaults::prepare(kind, &mut value)?;
         if kind.is_definition() {
-            crd::default(&mut value);
+            definition::default(&mut value);
         }
         let metadata = meta::metadata_mut(&mut value);
         for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -155,7 +155,7 @@ impl Seen {
         causes: &mut Vec<Cause>,
     ) -> Vec<Compiled> {
         if kind.is_definition() {
-            let (problems, compiled) = crd::validate(value, old, &self.kinds);
+            let (problems, compiled) = definition::validate(value, old, &self.kinds);
             causes.extend(problems);
             return compiled;
         }

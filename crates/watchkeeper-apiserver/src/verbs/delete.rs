@@ -6,12 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::core::Core;
-use crate::crd::CLEANUP_FINALIZER;
-use crate::meta;
-use crate::registry::Kind;
-use crate::status::{self, Cause, Failure, Result};
-use crate::store::{Key, Stored};
+use crate::failure::{self, Cause, Failure, Result};
+use crate::kinds::definition::CLEANUP_FINALIZER;
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::state::core::Core;
+use crate::state::store::{Key, Stored};
 use crate::verbs::update::precondition_failed;
 
 /// What becomes of the dependents.
@@ -136,7 +136,7 @@ impl Core {
             if is_shown_at_its_end(kind) {
                 return Ok(Deleted::Object(last));
             }
-            return Ok(Deleted::Gone(status::deleted(kind, &key.name, &old.uid)));
+            return Ok(Deleted::Gone(failure::deleted(kind, &key.name, &old.uid)));
         }
         if goes_now && !options.dry_run {
             return Ok(Deleted::Object(self.erase(kind, &old)));

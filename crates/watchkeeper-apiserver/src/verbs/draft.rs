@@ -8,13 +8,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use watchkeeper::clock::{Clock, Generator};
 
-use crate::core::Core;
-use crate::crd::Compiled;
-use crate::managed;
-use crate::meta;
-use crate::registry::Kind;
-use crate::status::{Failure, Result};
-use crate::store::{Key, Stored};
+use crate::failure::{Failure, Result};
+use crate::fields;
+use crate::kinds::definition::Compiled;
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::state::core::Core;
+use crate::state::store::{Key, Stored};
 
 /// What a write knows of the server.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Core {
         let (kind, key) = (draft.kind.clone(), draft.key.clone());
         if draft.accept {
             self.accept_definition(&mut draft.value);
-            draft.same = old.written.is_none() && managed::same(&draft.value, &old.value());
+            draft.same = old.written.is_none() && fields::same(&draft.value, &old.value());
         }
         if draft.same {
             // Nothing changed: the version stays, and nobody is told.

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::conditions;
-use crate::core::Core;
-use crate::meta;
-use crate::registry::Kind;
-use crate::selector::Selector;
-use crate::status::{Cause, Details, Failure, Result};
-use crate::store::{Key, Stored};
+use crate::failure::{Cause, Details, Failure, Result};
+use crate::kinds::conditions;
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::state::core::Core;
+use crate::state::selector::Selector;
+use crate::state::store::{Key, Stored};
 use crate::verbs::delete::DeleteOptions;
 use crate::verbs::scale::selector_text;
 use crate::verbs::update::Part;
-use crate::write::Write;
+use crate::verbs::write::Write;
 
 /// A budget: its kind, what is stored of it, and that as a value.
 type Budget = (Arc<Kind>, Arc<Stored>, Value);

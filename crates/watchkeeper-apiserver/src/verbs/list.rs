@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::core::Core;
-use crate::registry::Kind;
-use crate::selector::Selector;
-use crate::status::{Cause, Failure, Result};
-use crate::store::{Key, Stored};
+use crate::failure::{Cause, Failure, Result};
+use crate::kinds::registry::Kind;
+use crate::state::core::Core;
+use crate::state::selector::Selector;
+use crate::state::store::{Key, Stored};
 
 /// How `resourceVersion` is to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl ListOptions {
             return Ok(None);
         }
         let version: u64 = self.version.parse().map_err(|_| {
-            let version = crate::status::quoted(&self.version);
+            let version = crate::failure::quoted(&self.version);
             Failure::bad_request(format!(
                 "invalid resource version: resourceVersion: Invalid value: {version}: strconv.ParseUint: parsing {version}: invalid syntax"
             ))

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::core::Core;
-use crate::identity::{Mismatch, mismatch};
-use crate::json;
-use crate::json_patch::{self, Misfit, Operation};
-use crate::merge_patch::merge;
-use crate::meta;
-use crate::registry::Kind;
-use crate::status::{Cause, Failure, Result, quoted};
-use crate::store::Key;
-use crate::strategic;
+use crate::codec::json;
+use crate::codec::yaml;
+use crate::failure::{Cause, Failure, Result, quoted};
+use crate::kinds::identity::{Mismatch, mismatch};
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::state::core::Core;
+use crate::state::store::Key;
 use crate::types::shape::found_type;
 use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
+use crate::verbs::json_patch::{self, Misfit, Operation};
+use crate::verbs::merge_patch::merge;
+use crate::verbs::strategic;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
-use crate::write::Write;
-use crate::yaml;
+use crate::verbs::write::Write;
 
 const OPERATIONS_LIMIT: usize = 10_000;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::conditions;
-use crate::core::Core;
-use crate::meta;
-use crate::registry::Kind;
-use crate::status::{Cause, Failure, Result};
-use crate::store::Key;
-use crate::validation::is_gated;
+use crate::failure::{Cause, Failure, Result};
+use crate::kinds::conditions;
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::kinds::validation::is_gated;
+use crate::state::core::Core;
+use crate::state::store::Key;
 use crate::verbs::update::precondition_failed;
 
 impl Core {

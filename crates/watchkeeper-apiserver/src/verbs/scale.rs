@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::core::Core;
-use crate::meta;
-use crate::registry::{Kind, ScalePaths};
-use crate::status::{Cause, Failure, Result};
-use crate::store::Stored;
+use crate::failure::{Cause, Failure, Result};
+use crate::kinds::meta;
+use crate::kinds::registry::{Kind, ScalePaths};
+use crate::state::core::Core;
+use crate::state::store::Stored;
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::patch::Patch;
 use crate::verbs::update::{MODIFIED, Owner, Part, check_same_name, version_of};
-use crate::write::Write;
+use crate::verbs::write::Write;
 
 fn lookup<'a>(value: &'a Value, path: &[String]) -> &'a Value {
     path.iter().fold(value, |at, part| &at[part.as_str()])

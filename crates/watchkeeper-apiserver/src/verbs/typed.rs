@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::managed::shape::{Shape, Treatment};
+use crate::kinds::merge_shape::{Shape, Treatment};
 use crate::types::Form;
 
 /// What does not fit, each with its place.

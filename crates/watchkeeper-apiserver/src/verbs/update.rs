@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::convert;
-use crate::crd;
-use crate::defaults::{self, remove_null};
-use crate::managed::{self, Managers, track};
-use crate::meta;
-use crate::registry::Kind;
-use crate::size;
-use crate::status::{Cause, Failure, Result};
-use crate::store::{Key, Stored};
-use crate::strategy;
-use crate::validation;
+use crate::failure::{Cause, Failure, Result};
+use crate::fields::{self, Managers, track};
+use crate::kinds::convert;
+use crate::kinds::defaults::{self, remove_null};
+use crate::kinds::definition;
+use crate::kinds::meta;
+use crate::kinds::registry::Kind;
+use crate::kinds::size;
+use crate::kinds::strategy;
+use crate::kinds::validation;
+use crate::state::store::{Key, Stored};
 use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
-use crate::write::Write;
+use crate::verbs::write::Write;
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Seen {
         let main = part.is_main();
         let accept = kind.is_definition() && main;
         if accept {
-            crd::default(&mut after);
+            definition::default(&mut after);
         }
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
@@ -192,7 +192,7 @@ impl Seen {
             meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
         }
         let value = convert::to_storage(kind, after);
-        let same = managed::same(&value, stored) && old.written.is_none();
+        let same = fields::same(&value, stored) && old.written.is_none();
         if !same && !dry_run {
             size::check(kind, &stored_at(kind, &old.key, false), &value)?;
         }
@@ -244,7 +244,7 @@ pub(crate) fn version_of(value: &Value) -> Result<u64> {
     text.parse().map_err(|_| {
         Failure::internal(format!(
             "strconv.ParseUint: parsing {}: invalid syntax",
-            crate::status::quoted(text)
+            crate::failure::quoted(text)
         ))
     })
 }

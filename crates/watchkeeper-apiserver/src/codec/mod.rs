@@ -1,0 +1,5 @@
+//! Wire formats: JSON, YAML and protobuf to JSON values.
+
+pub(crate) mod json;
+pub(crate) mod protobuf;
+pub(crate) mod yaml;

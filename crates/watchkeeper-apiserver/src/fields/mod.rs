@@ -1,0 +1,494 @@
+//! Who wrote which field? The managers in `metadata.managedFields`, kept with every write, and the conflicts of server-side apply.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::failure::{Cause, Details, Failure};
+use crate::kinds::registry::Kind;
+
+mod last_applied;
+pub(crate) mod set;
+mod walk;
+
+use crate::kinds::merge_shape::Shape;
+use set::Set;
+use walk::Comparison;
+
+/// What no manager owns: the server's own fields, and those that say which object it is.
+const NOBODYS: &[&[&str]] = &[
+    &["f:apiVersion"],
+    &["f:kind"],
+    &["f:metadata"],
+    &["f:metadata", "f:name"],
+    &["f:metadata", "f:namespace"],
+    &["f:metadata", "f:creationTimestamp"],
+    &["f:metadata", "f:selfLink"],
+    &["f:metadata", "f:uid"],
+    &["f:metadata", "f:generation"],
+    &["f:metadata", "f:managedFields"],
+    &["f:metadata", "f:resourceVersion"],
+];
+
+/// How many entries of those who update an object has; older ones are merged into one of this name.
+const UPDATERS_LIMIT: usize = 10;
+const ANCIENT: &str = "ancient-changes";
+
+/// Whoever writes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer<'a> {
+    pub(crate) manager: &'a str,
+    pub(crate) api_version: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) now: &'a str,
+    /// Fields that this endpoint does not write, whatever is sent to it.
+    pub(crate) ignored: &'static [&'static str],
+}
+
+/// One entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq)]
+struct Manager {
+    name: String,
+    applies: bool,
+    api_version: String,
+    subresource: String,
+    time: String,
+    set: Set,
+}
+
+impl Manager {
+    fn of(writer: &Writer<'_>, applies: bool, set: Set) -> Self {
+        Self {
+            name: writer.manager.to_owned(),
+            applies,
+            api_version: writer.api_version.to_owned(),
+            subresource: writer.subresource.to_owned(),
+            time: writer.now.to_owned(),
+            set,
+        }
+    }
+
+    /// Whether the entry is the writer's own. One who applies has one entry for all versions.
+    fn is(&self, writer: &Writer<'_>, applies: bool) -> bool {
+        self.name == writer.manager
+            && self.applies == applies
+            && self.subresource == writer.subresource
+            && (applies || self.api_version == writer.api_version)
+    }
+
+    /// Whether older entries have been merged into this one.
+    fn is_ancient(&self) -> bool {
+        !self.applies && self.name == ANCIENT && self.subresource.is_empty()
+    }
+
+    /// What no other entry has in common with this one.
+    fn id(&self) -> (bool, String, String, String) {
+        let version = if self.applies { String::new() } else { self.api_version.clone() };
+        (self.applies, self.name.clone(), self.subresource.clone(), version)
+    }
+
+    fn shown(&self) -> String {
+        let mut text = Value::from(self.name.as_str()).to_string();
+        if !self.subresource.is_empty() {
+            text += &format!(" with subresource {}", Value::from(self.subresource.as_str()));
+        }
+        if !self.applies {
+            text += &format!(" using {}", self.api_version);
+        }
+        text
+    }
+}
+
+/// The managers of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Managers(Vec<Manager>);
+
+impl Managers {
+    /// The same managers, of whom nobody owns the field at this path; or, if they are to keep it, those who update have it apart.
+    pub(crate) fn without(mut self, path: &[String], keep: bool) -> Self {
+        let steps: Vec<_> = path.iter().map(|name| format!("f:{name}")).collect();
+        let mut alone = Set::default();
+        alone.insert(&steps);
+        let mut apart = Vec::new();
+        for manager in self.0.iter_mut().filter(|manager| !(keep && manager.applies)) {
+            let owned = manager.set.and(&alone);
+            if keep && !owned.is_empty() {
+                apart.push(Manager { set: owned, time: String::new(), ..manager.clone() });
+            }
+            manager.set = manager.set.minus(&alone);
+        }
+        self.0.extend(apart);
+        self
+    }
+
+    /// Reads `managedFields`; entries that cannot be read are left out.
+    pub(crate) fn read(value: &Value) -> Self {
+        let entries = value["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let readable =
+            entries.filter(|entry| ["Apply", "Update"].contains(&text(entry, "operation").as_str()));
+        let managers = readable.map(|entry| Manager {
+            name: text(entry, "manager"),
+            applies: entry["operation"] == "Apply",
+            api_version: text(entry, "apiVersion"),
+            subresource: text(entry, "subresource"),
+            time: text(entry, "time"),
+            set: Set::read(&entry["fieldsV1"]),
+        });
+        // Of two entries of one writer the later counts.
+        let mut known = BTreeSet::new();
+        let mut managers: Vec<_> = managers.rev().filter(|manager| known.insert(manager.id())).collect();
+        managers.reverse();
+        Self(managers)
+    }
+
+    /// Writes them into the object, those who apply first, then by time and name.
+    pub(crate) fn write(mut self, value: &mut Value) {
+        self.0.retain(|manager| !manager.set.is_empty());
+        self.0.sort_by(|a, b| {
+            let key = |m: &Manager| {
+                (!m.applies, m.time.clone(), m.name.clone(), m.api_version.clone(), m.subresource.clone())
+            };
+            key(a).cmp(&key(b))
+        });
+        let entries = self.0.iter().map(|manager| {
+            let mut entry = Map::new();
+            let operation = if manager.applies { "Apply" } else { "Update" };
+            for (field, text) in [
+                ("manager", manager.name.as_str()),
+                ("operation", operation),
+                ("apiVersion", &manager.api_version),
+                ("time", &manager.time),
+                ("fieldsType", "FieldsV1"),
+                ("subresource", &manager.subresource),
+            ] {
+                if !text.is_empty() {
+                    entry.insert(field.to_owned(), text.into());
+                }
+            }
+            entry.insert("fieldsV1".to_owned(), manager.set.write());
+            Value::Object(entry)
+        });
+        let entries: Vec<_> = entries.collect();
+        let metadata = crate::kinds::meta::metadata_mut(value);
+        if entries.is_empty() {
+            metadata.remove("managedFields");
+        } else {
+            metadata.insert("managedFields".to_owned(), entries.into());
+        }
+    }
+
+    /// The managers that a client sends back; none if it sends none that can be read, and no more at all for a list with one empty entry.
+    pub(crate) fn sent(value: &Value) -> Option<Self> {
+        let entries = value["metadata"]["managedFields"].as_array()?;
+        if let [only] = &entries[..]
+            && only.as_object().is_some_and(Map::is_empty)
+        {
+            return Some(Self::default());
+        }
+        Some(Self::read(value)).filter(|managers| !managers.is_empty())
+    }
+
+    /// Whether anybody owns the field at this path.
+    pub(crate) fn own(&self, path: &[String]) -> bool {
+        self.0.iter().any(|manager| {
+            let mut set = Some(&manager.set);
+            let (last, way) = path.split_last().map_or(("", path), |(last, way)| (last.as_str(), way));
+            for step in way {
+                set = set.and_then(|set| set.below(&format!("f:{step}")));
+            }
+            set.is_some_and(|set| set.has(&format!("f:{last}")))
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes note of a write that was not an apply: what it added or changed is the writer's, and nobody else's.
+    pub(crate) fn update(&mut self, shape: Shape<'_>, before: &Value, after: &Value, writer: &Writer<'_>) {
+        let mut changes = Comparison::of(shape, before, after);
+        changes.filter(|set| strip(set, writer));
+        let mut written = changes.added;
+        written.union(&changes.modified);
+        if written.is_empty() && changes.removed.is_empty() {
+            return;
+        }
+        for manager in &mut self.0 {
+            manager.set = manager.set.minus(&written).minus(&changes.removed);
+        }
+        if !written.is_empty() {
+            match self.0.iter_mut().find(|manager| manager.is(writer, false)) {
+                Some(own) => {
+                    own.set.union(&written);
+                    own.time = writer.now.to_owned();
+                }
+                None => self.0.push(Manager::of(writer, false, written)),
+            }
+        }
+        self.0.retain(|manager| !manager.set.is_empty());
+    }
+
+    /// Merges the oldest entries of those who update into one for each version, so that no more are left than are kept.
+    fn merge_oldest(&mut self) {
+        let by_age = |manager: &Manager| {
+            let Manager { time, name, api_version, subresource, .. } = manager;
+            [time, name, api_version, subresource].map(String::clone)
+        };
+        let updaters = self.0.iter().filter(|manager| !manager.applies).count();
+        let mut left = updaters;
+        if left <= UPDATERS_LIMIT {
+            return;
+        }
+        self.0.sort_by_cached_key(|manager| (manager.applies, by_age(manager)));
+        let mut merged: BTreeMap<String, usize> = BTreeMap::new();
+        for (at, manager) in self.0.iter().enumerate().filter(|(_, manager)| manager.is_ancient()) {
+            merged.insert(manager.api_version.clone(), at);
+        }
+        let mut firsts: BTreeMap<String, usize> = BTreeMap::new();
+        for at in 0..updaters {
+            let version = self.0[at].api_version.clone();
+            let Some(first) = firsts.get(&version) else {
+                firsts.insert(version, at);
+                continue;
+            };
+            let into = *merged.entry(version).or_insert(*first);
+            if left > UPDATERS_LIMIT && into != at {
+                let (set, time) = (std::mem::take(&mut self.0[at].set), self.0[at].time.clone());
+                let ancient = &mut self.0[into];
+                ancient.set.union(&set);
+                (ancient.name, ancient.subresource, ancient.time) = (ANCIENT.to_owned(), String::new(), time);
+                left -= 1;
+            }
+        }
+        self.0.retain(|manager| !manager.set.is_empty());
+    }
+
+    /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away.
+    pub(crate) fn apply(
+        &mut self,
+        shape: Shape<'_>,
+        live: &Value,
+        config: &Value,
+        writer: &Writer<'_>,
+        force: bool,
+    ) -> Result<Value, Box<Failure>> {
+        // What says which object it is takes part, so that what is beside it stays, but is nobody's.
+        let whole = walk::set_of(shape, config);
+        let mut set = whole.clone();
+        strip(&mut set, writer);
+        let merged = walk::merge(shape, Some(live), config);
+        let own = self.0.iter().position(|manager| manager.is(writer, true));
+        let last = own.map(|at| self.0.remove(at));
+        let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
+        self.0.push(Manager::of(writer, true, whole));
+        let mut object = match &last {
+            Some(last) if !last.set.is_empty() => self.prune(shape, &merged, &last.set),
+            _ => merged,
+        };
+        let others = self.0.len() - 1;
+        self.0[others].set = set;
+        keep_identity(live, &mut object);
+        let mut changes = Comparison::of(shape, live, &object);
+        let effect = !(changes.added.is_empty() && changes.modified.is_empty() && changes.removed.is_empty());
+        changes.filter(|set| strip(set, writer));
+        let mut written = changes.added.clone();
+        written.union(&changes.modified);
+        let taken = written.minus(&last_applied::yielded(shape, live, writer.manager));
+        let conflicts = self.0[..others].iter().map(|other| (other.shown(), other.set.and(&taken)));
+        let conflicts: Vec<_> = conflicts.filter(|(_, set)| !set.is_empty()).collect();
+        if !force && !conflicts.is_empty() {
+            return Err(conflict(&conflicts));
+        }
+        for manager in &mut self.0[..others] {
+            manager.set = manager.set.minus(&written).minus(&changes.removed);
+        }
+        // Applied without any effect on the object: the time stays, and who comes new has none.
+        if !effect {
+            self.0[others].time = time;
+        }
+        self.0.retain(|manager| !manager.set.is_empty());
+        last_applied::note(&mut object, config, writer.manager);
+        Ok(object)
+    }
+
+    fn prune(&self, shape: Shape<'_>, merged: &Value, last: &Set) -> Value {
+        let last = last.with_fields(shape);
+        let members = |value: &Value| walk::set_of(shape, value).with_fields(shape);
+        let without = |set: &Set| {
+            let mut value = merged.clone();
+            walk::remove(shape, &mut value, set);
+            value
+        };
+        let all = members(merged);
+        let mut kept = members(&without(&last));
+        for manager in &self.0 {
+            kept.union(&manager.set.with_fields(shape));
+        }
+        let owned = without(&all.minus(&kept));
+        without(&all.minus(&members(&owned)).and(&last))
+    }
+}
+
+/// Notes in an object who wrote what.
+pub(crate) fn track(
+    kind: &Kind,
+    before: &Value,
+    after: &mut Value,
+    mut managers: Managers,
+    writer: &Writer<'_>,
+) {
+    managers.update(kind.shape(), before, after, writer);
+    managers.merge_oldest();
+    managers.write(after);
+}
+
+/// Says which object it is as it was said before.
+fn keep_identity(live: &Value, object: &mut Value) {
+    if let Some(metadata) = live["metadata"].as_object() {
+        let own = crate::kinds::meta::metadata_mut(object);
+        for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation"] {
+            if let Some(value) = metadata.get(field) {
+                own.entry(field).or_insert_with(|| value.clone());
+            }
+        }
+    }
+}
+
+fn strip(set: &mut Set, writer: &Writer<'_>) {
+    for path in NOBODYS {
+        set.remove(path);
+    }
+    for field in writer.ignored {
+        set.cut(&[*field]);
+    }
+}
+
+fn conflict(conflicts: &[(String, Set)]) -> Box<Failure> {
+    let mut causes = Vec::new();
+    let mut groups = Vec::new();
+    for (manager, set) in conflicts {
+        let paths = set.paths();
+        groups.push(format!("conflicts with {manager}:\n- {}", paths.join("\n- ")));
+        causes.extend(paths.into_iter().map(|field| Cause {
+            reason: "FieldManagerConflict",
+            message: format!("conflict with {manager}"),
+            field,
+        }));
+    }
+    let message = match &causes[..] {
+        [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        more => format!("Apply failed with {} conflicts: {}", more.len(), groups.join("\n")),
+    };
+    let mut failure = Failure::new(409, "Conflict", message);
+    failure.details = Some(Details { causes, ..Details::default() });
+    failure
+}
+
+/// Whether two states of an object are the same but for the times of their managers: then nothing was written.
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
+    same_fields(a, b, "metadata", |a, b| {
+        same_fields(a, b, "managedFields", |a, b| match (a.as_array(), b.as_array()) {
+            (Some(a), Some(b)) if a.len() == b.len() => {
+                a.iter().zip(b).all(|(a, b)| same_fields(a, b, "time", |_, _| true))
+            }
+            _ => false,
+        })
+    })
+}
+
+/// Whether two objects have the same fields, one of which is compared in its own way.
+fn same_fields(a: &Value, b: &Value, special: &str, compare: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Value::Object(a), Value::Object(b)) = (a, b) else { return a == b };
+    a.len() == b.len()
+        && a.iter().all(|(name, value)| {
+            b.get(name)
+                .is_some_and(|other| if name == special { compare(value, other) } else { value == other })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shape(name: &str) -> Shape<'static> {
+        Shape::Kind(crate::types::named(name).unwrap())
+    }
+
+    fn writer(manager: &str) -> Writer<'_> {
+        Writer { manager, api_version: "v1", subresource: "", now: "t", ignored: &["f:status"] }
+    }
+
+    fn entries(managers: &Managers) -> Value {
+        let mut value = json!({});
+        managers.clone().write(&mut value);
+        let list = value["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        list.iter().map(|entry| json!([entry["manager"], entry["operation"], entry["fieldsV1"]])).collect()
+    }
+
+    #[test]
+    fn a_write_takes_what_it_changes_from_all_others() {
+        let mut managers = Managers::default();
+        let first = json!({"metadata": {"name": "x"}, "data": {"a": "1", "b": "2"}});
+        managers.update(shape("core/v1.ConfigMap"), &json!({"metadata": {}}), &first, &writer("m1"));
+        assert_eq!(
+            entries(&managers),
+            json!([["m1", "Update", {"f:data": {".": {}, "f:a": {}, "f:b": {}}}]])
+        );
+        let second = json!({"metadata": {"name": "x"}, "data": {"a": "9"}});
+        managers.update(shape("core/v1.ConfigMap"), &first, &second, &writer("m2"));
+        assert_eq!(
+            entries(&managers),
+            json!([["m1", "Update", {"f:data": {}}], ["m2", "Update", {"f:data": {"f:a": {}}}]])
+        );
+    }
+
+    #[test]
+    fn what_is_no_longer_applied_goes_unless_somebody_else_wants_it() {
+        let mut managers = Managers::default();
+        let apply = |managers: &mut Managers, live: &Value, data: Value, who: &str| {
+            let config = json!({"metadata": {"name": "x"}, "data": data});
+            managers.apply(shape("core/v1.ConfigMap"), live, &config, &writer(who), false)
+        };
+        let live =
+            apply(&mut managers, &json!({"metadata": {}}), json!({"a": "1", "b": "2", "c": "3"}), "m1")
+                .unwrap();
+        let live = apply(&mut managers, &live, json!({"b": "2"}), "m2").unwrap();
+        let live = apply(&mut managers, &live, json!({"a": "1"}), "m1").unwrap();
+        assert_eq!(live["data"], json!({"a": "1", "b": "2"}));
+        let refused = apply(&mut managers, &live, json!({"a": "9"}), "m2").unwrap_err();
+        assert_eq!(refused.message, "Apply failed with 1 conflict: conflict with \"m1\": .data.a");
+    }
+
+    #[test]
+    fn elements_of_keyed_lists_have_owners_of_their_own() {
+        let mut managers = Managers::default();
+        let with = |name: &str| {
+            let container = json!({"name": name, "image": "i", "ports": [{"containerPort": 80}]});
+            json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+        };
+        let live = managers
+            .apply(shape("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false)
+            .unwrap();
+        let live =
+            managers.apply(shape("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false).unwrap();
+        let names = |value: &Value| -> Vec<String> {
+            let list =
+                value["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
+            list.iter().map(|c| c["name"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&live), ["a", "b"]);
+        let port = &entries(&managers)[0][2]["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"a\"}"]
+            ["f:ports"];
+        assert_eq!(
+            *port,
+            json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}})
+        );
+        let nothing = json!({"spec": {"template": {"spec": {}}}});
+        let live =
+            managers.apply(shape("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false).unwrap();
+        assert_eq!(names(&live), ["a"]);
+    }
+}

@@ -1,0 +1,217 @@
+//! Which fields are meant? Sets of paths in the form of `fieldsV1`: `f:name` for a field, `k:{..}` for an element by its keys, `v:..` by value.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::kinds::merge_shape::Shape;
+
+/// A set of paths, as a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Set(BTreeMap<String, Node>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    /// The path that ends here is in the set.
+    member: bool,
+    below: Set,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+}
+
+impl Set {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, path: &[String]) {
+        if let Some((first, rest)) = path.split_first() {
+            let node = self.0.entry(first.clone()).or_default();
+            if rest.is_empty() {
+                node.member = true;
+            } else {
+                node.below.insert(rest);
+            }
+        }
+    }
+
+    /// Whether the path of one step is in the set.
+    pub(crate) fn has(&self, step: &str) -> bool {
+        self.0.get(step).is_some_and(|node| node.member)
+    }
+
+    /// What the set says below a step.
+    pub(crate) fn below(&self, step: &str) -> Option<&Self> {
+        self.0.get(step).map(|node| &node.below).filter(|below| !below.is_empty())
+    }
+
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(crate) fn union(&mut self, other: &Self) {
+        for (step, node) in &other.0 {
+            let own = self.0.entry(step.clone()).or_default();
+            own.member |= node.member;
+            own.below.union(&node.below);
+        }
+    }
+
+    /// What is in this set and not in the other.
+    pub(crate) fn minus(&self, other: &Self) -> Self {
+        self.combine(other, |own, theirs| own && !theirs)
+    }
+
+    /// What is in both sets.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        self.combine(other, |own, theirs| own && theirs)
+    }
+
+    fn combine(&self, other: &Self, keep: fn(bool, bool) -> bool) -> Self {
+        let nothing = Node::default();
+        let nodes = self.0.iter().filter_map(|(step, node)| {
+            let theirs = other.0.get(step).unwrap_or(&nothing);
+            let node = Node {
+                member: keep(node.member, theirs.member),
+                below: node.below.combine(&theirs.below, keep),
+            };
+            (!node.is_empty()).then(|| (step.clone(), node))
+        });
+        Self(nodes.collect())
+    }
+
+    /// Takes away a path and all that is below it.
+    pub(crate) fn cut(&mut self, path: &[&str]) {
+        match path {
+            [] => {}
+            [last] => drop(self.0.remove(*last)),
+            [first, rest @ ..] => {
+                if let Some(node) = self.0.get_mut(*first) {
+                    node.below.cut(rest);
+                    if node.is_empty() {
+                        self.0.remove(*first);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes away a path alone.
+    pub(crate) fn remove(&mut self, path: &[&str]) {
+        if let [first, rest @ ..] = path
+            && let Some(node) = self.0.get_mut(*first)
+        {
+            if rest.is_empty() {
+                node.member = false;
+            } else {
+                node.below.remove(rest);
+            }
+            if node.is_empty() {
+                self.0.remove(*first);
+            }
+        }
+    }
+
+    /// The set with every named field on the way to a member; elements of maps and lists are not named.
+    pub(crate) fn with_fields(&self, shape: Shape<'_>) -> Self {
+        let nodes = self.0.iter().map(|(step, node)| {
+            let (inner, named) = match step.strip_prefix("f:") {
+                Some(name) => shape.field(name).unwrap_or((Shape::Whole, false)),
+                None => (shape.item(), false),
+            };
+            let member = node.member || (named && !node.below.is_empty());
+            (step.clone(), Node { member, below: node.below.with_fields(inner) })
+        });
+        Self(nodes.collect())
+    }
+
+    /// Every member, as messages name it: `.spec.containers[name="c"].image`.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for (step, node) in &self.0 {
+            let name = shown(step);
+            if node.member {
+                paths.push(name.clone());
+            }
+            paths.extend(node.below.paths().into_iter().map(|rest| format!("{name}{rest}")));
+        }
+        paths
+    }
+
+    /// Reads `fieldsV1`.
+    pub(crate) fn read(value: &Value) -> Self {
+        let fields = value.as_object().into_iter().flatten().filter(|(step, _)| *step != ".");
+        let nodes = fields.map(|(step, inner)| {
+            let inner_map = inner.as_object();
+            let member = inner_map.is_none_or(|map| map.is_empty() || map.contains_key("."));
+            (step.clone(), Node { member, below: Self::read(inner) })
+        });
+        Self(nodes.collect())
+    }
+
+    /// The set as `fieldsV1`.
+    pub(crate) fn write(&self) -> Value {
+        let mut map = Map::new();
+        for (step, node) in &self.0 {
+            let mut inner = node.below.write();
+            if node.member && !node.below.is_empty() {
+                inner["."] = Value::Object(Map::new());
+            }
+            map.insert(step.clone(), inner);
+        }
+        Value::Object(map)
+    }
+}
+
+fn shown(step: &str) -> String {
+    match step.split_once(':') {
+        Some(("f", name)) => format!(".{name}"),
+        Some(("k", keys)) => {
+            let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+            let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("[{}]", keys.join(","))
+        }
+        Some(("v", value)) => format!("[={value}]"),
+        _ => format!("[{step}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(value: Value) -> Set {
+        Set::read(&value)
+    }
+
+    #[test]
+    fn a_set_is_written_as_it_was_read() {
+        let value = json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:list": {"k:{\"name\":\"c\"}": {".": {}, "f:x": {}}}}});
+        assert_eq!(set(value.clone()).write(), value);
+        assert_eq!(
+            set(value).paths(),
+            [".data", ".data.a", r#".spec.list[name="c"]"#, r#".spec.list[name="c"].x"#]
+        );
+    }
+
+    #[test]
+    fn sets_are_added_cut_and_compared() {
+        let a = set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
+        let b = set(json!({"f:a": {"f:b": {}}}));
+        assert_eq!(a.minus(&b).write(), json!({"f:a": {}, "f:c": {}}));
+        assert_eq!(a.and(&b), b);
+        assert_eq!(b.with_fields(Shape::Any), b);
+        let mut c = a.clone();
+        c.cut(&["f:a"]);
+        assert_eq!(c.write(), json!({"f:c": {}}));
+        c.union(&b);
+        c.remove(&["f:a", "f:b"]);
+        assert_eq!(c.write(), json!({"f:c": {}}));
+    }
+}

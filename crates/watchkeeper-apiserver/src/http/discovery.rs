@@ -1,0 +1,206 @@
+//! What does the server offer? Discovery in both its forms, and the version.
+
+use serde_json::{Value, json};
+
+use crate::kinds::registry::{Group, Kind, Registry, Version, api_version};
+
+/// The version that this server imitates.
+pub(crate) const MINOR: &str = "36";
+
+pub(crate) fn version() -> Value {
+    json!({
+        "major": "1", "minor": MINOR, "emulationMajor": "1", "emulationMinor": MINOR,
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": format!("v1.{MINOR}.0+watchkeeper.{}", env!("CARGO_PKG_VERSION")),
+        "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+/// `/`: every path that leads somewhere.
+pub(crate) fn index(registry: &Registry) -> Value {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned(), "/apis/".to_owned()];
+    for group in registry.groups().iter().filter(|group| !group.name.is_empty()) {
+        paths.push(format!("/apis/{}", group.name));
+        paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
+    }
+    paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.sort();
+    json!({"paths": paths})
+}
+
+/// `/api` in its plain form.
+pub(crate) fn core_versions() -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+}
+
+/// `/apis` in its plain form.
+pub(crate) fn groups(registry: &Registry) -> Value {
+    let groups = registry.groups();
+    let groups: Vec<_> = groups.iter().filter(|group| !group.name.is_empty()).map(group_body).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/{group}`; none when it is not served.
+pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
+    let groups = registry.groups();
+    let mut body = group_body(groups.iter().find(|group| group.name == name && !name.is_empty())?);
+    body["kind"] = "APIGroup".into();
+    body["apiVersion"] = "v1".into();
+    Some(body)
+}
+
+fn group_body(group: &Group) -> Value {
+    let named = |version: &Version| json!({"groupVersion": api_version(&group.name, &version.name), "version": version.name});
+    let versions: Vec<_> = group.versions.iter().map(named).collect();
+    json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
+}
+
+/// `/api/v1` and `/apis/{group}/{version}`; none when it is not served.
+pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+    let groups = registry.groups();
+    let versions = &groups.iter().find(|g| g.name == group)?.versions;
+    let served = versions.iter().find(|v| v.name == version)?;
+    let mut resources = Vec::new();
+    for kind in &served.kinds {
+        let mut resource = json!({
+            "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
+            "kind": kind.kind, "verbs": kind.verbs(),
+        });
+        add_names(&mut resource, kind);
+        resources.push(resource);
+        for part in subresources(kind) {
+            let mut resource = json!({
+                "name": format!("{}/{}", kind.plural, part.name), "singularName": "",
+                "namespaced": kind.namespaced, "kind": part.kind, "verbs": part.verbs,
+            });
+            if !part.version.is_empty() {
+                resource["group"] = part.group.into();
+                resource["version"] = part.version.into();
+            }
+            resources.push(resource);
+        }
+    }
+    for review in &served.reviews {
+        resources.push(json!({
+            "name": review.plural, "singularName": review.kind.to_lowercase(), "namespaced": review.namespaced,
+            "kind": review.kind, "verbs": ["create"],
+        }));
+    }
+    Some(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version(group, version),
+        "resources": resources,
+    }))
+}
+
+/// The aggregated form of `/api` (`core`) or `/apis`.
+pub(crate) fn aggregated(registry: &Registry, core: bool) -> Value {
+    let groups = registry.groups();
+    let items: Vec<_> = groups
+        .iter()
+        .filter(|group| group.name.is_empty() == core)
+        .map(|group| {
+            let metadata = if core { json!({}) } else { json!({"name": group.name}) };
+            let versions: Vec<_> = group.versions.iter().map(aggregated_version).collect();
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+    })
+}
+
+fn aggregated_version(version: &Version) -> Value {
+    let scope = |namespaced: bool| if namespaced { "Namespaced" } else { "Cluster" };
+    let mut resources = Vec::new();
+    for kind in &version.kinds {
+        let mut resource = json!({
+            "resource": kind.plural,
+            // Empty: the group and version that it stands in.
+            "responseKind": {"group": "", "version": "", "kind": kind.kind},
+            "scope": scope(kind.namespaced), "singularResource": kind.singular, "verbs": kind.verbs(),
+        });
+        add_names(&mut resource, kind);
+        let parts: Vec<_> = subresources(kind)
+            .iter()
+            .map(|part| {
+                json!({
+                    "subresource": part.name,
+                    "responseKind": {"group": part.group, "version": part.version, "kind": part.kind},
+                    "verbs": part.verbs,
+                })
+            })
+            .collect();
+        if !parts.is_empty() {
+            resource["subresources"] = parts.into();
+        }
+        resources.push(resource);
+    }
+    for review in &version.reviews {
+        resources.push(json!({
+            "resource": review.plural, "responseKind": {"group": "", "version": "", "kind": review.kind},
+            "scope": scope(review.namespaced), "singularResource": review.kind.to_lowercase(), "verbs": ["create"],
+        }));
+    }
+    json!({"version": version.name, "resources": resources, "freshness": "Current"})
+}
+
+fn add_names(resource: &mut Value, kind: &Kind) {
+    for (field, names) in [("shortNames", &kind.short_names), ("categories", &kind.categories)] {
+        if !names.is_empty() {
+            resource[field] = json!(names);
+        }
+    }
+}
+
+struct Part<'a> {
+    name: &'static str,
+    group: &'static str,
+    version: &'static str,
+    kind: &'a str,
+    verbs: &'static [&'static str],
+}
+
+fn subresources(kind: &Kind) -> Vec<Part<'_>> {
+    const READ_WRITE: &[&str] = &["get", "patch", "update"];
+    let mut parts = Vec::new();
+    if kind.is("", "Namespace") {
+        parts.push(Part { name: "finalize", group: "", version: "", kind: &kind.kind, verbs: &["update"] });
+    }
+    if kind.is("", "Pod") {
+        parts.push(Part { name: "binding", group: "", version: "", kind: "Binding", verbs: &["create"] });
+        parts.push(Part {
+            name: "eviction",
+            group: "policy",
+            version: "v1",
+            kind: "Eviction",
+            verbs: &["create"],
+        });
+        parts.push(Part { name: "log", group: "", version: "", kind: &kind.kind, verbs: &["get"] });
+    }
+    if kind.scale.is_some() {
+        parts.push(Part {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind: "Scale",
+            verbs: READ_WRITE,
+        });
+    }
+    if kind.has_status() {
+        parts.push(Part { name: "status", group: "", version: "", kind: &kind.kind, verbs: READ_WRITE });
+    }
+    if kind.custom.is_some() {
+        parts.reverse();
+    }
+    parts
+}
+
+/// A name for a content, which changes when the content does (FNV-1a; no secret depends on it).
+pub(crate) fn fingerprint(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016X}")
+}

@@ -1,0 +1,14 @@
+//! One HTTP call: routing, parameters, content negotiation, answers, and the documents clients discover the API by.
+
+pub(crate) mod actions;
+pub(crate) mod discovery;
+pub(crate) mod handler;
+pub(crate) mod negotiate;
+pub(crate) mod openapi;
+pub(crate) mod options;
+pub(crate) mod reply;
+pub(crate) mod requests;
+pub(crate) mod route;
+pub(crate) mod static_routes;
+pub(crate) mod table;
+pub(crate) mod watch;

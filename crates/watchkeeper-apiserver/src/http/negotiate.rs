@@ -1,0 +1,287 @@
+//! In which form do client and server talk? Accept and Content-Type, JSON and YAML.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use serde_json::Value;
+
+use crate::codec::json;
+use crate::codec::protobuf;
+use crate::codec::yaml;
+use crate::failure::{Failure, Result, quoted};
+use crate::http::table::{Include, Rows};
+use crate::kinds::registry::Kind;
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Yaml,
+    /// Objects reduced to their metadata, in JSON; in the older version of that format or not.
+    Metadata {
+        beta: bool,
+    },
+    /// Rows for a client that prints.
+    Table(Rows),
+}
+
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const CUSTOM_BODIES: &str = "application/json, application/yaml";
+const ANSWERS: &str = "application/json, application/yaml";
+
+/// One clause of an Accept header.
+struct Clause<'a> {
+    media: &'a str,
+    params: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
+    let mut clauses = Vec::new();
+    let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    for text in values.flat_map(|value| value.split(',')) {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        if media.is_empty() {
+            continue;
+        }
+        let params: Vec<_> = parts.filter_map(|param| param.split_once('=')).collect();
+        let quality = params.iter().find(|(key, _)| *key == "q").and_then(|(_, q)| q.parse().ok());
+        clauses.push(Clause { media, params, quality: quality.unwrap_or(1.0) });
+    }
+    // A stable sort: among equals the client's order decides.
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses
+}
+
+impl Clause<'_> {
+    fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+}
+
+/// What an answer is made of, for the forms that depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The answer is a list of objects.
+    pub(crate) list: bool,
+    /// `includeObject` of the query.
+    pub(crate) include: &'a str,
+    pub(crate) kind: &'a Kind,
+}
+
+/// The form in which the client wants its answer.
+pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
+    let clauses = clauses(headers);
+    if clauses.is_empty() {
+        return Ok(Form::Json);
+    }
+    let mut transformed = false;
+    for clause in &clauses {
+        let form = match clause.media {
+            "application/json" | "*/*" => Form::Json,
+            "application/yaml" => Form::Yaml,
+            _ => continue,
+        };
+        let Some(wanted) = clause.param("as") else { return Ok(form) };
+        let beta = match (clause.param("g"), clause.param("v")) {
+            (Some("meta.k8s.io"), Some("v1")) => false,
+            (Some("meta.k8s.io"), Some("v1beta1")) => true,
+            _ => {
+                transformed = true;
+                continue;
+            }
+        };
+        match (wanted, asked.list) {
+            ("Table", _) => return table(asked.include, beta),
+            ("PartialObjectMetadata", false) | ("PartialObjectMetadataList", true) => {
+                return Ok(Form::Metadata { beta });
+            }
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", list) => {
+                let (kind, is) = (asked.kind, if list { "a" } else { "not a" });
+                let package = match (kind.group.as_str(), &kind.custom) {
+                    (_, Some(_)) => "unstructured",
+                    ("", None) => "core",
+                    (group, None) => group.split('.').next().unwrap_or_default(),
+                };
+                let found = match (&kind.custom, list) {
+                    (Some(_), true) => "UnstructuredList",
+                    (Some(_), false) => "Unstructured",
+                    (None, true) => &kind.list_kind,
+                    (None, false) => &kind.kind,
+                };
+                return Err(Failure::not_acceptable(format!(
+                    "you requested {wanted}, but the requested object is {is} list (*{package}.{found})"
+                )));
+            }
+            // A form that is not served: the next clause may do.
+            _ => transformed = true,
+        }
+    }
+    if transformed {
+        return Err(Failure::not_acceptable(format!(
+            "only the following media types are accepted: {ANSWERS}"
+        )));
+    }
+    Err(none_of())
+}
+
+/// None of the media types that the client takes can be given.
+fn none_of() -> Box<Failure> {
+    let mut failure =
+        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {ANSWERS}"));
+    failure.details = Some(crate::failure::Details::default());
+    failure
+}
+
+fn table(include: &str, beta: bool) -> Result<Form> {
+    let include = match include {
+        "" | "Metadata" => Include::Metadata,
+        "Object" => Include::Object,
+        "None" => Include::Nothing,
+        other => {
+            return Err(Failure::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                quoted(other)
+            )));
+        }
+    };
+    Ok(Form::Table(Rows { include, beta }))
+}
+
+/// The form of an answer that is no object of a kind: as JSON or YAML.
+pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
+    let clauses = clauses(headers);
+    if clauses.is_empty() {
+        return Ok(Form::Json);
+    }
+    let form = |clause: &Clause<'_>| match clause.media {
+        "application/json" | "*/*" => Some(Form::Json),
+        "application/yaml" => Some(Form::Yaml),
+        _ => None,
+    };
+    clauses.iter().find_map(form).ok_or_else(none_of)
+}
+
+/// Whether the client asks for the aggregated form of discovery.
+pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
+    for clause in clauses(headers) {
+        match (clause.media, clause.param("as")) {
+            ("application/json", None) | ("*/*", _) => return false,
+            ("application/json", Some("APIGroupDiscoveryList"))
+                if clause.param("g") == Some("apidiscovery.k8s.io") && clause.param("v") == Some("v2") =>
+            {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The media type of a request's body, without its parameters; empty when it has none.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// A value that a body holds, and the fields that stand in it twice.
+pub(crate) type Read = (Value, Vec<String>);
+
+/// Reads a body in the form that its header names; `expected` is the apiVersion and kind, where the body need not say them.
+///
+/// The inner error is what is wrong with the text, without the text: it may be a Secret.
+pub(crate) fn read_value(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected: (&str, &str),
+) -> Result<Result<Read, String>> {
+    Ok(match content_type(headers) {
+        "" | "application/json" => {
+            json::read(body).map_err(|error| format!("json parse error: {}", json::problem(&error, body)))
+        }
+        "application/yaml" => yaml::read(body).map_err(|problem| format!("yaml parse error: {problem}")),
+        PROTOBUF => protobuf::read(body, expected)
+            .map(|value| (value, Vec::new()))
+            .map_err(|problem| format!("protobuf parse error: {problem}")),
+        _ => return Err(Failure::unsupported_media_type(BODIES)),
+    })
+}
+
+/// Reads a body that holds one object of the kind `expected`; only built-in kinds come in protobuf.
+pub(crate) fn read_object(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected: (&str, &str),
+    builtin: bool,
+) -> Result<Read> {
+    if !builtin && content_type(headers) == PROTOBUF {
+        return Err(Failure::unsupported_media_type(CUSTOM_BODIES));
+    }
+    let unrecognized = |problem: String| {
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {problem}",
+            expected.1
+        ))
+    };
+    let (value, twice) = read_value(headers, body, expected)?.map_err(unrecognized)?;
+    if value.is_object() {
+        return Ok((value, twice));
+    }
+    Err(unrecognized("the body is not an object".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::registry::Registry;
+
+    fn accepted(text: &str, list: bool) -> Result<Form> {
+        let mut headers = HeaderMap::new();
+        if !text.is_empty() {
+            headers.insert(ACCEPT, text.parse().unwrap());
+        }
+        let registry = Registry::new();
+        let kind = registry.find("", "v1", "pods").unwrap();
+        accept(&headers, Asked { list, include: "", kind })
+    }
+
+    #[test]
+    fn the_first_clause_that_is_served_wins() {
+        for (text, form) in [
+            ("", Form::Json),
+            ("*/*", Form::Json),
+            ("application/json", Form::Json),
+            ("application/json, */*", Form::Json),
+            ("application/vnd.kubernetes.protobuf,application/json", Form::Json),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Form::Table(Rows { include: Include::Metadata, beta: false }),
+            ),
+            ("application/json;as=Odd;v=v1;g=meta.k8s.io,application/json", Form::Json),
+            ("application/json;q=0.5,application/yaml", Form::Yaml),
+            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form::Metadata { beta: false }),
+        ] {
+            assert_eq!(accepted(text, false), Ok(form), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_not_acceptable() {
+        for text in ["text/csv", "application/*", "application/json;as=Odd;v=v1;g=meta.k8s.io"] {
+            assert_eq!(accepted(text, false).unwrap_err().code, 406, "{text}");
+        }
+        assert_eq!(
+            accepted("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", true).unwrap_err().code,
+            406
+        );
+    }
+
+    #[test]
+    fn a_malformed_body_is_never_repeated_in_the_answer() {
+        let error =
+            read_object(&HeaderMap::new(), b"{\"data\": secret}", ("v1", "Secret"), true).unwrap_err();
+        assert_eq!(error.code, 400);
+        assert!(!error.message.contains("secret}"));
+    }
+}

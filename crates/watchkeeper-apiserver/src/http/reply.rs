@@ -1,0 +1,285 @@
+//! What goes back over the wire? Bodies: one text, a list that shares the stored texts, or a watch.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::Response;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http_body::{Body, Frame, SizeHint};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::http::negotiate::Form;
+use crate::http::watch::WatchBody;
+use crate::kinds::convert;
+use crate::kinds::registry::Kind;
+use crate::state::store::Stored;
+use crate::verbs::list::Page;
+
+/// The body of an answer. It is made as it is read: no task and no queue stands behind it.
+#[derive(Debug)]
+pub struct ReplyBody(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Text(Option<Bytes>),
+    Chunks { chunks: VecDeque<Bytes>, left: u64 },
+    Watch(Box<WatchBody>),
+}
+
+impl ReplyBody {
+    fn text(bytes: Bytes) -> Self {
+        Self(Inner::Text((!bytes.is_empty()).then_some(bytes)))
+    }
+
+    pub(crate) fn watch(body: WatchBody) -> Self {
+        Self(Inner::Watch(Box::new(body)))
+    }
+
+    fn chunks(chunks: VecDeque<Bytes>) -> Self {
+        let left = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Self(Inner::Chunks { chunks, left })
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Inner::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Inner::Chunks { chunks, left } => {
+                let chunk = chunks.pop_front();
+                *left -= chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+                Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
+            }
+            Inner::Watch(watch) => {
+                watch.poll_chunk(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Text(text) => text.is_none(),
+            Inner::Chunks { chunks, .. } => chunks.is_empty(),
+            Inner::Watch(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Inner::Chunks { left, .. } => SizeHint::with_exact(*left),
+            Inner::Watch(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// The text of an answer.
+pub(crate) type Reply = Response<ReplyBody>;
+
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+pub(crate) fn with(code: u16, content_type: HeaderValue, body: ReplyBody) -> Reply {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response.headers_mut().insert(CACHE_CONTROL, NO_CACHE);
+    response
+}
+
+pub(crate) fn plain(code: u16, text: &'static str) -> Reply {
+    with(code, PLAIN, ReplyBody::text(Bytes::from_static(text.as_bytes())))
+}
+
+pub(crate) fn text(code: u16, text: String) -> Reply {
+    with(code, PLAIN, ReplyBody::text(text.into()))
+}
+
+pub(crate) fn page_not_found() -> Reply {
+    plain(404, "404 page not found\n")
+}
+
+/// A JSON value in the form that the client wants.
+pub(crate) fn value(code: u16, form: Form, value: &Value) -> Reply {
+    if form == Form::Yaml
+        && let Ok(text) = serde_saphyr::to_string(value)
+    {
+        return with(code, YAML, ReplyBody::text(text.into()));
+    }
+    let mut text = value.to_string();
+    text.push('\n');
+    with(code, JSON, ReplyBody::text(text.into()))
+}
+
+pub(crate) fn failure(failure: &Failure) -> Reply {
+    let mut reply = value(failure.code, Form::Json, &failure.to_value());
+    let retry_after = failure.details.as_ref().map_or(0, |details| details.retry_after);
+    if retry_after > 0 {
+        reply.headers_mut().insert(RETRY_AFTER, retry_after.into());
+    }
+    reply
+}
+
+/// One stored object.
+pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: Timestamp) -> Reply {
+    match form {
+        Form::Json => {
+            let (bytes, _) = convert::render(kind, stored);
+            let chunks = VecDeque::from([bytes, Bytes::from_static(b"\n")]);
+            with(code, JSON, ReplyBody::chunks(chunks))
+        }
+        Form::Yaml => value(code, form, &convert::from_storage(kind, stored.value())),
+        Form::Metadata { beta } => value(code, Form::Json, &metadata_only(&stored.value(), beta)),
+        Form::Table(rows) => {
+            let metadata = json!({"resourceVersion": stored.revision.to_string()});
+            value(code, Form::Json, &rows.table(kind, &metadata, &[stored], now, true))
+        }
+    }
+}
+
+/// An object reduced to its metadata.
+pub(crate) fn metadata_only(value: &Value, beta: bool) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": metadata_version(beta), "metadata": value["metadata"]})
+}
+
+/// The version of the formats that are not of a kind.
+pub(crate) fn metadata_version(beta: bool) -> &'static str {
+    if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
+}
+
+/// Below this size an object is copied into a common buffer: one large write is cheaper than two small ones.
+const SHARE_FROM: usize = 4096;
+
+/// Texts put together from small pieces, which are copied, and large ones, which are shared.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks {
+    done: VecDeque<Bytes>,
+    open: BytesMut,
+}
+
+impl Chunks {
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        if bytes.len() < SHARE_FROM {
+            self.open.put_slice(&bytes);
+        } else {
+            self.close();
+            self.done.push_back(bytes);
+        }
+    }
+
+    pub(crate) fn push_slice(&mut self, bytes: &[u8]) {
+        self.open.put_slice(bytes);
+    }
+
+    fn close(&mut self) {
+        if !self.open.is_empty() {
+            self.done.push_back(self.open.split().freeze());
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> VecDeque<Bytes> {
+        self.close();
+        self.done
+    }
+}
+
+/// A page of a list.
+pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Reply {
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(proceed) = &page.proceed {
+        metadata["continue"] = proceed.as_str().into();
+    } else if kind.custom.is_some() {
+        metadata["continue"] = "".into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    match form {
+        Form::Json => {
+            let chunks = list_chunks(kind, &metadata, &page.items);
+            with(200, JSON, ReplyBody::chunks(chunks))
+        }
+        Form::Yaml => {
+            let items: Vec<_> = page.items.iter().map(|item| item_value(kind, item)).collect();
+            let list = json!({
+                "kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items,
+            });
+            value(200, form, &list)
+        }
+        Form::Metadata { beta } => {
+            let items: Vec<_> = page.items.iter().map(|item| metadata_only(&item.value(), beta)).collect();
+            let list = json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": metadata_version(beta), "metadata": metadata,
+                "items": items,
+            });
+            value(200, Form::Json, &list)
+        }
+        Form::Table(rows) => {
+            let items: Vec<_> = page.items.iter().map(|item| &**item).collect();
+            if page.proceed.is_none() && metadata["continue"] == "" {
+                metadata = json!({"resourceVersion": metadata["resourceVersion"]});
+            }
+            value(200, Form::Json, &rows.table(kind, &metadata, &items, now, true))
+        }
+    }
+}
+
+/// An item as it stands in a list: without kind and apiVersion for built-in kinds.
+fn item_value(kind: &Kind, item: &Stored) -> Value {
+    let mut value = convert::from_storage(kind, item.value());
+    if let (None, Value::Object(map)) = (&kind.custom, &mut value) {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    value
+}
+
+fn list_chunks(kind: &Kind, metadata: &Value, items: &[Arc<Stored>]) -> VecDeque<Bytes> {
+    let mut chunks = Chunks::default();
+    let quoted = |text: &str| Value::from(text).to_string();
+    let (list_kind, api_version) = (quoted(&kind.list_kind), quoted(&kind.api_version));
+    // Lists of custom resources have their keys in alphabetical order, the metadata last; clients must cope with both.
+    let (before, after) = if kind.custom.is_some() {
+        (
+            format!("{{\"apiVersion\":{api_version},\"items\":["),
+            format!("],\"kind\":{list_kind},\"metadata\":{metadata}}}\n"),
+        )
+    } else {
+        (
+            format!(
+                "{{\"kind\":{list_kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":["
+            ),
+            "]}\n".to_owned(),
+        )
+    };
+    chunks.push_slice(before.as_bytes());
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            chunks.push_slice(b",");
+        }
+        let (bytes, head) = convert::render(kind, item);
+        if kind.custom.is_none() && head > 0 {
+            chunks.push_slice(b"{");
+            chunks.push(bytes.slice(head..));
+        } else {
+            chunks.push(bytes);
+        }
+    }
+    chunks.push_slice(after.as_bytes());
+    chunks.finish()
+}

@@ -1,0 +1,102 @@
+//! What is answered that is no resource? Discovery, health, metrics and the documents of OpenAPI.
+
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, Method};
+use serde_json::Value;
+
+use crate::Shared;
+use crate::failure::Failure;
+use crate::http::discovery;
+use crate::http::negotiate::{self, Form};
+use crate::http::openapi;
+use crate::http::reply::{self, Reply};
+use crate::http::route::{Query, Route};
+use crate::kinds::registry::Registry;
+
+/// Everything that is not a resource.
+pub(crate) fn answer(
+    shared: &Shared,
+    route: &Route,
+    query: &Query,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Reply {
+    if *method != Method::GET && *method != Method::HEAD {
+        return reply::failure(&Failure::method_not_allowed());
+    }
+    // The documents of many kinds take a while: they are made without the lock.
+    let registry = &*shared.core.lock().registry.clone();
+    let json = |value: Value| reply::value(200, Form::Json, &value);
+    match route {
+        Route::Index => json(discovery::index(registry)),
+        Route::Version => json(discovery::version()),
+        Route::Metrics => reply::text(200, shared.requests.text()),
+        Route::Health { name, checks } => health(name, checks, query),
+        Route::Core if negotiate::wants_aggregated(headers) => {
+            aggregated(headers, &discovery::aggregated(registry, true))
+        }
+        Route::Groups if negotiate::wants_aggregated(headers) => {
+            aggregated(headers, &discovery::aggregated(registry, false))
+        }
+        Route::Core => json(discovery::core_versions()),
+        Route::Groups => json(discovery::groups(registry)),
+        Route::Group(name) => discovery::group(registry, name).map_or_else(reply::page_not_found, json),
+        Route::GroupVersion { group, version } => {
+            discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
+        }
+        // Plain text, as the real server says; clients read it as JSON.
+        Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
+        Route::OpenApiDocument(name) => {
+            openapi::document(registry, name).map_or_else(reply::page_not_found, json)
+        }
+        Route::Resource(_) | Route::Unknown => reply::page_not_found(),
+    }
+}
+
+/// A group of ours answers for its versions; of others nobody knows.
+pub(crate) fn not_served(registry: &Registry, group: &str) -> Reply {
+    if registry.is_builtin(group) {
+        reply::failure(&Failure::no_such_path())
+    } else {
+        reply::page_not_found()
+    }
+}
+
+/// What the server watches in itself.
+const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+
+/// Says that all is well: where a disk has failed, no request gets this far.
+fn health(name: &str, check: &[String], query: &Query) -> Reply {
+    match check {
+        [] if query.flag("verbose").is_some() => {
+            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            reply::text(200, format!("{lines}{name} check passed\n"))
+        }
+        [] => reply::plain(200, "ok"),
+        [one] if CHECKS.contains(&one.as_str()) => reply::plain(200, "ok"),
+        _ => reply::page_not_found(),
+    }
+}
+
+fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
+    let etag = format!("\"{}\"", discovery::fingerprint(value.to_string().as_bytes()));
+    let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let mut reply = if known.is_some_and(|known| known.contains(&etag)) {
+        let mut reply = reply::plain(304, "");
+        reply.headers_mut().clear();
+        reply
+    } else {
+        reply::value(200, Form::Json, value)
+    };
+    let headers = reply.headers_mut();
+    if headers.contains_key(http::header::CONTENT_TYPE) {
+        let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(form));
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(ETAG, etag);
+    }
+    reply
+}

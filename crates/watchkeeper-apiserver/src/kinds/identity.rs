@@ -1,0 +1,96 @@
+//! What a body says it is: its `apiVersion` and `kind`, compared with what the URL names.
+
+use crate::failure::quoted;
+use crate::kinds::registry::Kind;
+use crate::types;
+
+/// Why a body is not an object of the kind in the URL.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The version is not one at all.
+    Malformed(String),
+    /// The right kind, in another version.
+    Version(String),
+    /// A kind that cannot be made into the one in the URL, or none that is known.
+    Kind(String),
+}
+
+/// Versions that are no longer served, and still known to the real server, with their kinds.
+const RETIRED: &[(&str, &[&str])] = &[
+    (
+        "admissionregistration.k8s.io/v1beta1",
+        &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    ),
+    ("apiextensions.k8s.io/v1beta1", &["CustomResourceDefinition"]),
+    ("apps/v1beta1", &["ControllerRevision", "Deployment", "StatefulSet"]),
+    ("apps/v1beta2", &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
+    ("autoscaling/v1", &["HorizontalPodAutoscaler"]),
+    ("batch/v1beta1", &["CronJob"]),
+    ("certificates.k8s.io/v1beta1", &["CertificateSigningRequest"]),
+    ("coordination.k8s.io/v1beta1", &["Lease"]),
+    ("discovery.k8s.io/v1beta1", &["EndpointSlice"]),
+    ("events.k8s.io/v1beta1", &["Event"]),
+    ("extensions/v1beta1", &["DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet"]),
+    ("networking.k8s.io/v1beta1", &["Ingress", "IngressClass", "IPAddress", "ServiceCIDR"]),
+    ("node.k8s.io/v1alpha1", &["RuntimeClass"]),
+    ("node.k8s.io/v1beta1", &["RuntimeClass"]),
+    ("policy/v1beta1", &["PodDisruptionBudget"]),
+    ("rbac.authorization.k8s.io/v1alpha1", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
+    ("rbac.authorization.k8s.io/v1beta1", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
+    ("scheduling.k8s.io/v1beta1", &["PriorityClass"]),
+    ("storage.k8s.io/v1alpha1", &["CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"]),
+    (
+        "storage.k8s.io/v1beta1",
+        &[
+            "CSIDriver",
+            "CSINode",
+            "CSIStorageCapacity",
+            "StorageClass",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ],
+    ),
+];
+
+/// What is wrong with the version and the kind that a body has. What is not said is as in the URL.
+pub(crate) fn mismatch(kind: &Kind, sent_version: &str, sent_kind: &str) -> Option<Mismatch> {
+    let version = if sent_version.is_empty() { &kind.api_version } else { sent_version };
+    let shown = if sent_kind.is_empty() { &kind.kind } else { sent_kind };
+    if version.split('/').count() > 2 {
+        return Some(Mismatch::Malformed(format!("unexpected GroupVersion string: {version}")));
+    }
+    let other = || {
+        let problem = format!(
+            "the API version in the data ({sent_version}) does not match the expected API version ({})",
+            kind.api_version
+        );
+        Some(Mismatch::Version(problem))
+    };
+    if kind.custom.is_some() {
+        return if sent_version == kind.api_version { None } else { other() };
+    }
+    if (version, shown) == (&kind.api_version, &kind.kind) {
+        return None;
+    }
+    let retired = RETIRED.iter().any(|(retired, kinds)| *retired == version && kinds.contains(&shown));
+    if !retired && types::of_kind(version, shown).is_none() {
+        return Some(Mismatch::Kind(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quoted(shown),
+            quoted(version)
+        )));
+    }
+    let group = |version: &str| version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    // Some kinds have moved to another group and can be converted from the one they were in.
+    let moved = ["", "events.k8s.io"].map(str::to_owned).contains(&group(version)) && shown == "Event";
+    if shown == kind.kind && (moved || group(version) == "extensions" || group(version) == kind.group) {
+        return other();
+    }
+    let package =
+        if kind.group.is_empty() { "core" } else { kind.group.split('.').next().unwrap_or_default() };
+    let last = version.rsplit('/').next().unwrap_or_default();
+    Some(Mismatch::Kind(format!(
+        "converting ({last}.{shown}) to ({package}.{}): unknown conversion",
+        kind.kind
+    )))
+}

@@ -1,0 +1,103 @@
+//! What is one thing, and what has parts? How values of a kind merge and who can own which piece: from the type table or a custom schema.
+
+use serde_json::{Map, Value};
+
+use crate::kinds::schema::Node;
+use crate::types::{self, Form, Id, Merge};
+
+/// The shape of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape<'a> {
+    Form(&'static Form, &'static Merge),
+    Kind(Id),
+    /// A custom object: the metadata of every object, and the rest by its schema.
+    Custom(&'a Node),
+    Node(&'a Node),
+    /// Nothing is known: maps have parts, lists have none.
+    Any,
+    /// A value that is always one thing.
+    Whole,
+}
+
+/// How a value of a shape is treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Treatment<'a> {
+    Leaf,
+    Map,
+    Set,
+    Keys(Vec<&'a str>),
+}
+
+static USUAL: Merge = Merge::Usual;
+
+impl<'a> Shape<'a> {
+    pub(crate) fn treatment(self, value: &Value) -> Treatment<'a> {
+        match self {
+            Self::Kind(_) | Self::Custom(_) => Treatment::Map,
+            Self::Form(form, merge) => match (form, merge) {
+                (Form::List(_), Merge::Set) => Treatment::Set,
+                (Form::List(_), Merge::Keys(keys)) => Treatment::Keys(keys.clone()),
+                (Form::Map(_) | Form::Message(_), Merge::Atomic) => Treatment::Leaf,
+                (Form::Message(id), _) if types::get(*id).atomic => Treatment::Leaf,
+                (Form::Map(_) | Form::Message(_), _) => Treatment::Map,
+                _ => Treatment::Leaf,
+            },
+            Self::Node(node) => node.treatment(value),
+            Self::Any if value.is_object() => Treatment::Map,
+            Self::Any | Self::Whole => Treatment::Leaf,
+        }
+    }
+
+    /// The shape of a field, and whether the type names that field.
+    pub(crate) fn field(self, name: &str) -> Option<(Self, bool)> {
+        match self {
+            Self::Kind(_) | Self::Custom(_) if name == "apiVersion" || name == "kind" => {
+                Some((Self::Whole, true))
+            }
+            Self::Kind(kind) => Self::typed(kind, name),
+            Self::Form(Form::Message(kind), _) => Self::typed(*kind, name),
+            Self::Form(Form::Map(inner), _) => Some((Self::Form(inner, &USUAL), false)),
+            Self::Custom(_) if name == "metadata" => Some((Self::Form(types::metadata(), &USUAL), true)),
+            Self::Custom(node) | Self::Node(node) => node.shape_of(name),
+            Self::Any => Some((Self::Any, false)),
+            Self::Form(..) | Self::Whole => None,
+        }
+    }
+
+    fn typed(kind: Id, name: &str) -> Option<(Self, bool)> {
+        types::get(kind).field(name).map(|field| (Self::Form(&field.form, &field.merge), true))
+    }
+
+    /// The shape of a list's elements.
+    pub(crate) fn item(self) -> Self {
+        match self {
+            Self::Form(Form::List(inner), _) => Self::Form(inner, &USUAL),
+            Self::Node(node) => node.item().map_or(Self::Any, Self::Node),
+            _ => Self::Any,
+        }
+    }
+
+    /// The name of a list's element in a set: by its keys, or by its value.
+    pub(crate) fn step(self, treatment: &Treatment<'_>, element: &Value) -> Option<String> {
+        let Treatment::Keys(keys) = treatment else { return Some(format!("v:{element}")) };
+        let mut named = Map::new();
+        for key in keys {
+            let value = element.get(key).cloned().or_else(|| self.key_default(key));
+            named.insert((*key).to_owned(), value?);
+        }
+        Some(format!("k:{}", Value::Object(named)))
+    }
+
+    fn key_default(self, key: &str) -> Option<Value> {
+        match self.item() {
+            Self::Form(Form::Message(id), _) => {
+                let field = types::get(*id).field(key)?;
+                // A key that is printed even when empty has a value even when it was not sent.
+                let empty = field.always.then_some("");
+                field.default.or(empty.filter(|_| field.form == Form::String)).map(Value::from)
+            }
+            Self::Node(node) => node.default_of(key).cloned(),
+            _ => None,
+        }
+    }
+}

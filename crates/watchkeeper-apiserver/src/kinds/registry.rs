@@ -1,0 +1,533 @@
+//! Which kinds are served right now? The built-in table and what CustomResourceDefinitions have added.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use crate::kinds::builtin::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
+use crate::kinds::jsonpath::Path;
+use crate::kinds::rules::Rules;
+use crate::kinds::schema::Schema;
+use crate::types;
+
+/// One kind in one version, as requests meet it.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// `version` or `group/version`.
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    pub(crate) status: InitialStatus,
+    pub(crate) scale: Option<ScalePaths>,
+    pub(crate) generation: bool,
+    pub(crate) create_on_update: bool,
+    pub(crate) unconditional_update: bool,
+    pub(crate) delete_collection: bool,
+    pub(crate) names: NameRule,
+    pub(crate) fields: Vec<String>,
+    /// Under which resource the objects are stored: all versions of a kind share one.
+    pub(crate) storage: ResourceId,
+    /// Its type in the table; none for a custom kind.
+    pub(crate) schema: Option<types::Id>,
+    /// What an object looks like before anybody has written it.
+    pub(crate) blank: OnceLock<Value>,
+    /// What a CustomResourceDefinition adds; none for a built-in kind.
+    pub(crate) custom: Option<Custom>,
+}
+
+/// The part of a kind that comes from its definition.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    /// The apiVersion in which objects are stored.
+    pub(crate) storage_version: String,
+    pub(crate) schema: Arc<Schema>,
+    /// The schema of the version in which objects are stored.
+    pub(crate) storage_schema: Option<Arc<Schema>>,
+    pub(crate) rules: Option<Arc<Rules>>,
+    /// What to tell those who use a version that is deprecated.
+    pub(crate) warning: Option<String>,
+    /// The schema as it was sent, for those who ask for it.
+    pub(crate) document: Arc<Value>,
+    /// The columns beyond the name.
+    pub(crate) printers: Vec<Printer>,
+    /// Name of the definition: `plural.group`.
+    pub(crate) definition: String,
+    /// Whether requests meet it. What is not served may still have objects.
+    pub(crate) served: bool,
+    /// Set while its definition lacks a name that it asks for.
+    pub(crate) waiting: Option<Arc<Waiting>>,
+}
+
+/// The names of a definition that does not have all that it asks for, and what its status says about them.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Its `spec.names`.
+    pub(crate) wanted: Value,
+    /// Its `status.acceptedNames`.
+    pub(crate) had: Value,
+    /// Reason and message of the condition `NamesAccepted`.
+    pub(crate) verdict: (String, String),
+    /// The wanted names that it does not have.
+    pub(crate) missing: Vec<(NameSet, String)>,
+}
+
+/// The names of a group among which each is unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NameSet {
+    /// Kinds and list kinds.
+    Kinds,
+    /// Plurals, singulars and short names.
+    Resources,
+}
+
+/// A column of a custom kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Printer {
+    pub(crate) name: String,
+    pub(crate) sort: String,
+    pub(crate) format: String,
+    pub(crate) priority: i64,
+    pub(crate) path: Path,
+}
+
+/// Where the scale subresource finds its three values.
+#[derive(Clone, Debug)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// None: the selector is `spec.selector` in its structured form.
+    pub(crate) selector: Option<Vec<String>>,
+}
+
+/// The identity of stored objects: group and plural, without a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ResourceId(Arc<str>);
+
+impl ResourceId {
+    pub(crate) fn new(group: &str, plural: &str) -> Self {
+        Self(format!("{group}/{plural}").into())
+    }
+
+    /// Where the objects of a definition are: apart from those of a built-in kind that has its name.
+    pub(crate) fn of_definition(group: &str, plural: &str) -> Self {
+        let taken = BUILTINS.iter().any(|row| row.group == group && row.plural == plural);
+        if taken { Self(format!("{group}/{plural}/custom").into()) } else { Self::new(group, plural) }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ResourceId {
+    /// From what [`ResourceId::as_str`] gave.
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Kind {
+    fn is_served(&self) -> bool {
+        self.custom.as_ref().is_none_or(|custom| custom.served)
+    }
+
+    fn builtin(row: &Builtin) -> Self {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let (group, plural) = row.stored_as.unwrap_or((row.group, row.plural));
+        Self {
+            group: row.group.to_owned(),
+            version: row.version.to_owned(),
+            api_version: api_version(row.group, row.version),
+            kind: row.kind.to_owned(),
+            list_kind: format!("{}List", row.kind),
+            plural: row.plural.to_owned(),
+            singular: row.kind.to_lowercase(),
+            short_names: owned(row.short_names),
+            categories: owned(row.categories),
+            namespaced: row.namespaced,
+            status: row.status,
+            scale: row.scale.then(|| ScalePaths {
+                spec_replicas: vec!["spec".to_owned(), "replicas".to_owned()],
+                status_replicas: vec!["status".to_owned(), "replicas".to_owned()],
+                selector: None,
+            }),
+            generation: row.generation,
+            create_on_update: row.create_on_update,
+            unconditional_update: row.unconditional_update,
+            delete_collection: row.delete_collection,
+            names: row.names,
+            fields: owned(row.fields),
+            storage: ResourceId::new(group, plural),
+            schema: types::of_kind(&api_version(row.group, row.version), row.kind),
+            blank: OnceLock::new(),
+            custom: None,
+        }
+    }
+
+    /// The names that no other definition of its group may have.
+    fn names(&self) -> impl Iterator<Item = (NameSet, &String)> {
+        let kinds = [&self.kind, &self.list_kind].map(|name| (NameSet::Kinds, name));
+        let resources = [&self.plural, &self.singular].into_iter().chain(&self.short_names);
+        let names = kinds.into_iter().chain(resources.map(|name| (NameSet::Resources, name)));
+        // A definition of which nothing was accepted has empty names.
+        names.filter(|(_, name)| !name.is_empty())
+    }
+
+    /// `plural` or `plural.group`, as messages name a resource.
+    pub(crate) fn resource(&self) -> String {
+        qualified(&self.plural, &self.group)
+    }
+
+    /// `Kind` or `Kind.group`, as messages name a kind.
+    pub(crate) fn qualified_kind(&self) -> String {
+        qualified(&self.kind, &self.group)
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        self.status != InitialStatus::None
+    }
+
+    /// The kind of group, version and name `(group, kind)`.
+    pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
+        self.custom.is_none() && self.group == group && self.kind == kind
+    }
+
+    /// Whether it is the kind of those that define others.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.is("apiextensions.k8s.io", "CustomResourceDefinition")
+    }
+
+    /// What to tell those who still use this version of the kind.
+    pub(crate) fn warning(&self) -> Option<String> {
+        if self.is("", "Endpoints") {
+            return Some(
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned(),
+            );
+        }
+        self.custom.as_ref().and_then(|custom| custom.warning.clone())
+    }
+
+    pub(crate) fn verbs(&self) -> Vec<&'static str> {
+        if self.custom.is_some() {
+            return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+        }
+        let mut verbs =
+            vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        if !self.delete_collection {
+            verbs.retain(|verb| *verb != "deletecollection");
+        }
+        verbs
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// `version` for the core group, else `group/version`.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// A group and its versions, preferred first, for discovery.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) versions: Vec<Version>,
+}
+
+/// What one version of a group serves.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) name: String,
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    pub(crate) reviews: Vec<Review>,
+}
+
+type ByPlural = BTreeMap<String, Arc<Kind>>;
+
+/// Definitions by a name of their group; the built-in kinds count as the definition "".
+type ByName = BTreeMap<(String, NameSet, String), BTreeSet<String>>;
+
+/// All kinds, those of definitions also in versions that are not served.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry {
+    builtins: Vec<Arc<Kind>>,
+    /// By name of the definition.
+    customs: BTreeMap<String, Vec<Arc<Kind>>>,
+    index: BTreeMap<String, BTreeMap<String, ByPlural>>,
+    /// One kind per stored resource that lives in namespaces.
+    namespaced: Arc<[Arc<Kind>]>,
+    /// Who has a name.
+    holders: ByName,
+    /// Who asks for a name and does not have it.
+    waiters: ByName,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        let builtins: Vec<_> = BUILTINS.iter().map(|row| Arc::new(Kind::builtin(row))).collect();
+        let mut holders = ByName::new();
+        for kind in &builtins {
+            for (set, name) in kind.names() {
+                holders.entry((kind.group.clone(), set, name.clone())).or_default().insert(String::new());
+            }
+        }
+        let mut registry = Self {
+            builtins,
+            customs: BTreeMap::new(),
+            index: BTreeMap::new(),
+            namespaced: Arc::default(),
+            holders,
+            waiters: ByName::new(),
+        };
+        registry.reindex();
+        registry
+    }
+
+    /// Serves the kinds as they are now. For after [`Registry::define`], once for several definitions.
+    pub(crate) fn reindex(&mut self) {
+        self.index.clear();
+        let kinds = self.builtins.iter().chain(self.customs.values().flatten());
+        for kind in kinds.filter(|kind| kind.is_served()) {
+            let versions = self.index.entry(kind.group.clone()).or_default();
+            versions
+                .entry(kind.version.clone())
+                .or_default()
+                .entry(kind.plural.clone())
+                .or_insert_with(|| kind.clone());
+        }
+        for review in REVIEWS {
+            let versions = self.index.entry(review.group.to_owned()).or_default();
+            versions.entry(review.version.to_owned()).or_default();
+        }
+        let mut namespaced = BTreeMap::new();
+        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+            if kind.namespaced {
+                namespaced.entry(kind.storage.clone()).or_insert_with(|| kind.clone());
+            }
+        }
+        self.namespaced = namespaced.into_values().collect();
+    }
+
+    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
+        self.index.get(group).is_some_and(|versions| versions.contains_key(version))
+    }
+
+    /// Whether the group is served without any definition.
+    pub(crate) fn is_builtin(&self, group: &str) -> bool {
+        let kinds = self.index.get(group).into_iter().flat_map(|versions| versions.values());
+        kinds.flat_map(|kinds| kinds.values()).any(|kind| kind.custom.is_none())
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        self.index.get(group)?.get(version)?.get(plural)
+    }
+
+    pub(crate) fn review(group: &str, version: &str, plural: &str) -> Option<&'static Review> {
+        REVIEWS.iter().find(|r| r.group == group && r.version == version && r.plural == plural)
+    }
+
+    /// A built-in kind that the server itself works with.
+    pub(crate) fn builtin(&self, group: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.builtins.iter().find(|row| row.is(group, kind)).cloned()
+    }
+
+    /// One kind per stored resource that lives in namespaces: what a namespace's deletion has to empty.
+    pub(crate) fn namespaced_storages(&self) -> Arc<[Arc<Kind>]> {
+        self.namespaced.clone()
+    }
+
+    /// For each stored resource the kind in whose version its objects are stored, or another one of it.
+    pub(crate) fn storages(&self) -> BTreeMap<ResourceId, Arc<Kind>> {
+        let mut by_storage: BTreeMap<_, Arc<Kind>> = BTreeMap::new();
+        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
+            let stored =
+                kind.custom.as_ref().is_some_and(|custom| custom.storage_version == kind.api_version);
+            if stored || !by_storage.contains_key(&kind.storage) {
+                by_storage.insert(kind.storage.clone(), kind.clone());
+            }
+        }
+        by_storage
+    }
+
+    /// Whether a name is that of a built-in kind or of another definition of the group.
+    pub(crate) fn is_taken(&self, group: &str, set: NameSet, name: &str, definition: &str) -> bool {
+        let holders = self.holders.get(&(group.to_owned(), set, name.to_owned()));
+        holders.is_some_and(|holders| holders.iter().any(|holder| holder != definition))
+    }
+
+    /// The kinds of a definition, from now on; an empty list takes them away. They are served after [`Registry::reindex`]. Returns the kinds
+    /// that it had, and the definitions, perhaps itself, that wait for a name that has changed hands.
+    pub(crate) fn define(
+        &mut self,
+        definition: &str,
+        kinds: Vec<Kind>,
+    ) -> (Vec<Arc<Kind>>, BTreeSet<String>) {
+        let kinds: Vec<_> = kinds.into_iter().map(Arc::new).collect();
+        let before = self.customs.remove(definition).unwrap_or_default();
+        let key = |kind: &Kind, set: NameSet, name: &String| (kind.group.clone(), set, name.clone());
+        // All versions of a definition have the same names.
+        let names = |kinds: &[Arc<Kind>]| -> BTreeSet<_> {
+            let first = kinds.first().into_iter();
+            first.flat_map(|kind| kind.names().map(|(set, name)| key(kind, set, name))).collect()
+        };
+        let missing = |kinds: &[Arc<Kind>]| -> Vec<_> {
+            let first = kinds.first().and_then(|kind| Some((kind, kind.custom.as_ref()?.waiting.as_ref()?)));
+            let missing =
+                first.into_iter().flat_map(|(kind, it)| it.missing.iter().map(move |it| (kind, it)));
+            missing.map(|(kind, (set, name))| key(kind, *set, name)).collect()
+        };
+        let (had, has) = (names(&before), names(&kinds));
+        had.difference(&has).for_each(|name| remove(&mut self.holders, name, definition));
+        missing(&before).iter().for_each(|name| remove(&mut self.waiters, name, definition));
+        let missing = missing(&kinds);
+        let mut touched = BTreeSet::new();
+        if !missing.is_empty() {
+            touched.insert(definition.to_owned());
+        }
+        for name in had.symmetric_difference(&has) {
+            touched.extend(self.waiters.get(name).into_iter().flatten().cloned());
+        }
+        for name in has {
+            self.holders.entry(name).or_default().insert(definition.to_owned());
+        }
+        for name in missing {
+            self.waiters.entry(name).or_default().insert(definition.to_owned());
+        }
+        if !kinds.is_empty() {
+            self.customs.insert(definition.to_owned(), kinds);
+        }
+        (before, touched)
+    }
+
+    /// The names of all definitions.
+    pub(crate) fn definitions(&self) -> Vec<String> {
+        self.customs.keys().cloned().collect()
+    }
+
+    /// The kinds of a definition.
+    pub(crate) fn defined(&self, definition: &str) -> Vec<Arc<Kind>> {
+        self.customs.get(definition).cloned().unwrap_or_default()
+    }
+
+    /// Where the objects of a definition are stored.
+    pub(crate) fn storage_of(&self, definition: &str) -> Option<&ResourceId> {
+        self.customs.get(definition)?.first().map(|kind| &kind.storage)
+    }
+
+    /// The group of a definition that lacks a name, and what it waits for.
+    pub(crate) fn waiting(&self, definition: &str) -> Option<(&str, &Waiting)> {
+        let kind = self.customs.get(definition)?.first()?;
+        Some((&kind.group, kind.custom.as_ref()?.waiting.as_ref()?))
+    }
+
+    /// Groups for discovery: the built-in ones in the table's order, then the others by name.
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut add = |group: &str, version: &str, kind: Option<&Arc<Kind>>, review: Option<Review>| {
+            let at = groups.iter().position(|g| g.name == group).unwrap_or_else(|| {
+                groups.push(Group { name: group.to_owned(), versions: Vec::new() });
+                groups.len() - 1
+            });
+            let versions = &mut groups[at].versions;
+            let at = versions.iter().position(|v| v.name == version).unwrap_or_else(|| {
+                versions.push(Version { name: version.to_owned(), kinds: Vec::new(), reviews: Vec::new() });
+                versions.len() - 1
+            });
+            versions[at].kinds.extend(kind.cloned());
+            versions[at].reviews.extend(review);
+        };
+        for kind in &self.builtins {
+            add(&kind.group, &kind.version, Some(kind), None);
+        }
+        for review in REVIEWS {
+            add(review.group, review.version, None, Some(*review));
+        }
+        let mut customs: Vec<_> = self.customs.values().flatten().filter(|kind| kind.is_served()).collect();
+        customs.sort_by_key(|kind| (kind.group.clone(), kind.plural.clone()));
+        for kind in customs {
+            add(&kind.group, &kind.version, Some(kind), None);
+        }
+        for group in &mut groups {
+            group.versions.sort_by(|a, b| compare_versions(&b.name, &a.name));
+            for version in &mut group.versions {
+                version.kinds.sort_by(|a, b| a.plural.cmp(&b.plural));
+            }
+        }
+        groups
+    }
+}
+
+fn remove(from: &mut ByName, name: &(String, NameSet, String), definition: &str) {
+    if let Some(definitions) = from.get_mut(name) {
+        definitions.remove(definition);
+        if definitions.is_empty() {
+            from.remove(name);
+        }
+    }
+}
+
+/// Orders API versions as clients prefer them: stable above beta above alpha, then by number; other names last, by text.
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => b.cmp(a),
+    }
+}
+
+fn rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let major = rest[..digits].parse().ok()?;
+    let (level, minor) = match &rest[digits..] {
+        "" => return Some((2, major, 0)),
+        other if other.starts_with("beta") => (1, &other[4..]),
+        other if other.starts_with("alpha") => (0, &other[5..]),
+        _ => return None,
+    };
+    Some((level, major, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_order_by_stability_then_number() {
+        let mut versions =
+            ["foo10", "v1", "v11alpha2", "v10", "v3beta1", "v12alpha1", "v11beta2", "foo1", "v2"];
+        versions.sort_by(|a, b| compare_versions(b, a));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v11beta2", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
+        );
+    }
+
+    #[test]
+    fn both_event_kinds_share_one_storage() {
+        let registry = Registry::new();
+        let old = registry.find("", "v1", "events").unwrap();
+        let new = registry.find("events.k8s.io", "v1", "events").unwrap();
+        assert_eq!(old.storage, new.storage);
+    }
+
+    #[test]
+    fn every_built_in_kind_can_be_found_by_its_path() {
+        let registry = Registry::new();
+        for row in BUILTINS {
+            assert!(registry.find(row.group, row.version, row.plural).is_some(), "{}", row.plural);
+        }
+    }
+}

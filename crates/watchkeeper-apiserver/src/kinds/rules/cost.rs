@@ -1,0 +1,169 @@
+//! Could a rule take too long? How often its loops may run, by the bounds of the schema and of a request.
+//!
+//! The real server estimates what every step costs, and refuses rules beyond a budget. Here only the turns of loops count, so that no
+//! rule is refused that the real server takes.
+
+use kube_cel::CompiledSchema;
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
+use serde_json::Value;
+
+use crate::failure::Cause;
+
+/// What one rule may cost, and what all of a schema may together.
+const RULE_BUDGET: u64 = 10_000_000;
+const SCHEMA_BUDGET: u64 = 100_000_000;
+
+/// The largest request, which bounds lists and maps that have no bound of their own.
+const REQUEST: u64 = 3 << 20;
+
+/// What is wrong with the rules of a schema.
+pub(super) fn check(schema: &Value, compiled: &CompiledSchema, at: &str) -> Vec<Cause> {
+    let mut check = Check { causes: Vec::new(), total: 0 };
+    check.walk(schema, compiled, at, Some(1));
+    if check.total > SCHEMA_BUDGET {
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        check.causes.push(Cause::forbidden(at, &exceeded(what, check.total, SCHEMA_BUDGET)));
+    }
+    check.causes
+}
+
+struct Check {
+    causes: Vec<Cause>,
+    total: u64,
+}
+
+impl Check {
+    /// `times`: how many of this part an object may have; none where only its size bounds them.
+    fn walk(&mut self, schema: &Value, compiled: &CompiledSchema, at: &str, times: Option<u64>) {
+        for (index, rule) in compiled.validations.iter().enumerate() {
+            let field = format!("{at}.x-kubernetes-validations[{index}].rule");
+            match rule {
+                Ok(rule) => {
+                    let mut scope = vec![("self", Some(schema)), ("oldSelf", Some(schema))];
+                    let turns = turns(rule.program.expression(), &mut scope).max(1);
+                    let times = times.unwrap_or(REQUEST / (smallest(schema) + 1));
+                    let cost = turns.saturating_mul(times);
+                    self.total = self.total.saturating_add(cost);
+                    if cost > RULE_BUDGET {
+                        let problem = exceeded("estimated rule cost", cost, RULE_BUDGET);
+                        self.causes.push(Cause::forbidden(&field, &problem));
+                    }
+                }
+                Err(error) => {
+                    let problem = format!("compilation failed: {error}");
+                    self.causes.push(Cause::invalid(&field, &"".into(), &problem));
+                }
+            }
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            if let Some(compiled) = compiled.properties.get(name) {
+                self.walk(property, compiled, &format!("{at}.properties[{name}]"), times);
+            }
+        }
+        let within = |bound: &str| Some(times?.saturating_mul(schema[bound].as_u64()?));
+        if let Some(compiled) = &compiled.items {
+            self.walk(&schema["items"], compiled, &format!("{at}.items"), within("maxItems"));
+        }
+        if let Some(compiled) = &compiled.additional_properties {
+            let at = format!("{at}.additionalProperties");
+            self.walk(&schema["additionalProperties"], compiled, &at, within("maxProperties"));
+        }
+    }
+}
+
+fn exceeded(what: &str, cost: u64, budget: u64) -> String {
+    let factor = cost as f64 / budget as f64;
+    let factor = match factor {
+        _ if factor > 100.0 => "more than 100x".to_owned(),
+        _ if factor < 1.5 => format!("{factor:.6}x"),
+        _ => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
+/// The variables of an expression, innermost last, with the schema of what they hold where it is known.
+type Scope<'a> = Vec<(&'a str, Option<&'a Value>)>;
+
+/// How often the loops of an expression turn at most, as far as that is known.
+fn turns<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
+    let mut sum = |parts: &mut dyn Iterator<Item = &'a IdedExpr>| {
+        parts.fold(0_u64, |sum, part| sum.saturating_add(turns(part, scope)))
+    };
+    match &expression.expr {
+        Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
+            call.args.iter().map(|part| turns(part, scope)).max().unwrap_or(0)
+        }
+        Expr::Call(call) => sum(&mut call.target.as_deref().into_iter().chain(&call.args)),
+        Expr::Select(select) => turns(&select.operand, scope),
+        Expr::List(list) => sum(&mut list.elements.iter()),
+        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| match &entry.expr {
+            EntryExpr::StructField(field) => vec![&field.value],
+            EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+        })),
+        Expr::Comprehension(all) => {
+            let before = sum(&mut [&all.iter_range, &all.accu_init, &all.result].into_iter());
+            let (size, element) = bounds(&all.iter_range, scope);
+            scope.push((&all.iter_var, element));
+            let inside = turns(&all.loop_step, scope).max(1);
+            scope.pop();
+            before.saturating_add(size.saturating_mul(inside))
+        }
+        _ => 0,
+    }
+}
+
+/// How many elements a loop goes over at most, and the schema of one; one, if nothing is known.
+fn bounds<'a>(range: &'a IdedExpr, scope: &Scope<'a>) -> (u64, Option<&'a Value>) {
+    match &range.expr {
+        Expr::List(list) => (list.elements.len() as u64, None),
+        // What `filter` and `map` give is no longer than what they take.
+        Expr::Comprehension(inner) if matches!(inner.accu_init.expr, Expr::List(_)) => {
+            (bounds(&inner.iter_range, scope).0, None)
+        }
+        _ => match schema_of(range, scope) {
+            Some(list) if list["type"] == "array" => {
+                let most = || (REQUEST - 2) / (smallest(&list["items"]) + 1);
+                (list["maxItems"].as_u64().unwrap_or_else(most), Some(&list["items"]))
+            }
+            Some(map) if map["additionalProperties"].is_object() => {
+                let most = || (REQUEST - 2) / (smallest(&map["additionalProperties"]) + 6);
+                (map["maxProperties"].as_u64().unwrap_or_else(most), None)
+            }
+            _ => (1, None),
+        },
+    }
+}
+
+/// The schema of what an expression gives, if it is a part of the object.
+fn schema_of<'a>(expression: &'a IdedExpr, scope: &Scope<'a>) -> Option<&'a Value> {
+    match &expression.expr {
+        Expr::Ident(name) => scope.iter().rev().find(|(known, _)| known == name)?.1,
+        Expr::Select(select) => {
+            let operand = schema_of(&select.operand, scope)?;
+            operand["properties"].get(&select.field).or_else(|| operand.get("additionalProperties"))
+        }
+        Expr::Call(call) if call.func_name == operators::INDEX => {
+            let operand = schema_of(call.args.first()?, scope)?;
+            operand.get("items").or_else(|| operand.get("additionalProperties"))
+        }
+        _ => None,
+    }
+}
+
+/// How short a value of this schema can be written.
+fn smallest(schema: &Value) -> u64 {
+    match schema["type"].as_str() {
+        Some("object") => {
+            let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let parts = names.map(|name| (name, &schema["properties"][name]));
+            let parts = parts.filter(|(_, part)| part.get("default").is_none());
+            parts.fold(2, |size, (name, part)| size + name.len() as u64 + smallest(part) + 4)
+        }
+        Some("string") if !schema["format"].is_null() => 22,
+        Some("string" | "array") => 2,
+        Some("boolean") => 4,
+        _ => 1,
+    }
+}

@@ -1,0 +1,81 @@
+//! Where do rules apply in an object, and to what? In order, so that what is told does not depend on chance.
+
+use kube_cel::{CompilationResult, CompiledSchema};
+use serde_json::Value;
+
+use super::size;
+use crate::failure::Cause;
+use crate::kinds::schema::{Node, join};
+
+/// A rule at a part of an object.
+pub(super) struct Place<'a> {
+    /// What the rule is about.
+    pub(super) value: &'a Value,
+    /// Whether the part is as it was before a change, and the rule is not about changes: a rule may have come since.
+    pub(super) tolerated: bool,
+    /// Where an error is told, and which rule it names.
+    pub(super) field: String,
+    pub(super) rule: &'a str,
+    compiled: &'a CompilationResult,
+    old: Option<&'a Value>,
+}
+
+impl<'a> Place<'a> {
+    /// What is wrong if the rule, or its message, would take too much memory here.
+    pub(super) fn excess(&self, lengths: &mut size::Lengths<'a>) -> Option<Cause> {
+        let built = super::programs(self.compiled)
+            .map(|program| size::built_at(program.expression(), self.value, self.old, lengths))
+            .max()
+            .filter(|built| *built > size::MOST)?;
+        let message = format!(
+            "Invalid value: rule evaluation error: the rule {:?} may build {built} characters, more than {}",
+            self.rule,
+            size::MOST
+        );
+        Some(Cause { reason: "FieldValueInvalid", message, field: self.field.clone() })
+    }
+}
+
+/// All rules of a schema, at the parts of an object to which they apply.
+pub(super) fn of<'a>(
+    schema: &Node,
+    compiled: &'a CompiledSchema,
+    value: &'a Value,
+    old: Option<&'a Value>,
+) -> Vec<Place<'a>> {
+    let mut places = Vec::new();
+    walk(schema, compiled, (value, old, false), "", &mut places);
+    places
+}
+
+/// `same`: whether a part that has this one in it is as it was.
+fn walk<'a>(
+    schema: &Node,
+    compiled: &'a CompiledSchema,
+    (value, old, same): (&'a Value, Option<&'a Value>, bool),
+    path: &str,
+    places: &mut Vec<Place<'a>>,
+) {
+    let same = same || old == Some(value);
+    for compiled in compiled.validations.iter().flatten() {
+        let field = match compiled.rule.field_path.as_deref() {
+            Some(inside) => join(path, inside.trim_start_matches('.')),
+            None => path.to_owned(),
+        };
+        let tolerated = same && !compiled.is_transition_rule;
+        places.push(Place { value, tolerated, field, rule: &compiled.rule.rule, compiled, old });
+    }
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let compiled = compiled.properties.get(name).or(compiled.additional_properties.as_deref());
+        if let Some((schema, compiled)) = schema.property(name).zip(compiled) {
+            let old = old.and_then(|old| old.get(name));
+            walk(schema, compiled, (value, old, same), &join(path, name), places);
+        }
+    }
+    if let (Some(items), Some(compiled), Some(list)) = (schema.item(), &compiled.items, value.as_array()) {
+        let before = schema.by_keys(old);
+        for (at, value) in list.iter().enumerate() {
+            walk(items, compiled, (value, before(value), same), &format!("{path}[{at}]"), places);
+        }
+    }
+}

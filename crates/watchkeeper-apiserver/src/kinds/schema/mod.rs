@@ -1,0 +1,530 @@
+//! Does a custom object fit its definition? Structural schemas: pruning, defaults, and the checks of the usual keywords.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::codec::json;
+use crate::failure::{Cause, Result};
+use crate::kinds::merge_shape::{Shape, Treatment};
+use crate::kinds::size;
+
+mod choices;
+mod pattern;
+mod validate;
+
+use choices::Choices;
+use pattern::Pattern;
+pub(crate) use pattern::Patterns;
+use validate::Findings;
+
+/// A compiled schema of one version of a custom kind.
+///
+/// Rules in CEL (`x-kubernetes-validations`) are kept elsewhere: see `rules.rs`.
+#[derive(Debug)]
+pub(crate) struct Schema(Node);
+
+/// A part of a schema.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    kind: String,
+    properties: BTreeMap<String, Node>,
+    additional: Option<Box<Node>>,
+    /// `additionalProperties: true`: any value is kept as it is.
+    additional_any: bool,
+    items: Option<Box<Node>>,
+    required: Vec<String>,
+    choices: Choices,
+    minimum: Option<f64>,
+    maximum: Option<f64>,
+    exclusive_minimum: bool,
+    exclusive_maximum: bool,
+    multiple_of: Option<f64>,
+    min_length: Option<usize>,
+    max_length: Option<usize>,
+    min_items: Option<usize>,
+    max_items: Option<usize>,
+    min_properties: Option<usize>,
+    max_properties: Option<usize>,
+    pattern: Option<Pattern>,
+    format: String,
+    nullable: bool,
+    default: Option<Value>,
+    /// How long the default is as JSON.
+    default_size: usize,
+    int_or_string: bool,
+    preserve: bool,
+    embedded: bool,
+    list_type: String,
+    list_keys: Vec<String>,
+    atomic_map: bool,
+    all_of: Vec<Node>,
+    any_of: Vec<Node>,
+    one_of: Vec<Node>,
+    not: Option<Box<Node>>,
+}
+
+impl Schema {
+    /// Compiles a schema on its own.
+    #[cfg(test)]
+    pub(crate) fn compile(schema: &Value, at: &str) -> (Self, Vec<Cause>) {
+        Self::compile_with(schema, at, &mut Patterns::default())
+    }
+
+    /// Compiles an `openAPIV3Schema`, as far as it can be understood, and tells what is wrong with it; `at` is its path in the definition.
+    pub(crate) fn compile_with(schema: &Value, at: &str, patterns: &mut Patterns) -> (Self, Vec<Cause>) {
+        #[cfg(test)]
+        COMPILED.with(|compiled| compiled.set(compiled.get() + 1));
+        let mut compiler = Compiler { untyped: Vec::new(), causes: Vec::new(), patterns };
+        if let Some(other) = schema.get("type").filter(|sort| *sort != "object") {
+            compiler.untyped.push(Cause::invalid(&format!("{at}.type"), other, "must be object at the root"));
+        }
+        let node = Node::compile(schema, at, Level::Root, &mut compiler);
+        compiler.untyped.sort_by_cached_key(|cause| format!("{}: {}", cause.field, cause.message));
+        compiler.untyped.append(&mut compiler.causes);
+        (Self(node), compiler.untyped)
+    }
+
+    pub(crate) fn root(&self) -> &Node {
+        &self.0
+    }
+
+    /// Removes fields that the schema does not know and, unless `nulls` are to stay, nulls where they are not allowed; returns the
+    /// paths of what is unknown.
+    pub(crate) fn prune(&self, value: &mut Value, nulls: bool) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.0.prune(value, "", (true, nulls), &mut removed);
+        removed
+    }
+
+    /// The defaults that do not fit where they stand; `at` is the path of the schema in the definition.
+    pub(crate) fn check_defaults(&self, at: &str) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        self.0.check_defaults(at, &mut Findings::default(), &mut causes);
+        causes
+    }
+
+    /// Fills in the defaults; fails once they have added more than could be stored.
+    pub(crate) fn default(&self, value: &mut Value) -> Result<()> {
+        let mut added = 0;
+        self.0.fill(value, &mut added)
+    }
+
+    /// What is wrong with the object, but for what was so before a change.
+    pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut found = Findings::default();
+        self.0.validate(value, old, "", &mut found);
+        found.take_causes()
+    }
+
+    /// What is wrong with the object's status, told as if that were all there is.
+    pub(crate) fn validate_status(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut found = Findings::default();
+        if let Some((schema, status)) = self.0.property("status").zip(value.get("status")) {
+            schema.validate(status, old.and_then(|old| old.get("status")), "", &mut found);
+        }
+        let mut causes = found.take_causes();
+        for cause in &mut causes {
+            cause.field = join("status", &cause.field).trim_end_matches('.').to_owned();
+        }
+        causes
+    }
+}
+
+/// What the parts of a schema share while it is compiled.
+struct Compiler<'a> {
+    /// Where a type is missing. The real server sorts these, and tells them first.
+    untyped: Vec<Cause>,
+    causes: Vec<Cause>,
+    patterns: &'a mut Patterns,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many schemas this thread has compiled.
+    pub(crate) static COMPILED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Where a part of a schema stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Items,
+    Field,
+    /// Inside of allOf and its like, where a type need not be given.
+    Alternative,
+}
+
+impl Level {
+    /// Where a part of this part stands.
+    fn then(self, inner: Self) -> Self {
+        if self == Self::Alternative { self } else { inner }
+    }
+
+    fn missing_type(self) -> Option<&'static str> {
+        match self {
+            Self::Root => Some("must not be empty at the root"),
+            Self::Items => Some("must not be empty for specified array items"),
+            Self::Field => Some("must not be empty for specified object fields"),
+            Self::Alternative => None,
+        }
+    }
+}
+
+impl Node {
+    fn compile(schema: &Value, at: &str, level: Level, compiler: &mut Compiler<'_>) -> Self {
+        let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
+        let flag = |field: &str| schema[field].as_bool().unwrap_or(false);
+        let count = |field: &str| schema[field].as_u64().and_then(|number| usize::try_from(number).ok());
+        let texts = |field: &str| -> Vec<String> {
+            let list = schema[field].as_array().into_iter().flatten();
+            list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        };
+        let untyped = schema.get("type").is_none()
+            && !flag("x-kubernetes-int-or-string")
+            && !flag("x-kubernetes-preserve-unknown-fields");
+        if let Some(problem) = level.missing_type().filter(|_| untyped) {
+            compiler.untyped.push(Cause::required(&format!("{at}.type"), problem));
+        }
+        let sorts = ["array", "boolean", "integer", "number", "object", "string"];
+        if let Some(other) =
+            schema["type"].as_str().filter(|sort| level != Level::Alternative && !sorts.contains(sort))
+        {
+            compiler.causes.push(Cause::not_supported(&format!("{at}.type"), &other.into(), &sorts));
+        }
+        if level != Level::Alternative && schema["type"] == "array" && !schema["items"].is_object() {
+            compiler.untyped.push(Cause::required(&format!("{at}.items"), "must be specified"));
+        }
+        let mut properties = BTreeMap::new();
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let at = format!("{at}.properties[{name}]");
+            properties.insert(name.clone(), Self::compile(property, &at, level.then(Level::Field), compiler));
+        }
+        let pattern = schema["pattern"].as_str().and_then(|pattern| {
+            let compiled = compiler.patterns.compile(pattern);
+            compiled
+                .map_err(|problem| {
+                    let field = format!("{at}.pattern");
+                    compiler.causes.push(Cause::invalid(&field, &pattern.into(), problem));
+                })
+                .ok()
+        });
+        let additional = schema["additionalProperties"].is_object().then(|| {
+            let at = format!("{at}.additionalProperties");
+            Box::new(Self::compile(&schema["additionalProperties"], &at, level.then(Level::Field), compiler))
+        });
+        let items = schema["items"].is_object().then(|| {
+            Box::new(Self::compile(
+                &schema["items"],
+                &format!("{at}.items"),
+                level.then(Level::Items),
+                compiler,
+            ))
+        });
+        let not = schema["not"].is_object().then(|| {
+            Box::new(Self::compile(&schema["not"], &format!("{at}.not"), Level::Alternative, compiler))
+        });
+        let mut alternatives = |field: &str| -> Vec<Self> {
+            let list = schema[field].as_array().into_iter().flatten().enumerate();
+            list.map(|(i, s)| Self::compile(s, &format!("{at}.{field}[{i}]"), Level::Alternative, compiler))
+                .collect()
+        };
+        let (all_of, any_of, one_of) = (alternatives("allOf"), alternatives("anyOf"), alternatives("oneOf"));
+        Self {
+            kind: text("type"),
+            properties,
+            additional,
+            additional_any: schema["additionalProperties"] == true,
+            items,
+            required: texts("required"),
+            choices: schema["enum"].as_array().map(|choices| Choices::new(choices)).unwrap_or_default(),
+            minimum: schema["minimum"].as_f64(),
+            maximum: schema["maximum"].as_f64(),
+            exclusive_minimum: flag("exclusiveMinimum"),
+            exclusive_maximum: flag("exclusiveMaximum"),
+            multiple_of: schema["multipleOf"].as_f64(),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+            pattern,
+            format: text("format"),
+            nullable: flag("nullable"),
+            default: schema.get("default").cloned().map(|mut default| {
+                json::plain_numbers(&mut default);
+                default
+            }),
+            default_size: schema.get("default").map_or(0, size::text),
+            int_or_string: flag("x-kubernetes-int-or-string"),
+            preserve: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            list_type: text("x-kubernetes-list-type"),
+            list_keys: texts("x-kubernetes-list-map-keys"),
+            atomic_map: schema["x-kubernetes-map-type"] == "atomic",
+            all_of,
+            any_of,
+            one_of,
+            not,
+        }
+    }
+
+    /// The type that the schema wants; empty where it wants none.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// How a value is treated in server-side apply.
+    pub(crate) fn treatment(&self, value: &Value) -> Treatment<'_> {
+        match (self.kind.as_str(), self.list_type.as_str()) {
+            ("object", _) if self.atomic_map => Treatment::Leaf,
+            ("object", _) => Treatment::Map,
+            ("array", "set") => Treatment::Set,
+            ("array", "map") => Treatment::Keys(self.list_keys.iter().map(String::as_str).collect()),
+            ("", _) if self.preserve && value.is_object() => Treatment::Map,
+            _ => Treatment::Leaf,
+        }
+    }
+
+    /// The shape of a field, and whether the schema names that field.
+    pub(crate) fn shape_of(&self, name: &str) -> Option<(Shape<'_>, bool)> {
+        match (self.properties.get(name), &self.additional) {
+            (Some(property), _) => Some((Shape::Node(property), true)),
+            (None, Some(additional)) => Some((Shape::Node(additional), false)),
+            (None, None) if self.preserve || self.additional_any => Some((Shape::Any, false)),
+            (None, None) if self.embedded => Some((Shape::Any, false)),
+            (None, None) => None,
+        }
+    }
+
+    /// The schema of a list's elements.
+    pub(crate) fn item(&self) -> Option<&Self> {
+        self.items.as_deref()
+    }
+
+    /// What an absent field counts as.
+    pub(crate) fn default_of(&self, name: &str) -> Option<&Value> {
+        self.properties.get(name)?.default.as_ref()
+    }
+
+    pub(crate) fn property(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(self.additional.as_deref())
+    }
+
+    fn prune(
+        &self,
+        value: &mut Value,
+        path: &str,
+        (object_root, nulls): (bool, bool),
+        removed: &mut Vec<String>,
+    ) {
+        match value {
+            Value::Object(map) => {
+                let keeps_identity = object_root || self.embedded;
+                let identity =
+                    |name: &str| keeps_identity && ["apiVersion", "kind", "metadata"].contains(&name);
+                map.retain(|name, value| {
+                    if identity(name) {
+                        return true;
+                    }
+                    match self.property(name) {
+                        Some(property) => {
+                            nulls || !value.is_null() || property.nullable || property.default.is_some()
+                        }
+                        None if self.preserve || self.additional_any => true,
+                        None => {
+                            removed.push(join(path, name));
+                            false
+                        }
+                    }
+                });
+                for (name, value) in map.iter_mut().filter(|(name, _)| !identity(name)) {
+                    if let Some(property) = self.property(name) {
+                        property.prune(value, &join(path, name), (false, nulls), removed);
+                    }
+                }
+            }
+            Value::Array(list) => {
+                if let Some(items) = &self.items {
+                    for (at, value) in list.iter_mut().enumerate() {
+                        items.prune(value, &format!("{path}[{at}]"), (false, nulls), removed);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `misfits` has the budget that all defaults of a schema share.
+    fn check_defaults(&self, at: &str, misfits: &mut Findings, causes: &mut Vec<Cause>) {
+        if let Some(default) = self.default.as_ref().filter(|default| !default.is_null()) {
+            let field = format!("{at}.default");
+            let mut unknown = Vec::new();
+            self.prune(&mut default.clone(), "", (self.embedded, true), &mut unknown);
+            if !unknown.is_empty() {
+                causes.push(Cause::invalid(&field, default, "must not have unknown fields"));
+            }
+            self.validate(default, None, "", misfits);
+            causes.extend(misfits.take_causes().into_iter().map(|cause| {
+                let inside = if cause.field.is_empty() { field.clone() } else { join(&field, &cause.field) };
+                Cause { field: inside, ..cause }
+            }));
+        }
+        if let Some(items) = &self.items {
+            items.check_defaults(&format!("{at}.items"), misfits, causes);
+        }
+        for (name, property) in &self.properties {
+            property.check_defaults(&format!("{at}.properties[{name}]"), misfits, causes);
+        }
+    }
+
+    /// `added` is how much has been filled in.
+    fn fill(&self, value: &mut Value, added: &mut usize) -> Result<()> {
+        match value {
+            Value::Object(map) => {
+                for (name, property) in &self.properties {
+                    if let Some(default) = &property.default {
+                        let null = map.get(name).is_some_and(|v| v.is_null() && !property.nullable);
+                        if null || !map.contains_key(name) {
+                            *added += name.len() + property.default_size + 4;
+                            if *added > size::DEFAULTS_LIMIT {
+                                return Err(size::too_large(*added));
+                            }
+                            map.insert(name.clone(), default.clone());
+                        }
+                    }
+                    if let Some(value) = map.get_mut(name) {
+                        property.fill(value, added)?;
+                    }
+                }
+                if let Some(additional) = &self.additional {
+                    for (_, value) in map.iter_mut().filter(|(name, _)| !self.properties.contains_key(*name))
+                    {
+                        additional.fill(value, added)?;
+                    }
+                }
+            }
+            Value::Array(list) => {
+                if let Some(items) = &self.items {
+                    for value in list {
+                        items.fill(value, added)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The path of a field.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Schema {
+        let schema = json!({"type": "object", "required": ["spec"], "properties": {"spec": {
+            "type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "maxLength": 10, "pattern": "^[a-z]+$"},
+                "replicas": {"type": "integer", "default": 1, "minimum": 0, "maximum": 100},
+                "mode": {"type": "string", "enum": ["A", "B"], "default": "A"},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "ios": {"x-kubernetes-int-or-string": true},
+                "nul": {"type": "string", "nullable": true},
+                "nested": {"type": "object", "default": {}, "properties": {"x": {"type": "integer", "default": 5}}},
+                "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                    "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}}}});
+        let (schema, causes) = Schema::compile(&schema, "schema");
+        assert_eq!(causes, []);
+        schema
+    }
+
+    #[test]
+    fn unknown_fields_go_and_defaults_come() {
+        let mut value = json!({"apiVersion": "v", "kind": "K", "metadata": {"name": "x"}, "extra": 1,
+            "spec": {"name": "abc", "unknown": 1, "free": {"any": [1]}, "nul": null, "replicas": null}});
+        assert_eq!(schema().prune(&mut value, false), ["extra", "spec.unknown"]);
+        schema().default(&mut value).unwrap();
+        assert_eq!(
+            value["spec"],
+            json!({"name": "abc", "free": {"any": [1]}, "nul": null, "replicas": 1, "mode": "A", "nested": {"x": 5}})
+        );
+        assert_eq!(schema().validate(&value, None), []);
+    }
+
+    #[test]
+    fn defaults_are_filled_in_no_further_than_can_be_stored() {
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "object",
+            "properties": {"text": {"type": "string", "default": "x".repeat(10_000)}}}}}});
+        let (schema, _) = Schema::compile(&schema, "");
+        let with = |items: usize| json!({"list": vec![json!({}); items]});
+        let mut fits = with(100);
+        schema.default(&mut fits).unwrap();
+        assert_eq!(fits["list"][99]["text"].as_str().map(str::len), Some(10_000));
+        let mut large = with(20_000);
+        assert!(schema.default(&mut large).unwrap_err().message.contains("larger than max"));
+        assert_eq!(large["list"][419], json!({}), "it has stopped long before the end");
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_words_of_the_real_server() {
+        let value = json!({"spec": {"name": "ABC", "replicas": 200, "mode": "Z", "ios": true,
+            "list": [{"k": "a"}, {"k": "a"}]}});
+        let told: Vec<_> =
+            schema().validate(&value, None).iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+        for expected in [
+            r#"spec.name: Invalid value: "ABC": spec.name in body should match '^[a-z]+$'"#,
+            "spec.replicas: Invalid value: 200: spec.replicas in body should be less than or equal to 100",
+            r#"spec.mode: Unsupported value: "Z": supported values: "A", "B""#,
+            r#"spec.ios: Invalid value: "boolean": spec.ios in body must be of type integer,string: "boolean""#,
+            r#"spec.list[1]: Duplicate value: {"k":"a"}"#,
+        ] {
+            assert!(told.iter().any(|told| told == expected), "{expected} not in {told:?}");
+        }
+        assert_eq!(told.len(), 5);
+    }
+
+    #[test]
+    fn an_object_with_all_its_texts_and_alternatives_has_one_budget() {
+        let pattern = format!("^({}){{0,900}}$", "[a-z]{1,9}");
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "string",
+            "pattern": pattern}}}});
+        let (schema, problems) = Schema::compile(&schema, "");
+        assert_eq!(problems, []);
+        let texts = |count: usize| json!({"list": vec!["ab"; count]});
+        assert_eq!(schema.validate(&texts(100), None), []);
+        let told = schema.validate(&texts(100_000), None);
+        assert!(told[0].message.contains("too long to be matched"), "{:?}", told.first());
+        let branches: Vec<_> = (0..2_000).map(|n| json!({"enum": [n]})).collect();
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer",
+            "anyOf": branches}}}});
+        let (schema, _) = Schema::compile(&schema, "");
+        let told = schema.validate(&json!({"list": vec![1_999; 100_000]}), None);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].message.contains("running out of cost budget"), "{:?}", told[0]);
+    }
+
+    #[test]
+    fn a_missing_field_and_a_wrong_type_are_named() {
+        let told = schema().validate(&json!({"spec": {"replicas": "x"}}), None);
+        assert_eq!(told[0], Cause::required("spec.name", ""));
+        assert_eq!(told[1].reason, "FieldValueTypeInvalid");
+        assert_eq!(schema().validate(&json!({}), None)[0], Cause::required("spec", ""));
+    }
+
+    #[test]
+    fn a_schema_that_is_not_structural_is_refused() {
+        let (_, causes) = Schema::compile(&json!({"properties": {"a": {}}}), "s");
+        assert_eq!(causes.len(), 2);
+        assert_eq!(causes[0].field, "s.properties[a].type");
+        let bad = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}});
+        assert_eq!(Schema::compile(&bad, "s").1[0].field, "s.properties[a].pattern");
+    }
+}

@@ -1,0 +1,142 @@
+//! Bounds of an object's size: what etcd takes, what defaults may add, and how long the paths of its fields may be.
+
+use std::io;
+
+use serde_json::Value;
+
+use crate::failure::{Failure, Result};
+use crate::kinds::merge_shape::Shape;
+use crate::kinds::registry::Kind;
+use crate::types::Form;
+
+/// What etcd takes in one request.
+const ETCD_LIMIT: usize = 3 << 19;
+
+/// What its client sends in one message.
+const GRPC_LIMIT: usize = 2 << 20;
+
+/// What a request and a message carry beside the object and its key, which is in them twice.
+const ETCD_OVERHEAD: usize = 55;
+const GRPC_OVERHEAD: usize = 26;
+
+/// How much the defaults of a schema may add to an object: more than can be stored.
+pub(crate) const DEFAULTS_LIMIT: usize = 2 * GRPC_LIMIT;
+
+/// How long the paths of all fields and elements of an object may be together. Checks build many of them.
+const PATHS_LIMIT: usize = 256 << 20;
+
+/// Refuses an object that the real server could not store at `place`, in the words of what refuses it there.
+pub(crate) fn check(kind: &Kind, place: &str, value: &Value) -> Result<()> {
+    let version = value["metadata"]["resourceVersion"].as_str().map_or(0, |version| version.len() + 21);
+    let object = if kind.custom.is_some() { text(value) } else { encoded(kind.shape(), value) };
+    let size = object.saturating_sub(version) + 2 * place.len();
+    if size + GRPC_OVERHEAD > GRPC_LIMIT {
+        return Err(too_large(size + GRPC_OVERHEAD));
+    }
+    if size + ETCD_OVERHEAD > ETCD_LIMIT {
+        return Err(Failure::internal("etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
+/// The refusal of an object that is too large for a message.
+pub(crate) fn too_large(size: usize) -> Box<Failure> {
+    Failure::internal(format!(
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({size} vs. {GRPC_LIMIT})"
+    ))
+}
+
+/// The length of a value as JSON text.
+pub(crate) fn text(value: &Value) -> usize {
+    let mut length = Length(0);
+    // Counting cannot fail.
+    let _infallible = serde_json::to_writer(&mut length, value);
+    length.0
+}
+
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// About the length of a value of a built-in kind in protobuf, in which the real server stores it: names of fields are numbers there, and
+/// nothing is escaped.
+fn encoded(shape: Shape<'_>, value: &Value) -> usize {
+    match (shape, value) {
+        (Shape::Form(Form::Fields | Form::Raw | Form::Json, _) | Shape::Any | Shape::Whole, value) => {
+            text(value)
+        }
+        (Shape::Form(Form::Bytes, _), Value::String(text)) => text.len() / 4 * 3,
+        (_, Value::String(text)) => text.len(),
+        (_, Value::Null) => 0,
+        (_, Value::Bool(_)) => 1,
+        (_, Value::Number(_)) => 2,
+        (_, Value::Array(list)) => list.iter().map(|element| 2 + encoded(shape.item(), element)).sum(),
+        (_, Value::Object(map)) => {
+            let fields = map.iter().map(|(name, value)| match shape.field(name) {
+                Some((inner, true)) => 2 + encoded(inner, value),
+                Some((inner, false)) => name.len() + 6 + encoded(inner, value),
+                None => name.len() + 6 + text(value),
+            });
+            fields.sum()
+        }
+    }
+}
+
+/// Whether the paths of an object are too long to be worked with.
+pub(crate) fn has_long_paths(value: &Value) -> bool {
+    let mut room = PATHS_LIMIT;
+    !takes_paths(value, 0, &mut room)
+}
+
+/// Takes the paths below a value out of the room that is left, if they fit.
+fn takes_paths(value: &Value, path: usize, room: &mut usize) -> bool {
+    let mut step = |inner: &Value, length: usize| {
+        let path = path + length;
+        room.checked_sub(path).is_some_and(|left| {
+            *room = left;
+            takes_paths(inner, path, room)
+        })
+    };
+    match value {
+        Value::Object(map) => map.iter().all(|(name, inner)| step(inner, name.len() + 1)),
+        Value::Array(list) => list.iter().all(|inner| step(inner, 8)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::registry::Registry;
+
+    #[test]
+    fn names_of_fields_and_escapes_do_not_count_in_a_built_in_kind() {
+        let registry = Registry::new();
+        let maps = registry.find("", "v1", "configmaps").unwrap();
+        let map = |size: usize| json!({"metadata": {"name": "a"}, "data": {"k": "\n".repeat(size)}});
+        assert!(check(maps, "/registry/configmaps/default/a", &map(1 << 20)).is_ok());
+        let refused = check(maps, "/registry/configmaps/default/a", &map(ETCD_LIMIT)).unwrap_err();
+        assert_eq!((refused.code, refused.message.as_str()), (500, "etcdserver: request is too large"));
+    }
+
+    #[test]
+    fn a_long_name_with_many_fields_in_it_has_paths_that_are_too_long() {
+        let fields = |name: usize, count: usize| {
+            let inner: serde_json::Map<_, _> = (0..count).map(|n| (n.to_string(), json!(n))).collect();
+            json!({"a".repeat(name): inner})
+        };
+        assert!(!has_long_paths(&fields(1000, 100_000)));
+        assert!(has_long_paths(&fields(1_000_000, 1_000)));
+    }
+}

@@ -1,0 +1,4 @@
+//! Sockets: TLS, credentials, connection limits.
+
+pub(crate) mod credentials;
+pub(crate) mod serve;

@@ -1,0 +1,279 @@
+//! How do other processes reach the server? A loopback socket with HTTP/1.1, TLS and a token.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tower::Service as _;
+use watchkeeper::clock::Clock;
+use watchkeeper::process::Unstalled;
+
+use crate::access::local;
+use crate::failure::Failure;
+use crate::http::reply::{self, ReplyBody};
+use crate::listen::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
+use crate::{ApiServer, ApiService};
+
+/// How long a client may take for its TLS handshake.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may take for the head of a request; a connection that waits for one longer is closed, too.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the head of a request may be, URL included, and how many headers it may have: more is refused with 431.
+const HEAD_LIMIT: usize = 64 * 1024;
+const HEADERS_LIMIT: usize = 100;
+
+/// How long a client may take none of what is sent to it. A watch costs a cursor and no queue, but also the connection and the state it began
+/// with.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long connections may take to end after a stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where and how to listen.
+///
+/// The default is a free port of 127.0.0.1, with TLS and fresh credentials.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// The address; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The CA and token to use; fresh ones if none are given.
+    pub credentials: Option<Credentials>,
+    /// Plain HTTP and no token. Refused unless the address is a loopback one; and then it serves no requests for other hosts than
+    /// loopback names, of other origins, and no POST whose body has no `Content-Type`, as a web page could make them.
+    pub insecure_http: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            credentials: None,
+            insecure_http: false,
+        }
+    }
+}
+
+/// Why the server could not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Plain HTTP was asked for on an address that others can reach.
+    #[error("plain HTTP is only served on a loopback address, not on {0}: leave out `insecure_http`")]
+    NotLoopback(SocketAddr),
+    /// The address could not be bound.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The certificate could not be made.
+    #[error("cannot secure the connection")]
+    Credentials(#[from] CredentialsError),
+}
+
+/// A server that listens. Call [`Listening::stop`] to end it; dropping it closes the socket and cuts connections.
+pub struct Listening {
+    address: SocketAddr,
+    credentials: Option<Credentials>,
+    stop: CancellationToken,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl ApiServer {
+    /// Listens on a socket. Other processes reach the same state as [`ApiServer::client`] does.
+    ///
+    /// After a [`Listening::stop`] the same server can listen again, at the same address and with the same credentials.
+    pub async fn listen(&self, options: ListenOptions) -> Result<Listening, ServeError> {
+        let ListenOptions { address, credentials, insecure_http } = options;
+        if insecure_http && !address.ip().is_loopback() {
+            return Err(ServeError::NotLoopback(address));
+        }
+        let credentials = match (insecure_http, credentials) {
+            (true, _) => None,
+            (false, Some(credentials)) => Some(credentials),
+            (false, None) => Some(Credentials::generate()?),
+        };
+        let bind = |source| ServeError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let tls = match &credentials {
+            Some(credentials) => {
+                Some(TlsAcceptor::from(credentials.server_config(address.ip(), &self.shared.clock)?))
+            }
+            None => None,
+        };
+        let stop = CancellationToken::new();
+        let server = Server {
+            service: self.service().until(stop.clone()),
+            credentials: credentials.clone(),
+            clock: self.shared.clock.clone(),
+            stop: stop.clone(),
+        };
+        let acceptor = tokio::spawn(server.accept(listener, tls));
+        Ok(Listening { address, credentials, stop, acceptor: Some(acceptor) })
+    }
+}
+
+impl Listening {
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of the server.
+    pub fn url(&self) -> String {
+        let scheme = if self.credentials.is_some() { "https" } else { "http" };
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        format!("{scheme}://{address}")
+    }
+
+    /// The credentials in use; none with `insecure_http`.
+    pub fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    /// A kubeconfig for this server, with its CA and token: as secret as the token. Its one context is named `watchkeeper`.
+    pub fn kubeconfig(&self) -> String {
+        match &self.credentials {
+            Some(credentials) => credentials.kubeconfig(&self.url()),
+            None => insecure_kubeconfig(&self.url()),
+        }
+    }
+
+    /// Stops listening: watches end, requests are finished, and every task is joined.
+    ///
+    /// Not cancel-safe in one respect: when dropped half-way, connections are cut instead of finished.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        if let Some(acceptor) = self.acceptor.take() {
+            // An error here is a panic of the accept loop, which has been reported as such already.
+            let _joined = acceptor.await;
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(acceptor) = self.acceptor.take() {
+            acceptor.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+struct Server {
+    service: ApiService,
+    credentials: Option<Credentials>,
+    clock: Clock,
+    stop: CancellationToken,
+}
+
+impl Server {
+    async fn accept(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                Some(_ended) = connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        // Events are small and wanted at once.
+                        let _best_effort = stream.set_nodelay(true);
+                        connections.spawn(self.clone().connection(stream, tls.clone()));
+                    }
+                    Err(error) => {
+                        // Most often too many open files: a pause lets some go.
+                        tracing::warn!(%error, "cannot accept a connection");
+                        self.clock.sleep(Duration::from_millis(100)).await;
+                    }
+                },
+            }
+        }
+        drop(listener);
+        let finished = async { while connections.join_next().await.is_some() {} };
+        if self.clock.timeout(STOP_PATIENCE, finished).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+
+    async fn connection(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        let stream = Unstalled::new(stream, self.clock.clone(), WRITE_PATIENCE);
+        let Some(tls) = tls else { return self.serve(stream).await };
+        let handshake = self.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
+        let stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            secured = handshake => match secured {
+                Ok(Ok(stream)) => self.serve(stream).await,
+                Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+                Err(_elapsed) => tracing::debug!("TLS handshake took too long"),
+            },
+        }
+    }
+
+    async fn serve<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let stop = self.stop.clone();
+        let service = service_fn(move |request| self.clone().answer(request));
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+        http.max_header_size(HEAD_LIMIT).max_headers(HEADERS_LIMIT);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let served = tokio::select! {
+            biased;
+            served = connection.as_mut() => served,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+
+    async fn answer(mut self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+        let refusal = match &self.credentials {
+            Some(credentials) => {
+                let authorization =
+                    request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+                (!credentials.admits(authorization)).then(Failure::unauthorized)
+            }
+            None => local::refusal(&request),
+        };
+        match refusal {
+            Some(failure) => Ok(reply::failure(&failure)),
+            None => self.service.call(request).await,
+        }
+    }
+}

@@ -1,11 +1,19 @@
 //! Kubernetes controllers in Rust with the guarantees of client-go.
 //!
-//! One watch event takes this way, and the modules stand in its order: [`wire`] cuts the bytes of an API server into objects
-//! ([`object`]) that a [`source`] delivers; a [`reflector`] lists and watches for ever and puts what it finds into a [`queue`]; the
-//! [`informer`] applies that to its [`store`] and tells handlers, which put keys into a [`workqueue`]; workers ([`process`]) take them out,
-//! and tell users about it by [`record`]ing events. A [`controller`] is made of all that.
+//! The modules, in the order in which they build on one another:
 //!
-//! Time, chance and error reports are handed in with an [`Env`], so that every run can be repeated.
+//! - [`clock`] and [`report`]: time, randomness and error reports, handed in with an [`Env`] so that every run can be repeated.
+//! - [`object`]: cached objects, their names and versions.
+//! - [`wire`]: the bytes of lists and watches, cut into objects and errors.
+//! - [`source`]: where lists and watches come from, and where requests go.
+//! - [`queue`]: the deltas between reflector and store.
+//! - [`reflector`]: one kind, listed and watched for as long as the program runs.
+//! - [`store`]: the informer cache, with indexes and snapshots.
+//! - [`informer`]: one watch and one cache for many handlers.
+//! - [`workqueue`]: the keys to reconcile, rate limited and deduplicated.
+//! - [`record`]: events for users.
+//! - [`controller`]: what controllers share, such as read-your-writes.
+//! - [`process`]: flags, workers, signals, metrics and health checks of a program.
 #![forbid(unsafe_code)]
 
 pub mod clock;

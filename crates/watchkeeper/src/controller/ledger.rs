@@ -11,8 +11,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::Env;
 use crate::clock::{Clock, Instant};
+use crate::env::Env;
 use crate::object::{Kind, ObjectName, ResourceVersion};
 use crate::store::{Indexer, WeakIndexer};
 use crate::workqueue::Key;
@@ -232,7 +232,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::SharedInformer;
+    use crate::informer::SharedInformer;
     use crate::source::{Reply, ScriptedSource};
     use crate::store::Index;
 

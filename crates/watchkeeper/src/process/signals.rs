@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::Env;
+use crate::env::Env;
 
 /// Why signals are not listened for.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
-use crate::Informer;
+use crate::informer::Informer;
 use crate::informer::{NotSynced, Registration, SharedInformer, Unsynced};
 use crate::object::Kind;
 

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::Env;
+use crate::env::Env;
 use crate::workqueue::{Key, RateLimitingQueue, WorkItem};
 
 /// How long a worker that ended stays away before it is started again.

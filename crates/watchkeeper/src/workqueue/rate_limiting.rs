@@ -16,8 +16,8 @@ use super::priority::Priority;
 use super::queue::Queue;
 use super::shared::{Shared, State, Time};
 use super::tick::Tick;
-use crate::Env;
 use crate::clock::{Clock, Instant};
+use crate::env::Env;
 use crate::report::Reporter;
 
 /// Of how many idle keys a queue remembers how their last runs ended, unless told otherwise: some 2 MB of them.

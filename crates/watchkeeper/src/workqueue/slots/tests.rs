@@ -52,7 +52,7 @@ fn a_removed_slot_keeps_neither_key_nor_error() {
 fn a_million_slots_are_small() {
     // Four times, four numbers, one pointer and some marks, beside the key.
     assert_eq!(size_of::<Slot<[u64; 3]>>() - size_of::<Option<[u64; 3]>>(), 64);
-    assert_eq!(size_of::<Slot<crate::ObjectName>>(), 24 + 64);
+    assert_eq!(size_of::<Slot<crate::object::ObjectName>>(), 24 + 64);
 }
 
 #[test]

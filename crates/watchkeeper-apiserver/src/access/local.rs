@@ -7,8 +7,8 @@ use http::uri::Authority;
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
 
+use crate::codec::media_type::{BODIES, content_type};
 use crate::failure::{Failure, quoted};
-use crate::http::negotiate::{BODIES, content_type};
 
 /// Why a request is refused; none if a local program made it.
 ///

@@ -16,13 +16,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{block_in_place, yield_now};
 use tokio_util::sync::CancellationToken;
 
-use crate::Shared;
+use crate::codec::media_type::content_type;
 use crate::failure::{Failure, Result, quoted};
+use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
 use crate::http::options::read_body;
 use crate::http::reply::{self, Reply, ReplyBody};
-use crate::http::requests::Request as Counted;
 use crate::http::route::{Query, Route, Target, route};
+use crate::http::shared::Shared;
 use crate::http::static_routes;
 use crate::http::watch::{Start, WatchBody, WatchRequest};
 use crate::kinds::builtin::Review;
@@ -53,9 +54,6 @@ const LARGE: usize = 64 * 1024;
 
 /// From which size on something is worked on aside. Defaults can make a built-in object many times as large as it was sent.
 const ASIDE: usize = 8 * 1024;
-
-/// How many requests with a large body are worked on at a time.
-pub(crate) const LARGE_AT_ONCE: usize = 4;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -261,7 +259,7 @@ impl Call {
     fn may_grow(&self, kind: &Kind) -> bool {
         kind.is_definition()
             || kind.custom.is_some()
-            || negotiate::content_type(&self.headers) == "application/json-patch+json"
+            || content_type(&self.headers) == "application/json-patch+json"
     }
 
     /// Looks at the core under the same condition.

@@ -3,12 +3,13 @@
 pub(crate) mod actions;
 pub(crate) mod discovery;
 pub(crate) mod handler;
+pub(crate) mod metrics;
 pub(crate) mod negotiate;
 pub(crate) mod openapi;
 pub(crate) mod options;
 pub(crate) mod reply;
-pub(crate) mod requests;
 pub(crate) mod route;
+pub(crate) mod shared;
 pub(crate) mod static_routes;
 pub(crate) mod table;
 pub(crate) mod watch;

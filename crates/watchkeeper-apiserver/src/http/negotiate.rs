@@ -1,10 +1,11 @@
 //! In which form do client and server talk? Accept and Content-Type, JSON and YAML.
 
 use http::HeaderMap;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use serde_json::Value;
 
 use crate::codec::json;
+use crate::codec::media_type::{BODIES, content_type};
 use crate::codec::protobuf;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
@@ -25,7 +26,6 @@ pub(crate) enum Form {
 }
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-pub(crate) const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const CUSTOM_BODIES: &str = "application/json, application/yaml";
 const ANSWERS: &str = "application/json, application/yaml";
 
@@ -177,12 +177,6 @@ pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
         }
     }
     false
-}
-
-/// The media type of a request's body, without its parameters; empty when it has none.
-pub(crate) fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
 }
 
 /// A value that a body holds, and the fields that stand in it twice.

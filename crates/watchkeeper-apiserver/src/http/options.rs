@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use watchkeeper::clock::Clock;
 
+use crate::codec::media_type::content_type;
 use crate::failure::{Cause, Failure, Result, quoted};
 use crate::http::handler::{BoxError, Call};
 use crate::http::negotiate;
@@ -79,7 +80,7 @@ impl Call {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let content_type = negotiate::content_type(&self.headers);
+        let content_type = content_type(&self.headers);
         if content_type == "application/apply-patch+yaml" {
             if self.query.text("fieldManager").is_empty() {
                 let cause = Cause::required("fieldManager", "is required for apply patch");

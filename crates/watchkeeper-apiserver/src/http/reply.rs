@@ -139,7 +139,7 @@ pub(crate) fn failure(failure: &Failure) -> Reply {
 pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: Timestamp) -> Reply {
     match form {
         Form::Json => {
-            let (bytes, _) = convert::render(kind, stored);
+            let (bytes, _) = stored.render(kind);
             let chunks = VecDeque::from([bytes, Bytes::from_static(b"\n")]);
             with(code, JSON, ReplyBody::chunks(chunks))
         }
@@ -272,7 +272,7 @@ fn list_chunks(kind: &Kind, metadata: &Value, items: &[Arc<Stored>]) -> VecDeque
         if at > 0 {
             chunks.push_slice(b",");
         }
-        let (bytes, head) = convert::render(kind, item);
+        let (bytes, head) = item.render(kind);
         if kind.custom.is_none() && head > 0 {
             chunks.push_slice(b"{");
             chunks.push(bytes.slice(head..));

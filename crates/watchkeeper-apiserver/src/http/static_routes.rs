@@ -4,13 +4,13 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
-use crate::Shared;
 use crate::failure::Failure;
 use crate::http::discovery;
 use crate::http::negotiate::{self, Form};
 use crate::http::openapi;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route};
+use crate::http::shared::Shared;
 use crate::kinds::registry::Registry;
 
 /// Everything that is not a resource.

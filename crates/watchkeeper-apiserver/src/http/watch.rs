@@ -15,11 +15,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use watchkeeper::clock::{Clock, Instant};
 
-use crate::Shared;
 use crate::failure::Failure;
 use crate::http::negotiate::Form;
 use crate::http::reply::{Chunks, metadata_version};
-use crate::kinds::convert;
+use crate::http::shared::Shared;
 use crate::kinds::registry::Kind;
 use crate::state::selector::Selector;
 use crate::state::store::{Change, Followed, Forgotten, Store, Stored, Text, View};
@@ -311,7 +310,7 @@ impl WatchBody {
                 rows.table(&self.kind, &metadata, &[stored], self.clock.wall(), first).to_string().into()
             }
             _ if stored.api_version == self.kind.api_version => stored.bytes.clone(),
-            _ => share(View::Version(self.kind.api_version.clone()), &|| convert::render(&self.kind, stored)),
+            _ => share(View::Version(self.kind.api_version.clone()), &|| stored.render(&self.kind)),
         };
         let size = bytes.len();
         chunks.push_slice(b"{\"type\":\"");

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use crate::kinds::registry::Kind;
 use crate::kinds::schema::Schema;
-use crate::state::store::{self, Stored, Text};
 use crate::types;
 
 /// The pairs of names under which core/v1 and events.k8s.io/v1 know the same field.
@@ -69,16 +68,6 @@ fn relabel(value: &mut Value, version: &str, schema: Option<&Schema>) {
         schema.prune(value, false);
     }
     value["apiVersion"] = version.into();
-}
-
-/// The text of an object in the version of `kind`, and where it goes on after kind and apiVersion.
-///
-/// The stored text itself where the versions agree, so that it is shared and not made again.
-pub(crate) fn render(kind: &Kind, stored: &Stored) -> Text {
-    if stored.api_version == kind.api_version {
-        return (stored.bytes.clone(), stored.head);
-    }
-    store::encode(kind.custom.is_some(), &from_storage(kind, stored.value()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub(crate) mod conditions;
 pub(crate) mod convert;
 pub(crate) mod defaults;
 pub(crate) mod definition;
+pub(crate) mod failures;
 pub(crate) mod identity;
 pub(crate) mod jsonpath;
 pub(crate) mod merge_shape;

@@ -21,11 +21,8 @@ use rustls::time_provider::TimeProvider;
 use subtle::ConstantTimeEq as _;
 use watchkeeper::clock::{Clock, Generator};
 
+use crate::persist::disk::{CA_FILE, TOKEN_FILE};
 use crate::persist::private::{self, close_to_others, write_private};
-
-/// The CA's key and certificate, in a folder that keeps them.
-pub(crate) const CA_FILE: &str = "ca.pem";
-pub(crate) const TOKEN_FILE: &str = "token";
 
 /// A CA, the means to make server certificates, and a token. Clones share them.
 ///

@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageError, TableDefinition};
 
-use crate::listen::credentials::{CA_FILE, TOKEN_FILE};
 use crate::persist::damage::{Sum, caught, checksum, quietly};
 use crate::persist::private::{self, UNFINISHED, begin, close_to_others, finish, make_folder};
-use crate::state::core::NotRestored;
 use crate::state::store::{Batch, Reach};
 
 /// What this version writes and reads. A folder with another number is left alone.
@@ -31,6 +29,9 @@ const CACHE: usize = 8 * 1024 * 1024;
 
 const LOCK: &str = "lock";
 const DATABASE: &str = "state.redb";
+/// The CA's key and certificate, and the token of a server that listens.
+pub(crate) const CA_FILE: &str = "ca.pem";
+pub(crate) const TOKEN_FILE: &str = "token";
 const OURS: &[&str] = &[LOCK, DATABASE, CA_FILE, TOKEN_FILE];
 
 /// Why a folder cannot keep the state of a server.
@@ -201,7 +202,7 @@ impl Disk {
     }
 
     /// A version that cannot be what was written.
-    pub(crate) fn damaged(&self, problem: &NotRestored) -> DataDirError {
+    pub(crate) fn damaged(&self, problem: &impl std::fmt::Display) -> DataDirError {
         DataDirError::Damaged { folder: self.folder.clone(), problem: problem.to_string() }
     }
 }

@@ -1,5 +1,7 @@
-//! The data folder: private files, checksums, the database.
+//! The data folder: private files, checksums, the database, and the thread that writes changes to it.
 
 pub(crate) mod damage;
 pub(crate) mod disk;
+pub(crate) mod durable;
 pub(crate) mod private;
+pub(crate) mod restore;

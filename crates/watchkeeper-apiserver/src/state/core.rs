@@ -1,23 +1,18 @@
 //! What is the state of the server? Objects, kinds, time and chance, behind one lock; everything here is synchronous and without IO.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
 use crate::failure::{Cause, Failure, Result};
 use crate::kinds::convert;
 use crate::kinds::meta;
-use crate::kinds::registry::{Kind, Registry, ResourceId};
-use crate::persist::disk::{Kept, State, Version};
+use crate::kinds::registry::{Kind, Registry};
 use crate::state::store::{Key, Store, Stored, Window};
-use crate::verbs::write::Write;
-
-pub(crate) const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The whole state of one server.
 #[derive(Debug)]
@@ -31,28 +26,8 @@ pub(crate) struct Core {
 
 /// Versions start at the time of day in microseconds: a server that starts anew under the same address never
 /// hands out versions that clients have already seen from its predecessor. On a clock before 1970 they start at 1, as 0 means something else.
-fn first_revision(env: &Env) -> u64 {
+pub(crate) fn first_revision(env: &Env) -> u64 {
     u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0).max(1)
-}
-
-/// A version that was kept and is not what was written.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("version {revision} of {resource} is not an object")]
-pub(crate) struct NotRestored {
-    resource: String,
-    revision: u64,
-}
-
-/// The service under which pods would find this server.
-fn own_service() -> Value {
-    json!({
-        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {
-            "clusterIP": "10.0.0.1", "ipFamilyPolicy": "SingleStack", "type": "ClusterIP", "sessionAffinity": "None",
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
-        },
-        "status": {"loadBalancer": {}},
-    })
 }
 
 /// Runs a change on a core, and then wakes the watches that it concerns.
@@ -66,82 +41,18 @@ pub(crate) fn change<T>(core: &Mutex<Core>, change: impl FnOnce(&mut Core) -> T)
 }
 
 impl Core {
-    /// A fresh server with its default namespaces.
+    /// A fresh core, without any object.
     pub(crate) fn new(env: &Env, window: usize) -> Self {
-        let mut core = Self::empty(env, Store::new(first_revision(env), Window::of(window)), "apiserver");
-        core.create_defaults();
-        core
+        Self::empty(env, Store::new(first_revision(env), Window::of(window)), "apiserver")
     }
 
-    /// The server that was kept, or a fresh one in a folder that is still empty.
-    pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Self, NotRestored> {
-        let Kept { state, dropped, versions } = kept;
-        let Some(State { revision, floor }) = state else {
-            let revision = first_revision(env);
-            let mut core =
-                Self::empty(env, Store::kept(revision, revision, Window::of(window), []), "apiserver");
-            core.create_defaults();
-            return Ok(core);
-        };
-        let dropped = dropped.into_iter().map(|(id, revision)| (ResourceId::from(id.as_str()), revision));
-        let store = Store::kept(revision, floor, Window::of(window), dropped);
-        // Another stream for each start, so that also a seeded generator never gives a UID twice.
-        let mut core = Self::empty(env, store, &format!("apiserver after {revision}"));
-        core.restore_definitions(&versions);
-        let kinds = core.registry.storages();
-        for version in versions {
-            let id = ResourceId::from(version.resource.as_str());
-            let kind = kinds.get(&id).map(|kind| &**kind);
-            let stored = Stored::restore(kind, version.revision, (version.text, version.head))
-                .filter(|_| version.revision <= revision)
-                .ok_or(NotRestored { resource: version.resource, revision: version.revision })?;
-            core.store.restore(&id, stored, version.removed);
-        }
-        core.store.close_others(|id| kinds.contains_key(id));
-        for definition in core.registry.definitions() {
-            core.renew_objects(&definition, &[]);
-        }
-        Ok(core)
-    }
-
-    /// Serves the kinds of the definitions that are among these versions.
-    fn restore_definitions(&mut self, versions: &[Version]) {
-        let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") else {
-            return;
-        };
-        let mut newest = BTreeMap::new();
-        for version in versions.iter().filter(|version| version.resource == kind.storage.as_str()) {
-            let value: Value = serde_json::from_slice(&version.text).unwrap_or_default();
-            let name = meta::text(&value, "name").to_owned();
-            newest.insert(name, (!version.removed).then_some(value));
-        }
-        for value in newest.into_values().flatten() {
-            self.restore_definition(&value);
-        }
-        Arc::make_mut(&mut self.registry).reindex();
-    }
-
-    fn empty(env: &Env, store: Store, label: &str) -> Self {
+    /// A core without any object. `label` names its stream of random numbers.
+    pub(crate) fn empty(env: &Env, store: Store, label: &str) -> Self {
         Self {
             store,
             registry: Arc::new(Registry::new()),
             clock: env.clock.clone(),
             generator: env.generator.fork(label),
-        }
-    }
-
-    fn create_defaults(&mut self) {
-        if let Some(kind) = self.registry.builtin("", "Namespace") {
-            for name in DEFAULT_NAMESPACES {
-                let mut namespace = kind.blank().clone();
-                meta::set(&mut namespace, "name", name);
-                let created = self.create(&kind, "", namespace, &Write::own());
-                debug_assert!(created.is_ok(), "a default namespace is valid");
-            }
-        }
-        if let Some(kind) = self.registry.builtin("", "Service") {
-            let created = self.create(&kind, "default", own_service(), &Write::own());
-            debug_assert!(created.is_ok(), "the server's own service is valid");
         }
     }
 
@@ -232,34 +143,5 @@ impl Core {
     /// The object of `stored` in the version of `kind`.
     pub(crate) fn view(kind: &Kind, stored: &Stored) -> Value {
         convert::from_storage(kind, stored.value())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_kept_of_a_kind_that_is_gone_is_let_go() {
-        let text = |revision: u64| {
-            format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "{revision}"}}}}"#).into()
-        };
-        let resource = "example.com/bars";
-        let version = |revision: u64, removed: bool| Version {
-            revision,
-            resource: resource.to_owned(),
-            removed,
-            head: 0,
-            text: text(revision),
-        };
-        let kept = Kept {
-            state: Some(State { revision: 9, floor: 1 }),
-            dropped: BTreeMap::from([(resource.to_owned(), 6)]),
-            versions: vec![version(7, false), version(8, true)],
-        };
-        let mut core = Core::restore(&Env::simulated(1), 10, kept).unwrap();
-        let batch = core.store.take_batch().unwrap();
-        assert_eq!((&batch.forgotten[..], batch.revision), (&[7, 8][..], 9));
-        assert_eq!(batch.resources[&ResourceId::from(resource)], crate::state::store::Reach::Gone);
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use journal::{Batch, Reach};
 #[cfg(test)]
 pub(crate) use stored::PARSED;
 pub use stored::encodings;
-pub(crate) use stored::{Key, Stored, Text, View, encode};
+pub(crate) use stored::{Key, Stored, Text, View};
 
 /// What happened to an object.
 #[derive(Clone, Debug)]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::failure::{self, Cause, Failure, Result};
+use crate::failure::{Cause, Failure, Result};
 use crate::kinds::definition::CLEANUP_FINALIZER;
+use crate::kinds::failures;
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::state::core::Core;
@@ -136,7 +137,7 @@ impl Core {
             if is_shown_at_its_end(kind) {
                 return Ok(Deleted::Object(last));
             }
-            return Ok(Deleted::Gone(failure::deleted(kind, &key.name, &old.uid)));
+            return Ok(Deleted::Gone(failures::deleted(kind, &key.name, &old.uid)));
         }
         if goes_now && !options.dry_run {
             return Ok(Deleted::Object(self.erase(kind, &old)));

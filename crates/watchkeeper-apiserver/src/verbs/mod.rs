@@ -2,6 +2,7 @@
 //! the most part on what they have [`Seen`](draft::Seen) of it.
 
 pub(crate) mod apply;
+mod bootstrap;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod draft;

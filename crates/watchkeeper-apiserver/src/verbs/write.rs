@@ -142,6 +142,14 @@ impl Kind {
     }
 }
 
+impl Failure {
+    /// The failure of a write, with the warnings that the write has gathered.
+    pub(crate) fn of(mut self: Box<Self>, write: &Write) -> Box<Self> {
+        self.warnings.clone_from(&write.warnings);
+        self
+    }
+}
+
 /// A body that cannot be read as an object of this kind.
 pub(crate) fn unusable(kind: &Kind, why: &str) -> Box<Failure> {
     Failure::bad_request(format!(

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::kinds::convert;
 use crate::kinds::registry::Kind;
 use crate::state::selector;
 
@@ -88,6 +89,16 @@ impl Stored {
     pub(crate) fn encode(kind: &Kind, key: Key, revision: u64, value: &Value) -> Self {
         let text = encode(kind.custom.is_some(), value);
         Self::new(Some(kind), key, revision, value, text)
+    }
+
+    /// The text in the version of `kind`, and where it goes on after kind and apiVersion.
+    ///
+    /// The stored text itself where the versions agree, so that it is shared and not made again.
+    pub(crate) fn render(&self, kind: &Kind) -> Text {
+        if self.api_version == kind.api_version {
+            return (self.bytes.clone(), self.head);
+        }
+        encode(kind.custom.is_some(), &convert::from_storage(kind, self.value()))
     }
 
     /// An object as it was kept; none if the text is not that of an object of this revision.

@@ -123,6 +123,7 @@ mod tests {
     use super::*;
     use crate::persist::damage::is_quiet;
     use crate::persist::disk::Kept;
+    use crate::persist::restore::restore;
     use crate::{ApiServer, ReplyBody};
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -168,7 +169,9 @@ mod tests {
     }
 
     fn core() -> Arc<Mutex<Core>> {
-        Arc::new(Mutex::new(Core::restore(&Env::simulated(1), 10, Kept::default()).unwrap()))
+        let mut core = restore(&Env::simulated(1), 10, Kept::default()).unwrap();
+        core.create_defaults();
+        Arc::new(Mutex::new(core))
     }
 
     async fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> http::Response<ReplyBody> {

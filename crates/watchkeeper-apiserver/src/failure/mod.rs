@@ -1,115 +1,13 @@
 //! How does the server say no? As a `Status` object with a code, a reason, a message and details that clients match on.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::registry::Kind;
+mod cause;
 
-/// How many causes one refusal tells. The real server has no such bound: a client that breaks a rule a hundred thousand times over is told so
-/// a hundred thousand times.
-const CAUSES_LIMIT: usize = 1_000;
-
-/// How long the causes of one refusal may be together; the first is always told.
-const CAUSES_LENGTH: usize = 1 << 20;
-
-/// How much of a value one cause quotes.
-const VALUE_LIMIT: usize = 64 << 10;
-
-/// One field that was found wrong, in the words of a validation error.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Cause {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-    pub(crate) field: String,
-}
-
-impl Cause {
-    /// Whether the object is not of the shape that rules about it may count on.
-    pub(crate) fn hides_others(&self) -> bool {
-        let shape = ["NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"];
-        self.reason.strip_prefix("FieldValue").is_some_and(|reason| shape.contains(&reason))
-    }
-
-    /// All that was found wrong, each thing once.
-    pub(crate) fn text(causes: &[Self]) -> String {
-        let mut seen = BTreeSet::new();
-        let told = causes.iter().filter(|cause| seen.insert((&cause.field, &cause.message)));
-        let told: Vec<_> = told.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-        if let [only] = &told[..] { only.clone() } else { format!("[{}]", told.join(", ")) }
-    }
-
-    /// Whether so much has been found wrong that nothing more is looked for.
-    pub(crate) fn are_enough(causes: &[Self]) -> bool {
-        causes.len() >= CAUSES_LIMIT
-    }
-
-    pub(crate) fn required(field: &str, detail: &str) -> Self {
-        let message =
-            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
-        Self { reason: "FieldValueRequired", message, field: field.to_owned() }
-    }
-
-    pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Self {
-        Self {
-            reason: "FieldValueInvalid",
-            message: format!("Invalid value: {}: {}", shown(value), beginning(detail)),
-            field: field.to_owned(),
-        }
-    }
-
-    /// As [`Cause::invalid`], of a value that is a text already.
-    pub(crate) fn invalid_text(field: &str, value: &str, detail: &str) -> Self {
-        let message = format!("Invalid value: {}: {}", beginning(value), beginning(detail));
-        Self { reason: "FieldValueInvalid", message, field: field.to_owned() }
-    }
-
-    pub(crate) fn forbidden(field: &str, detail: &str) -> Self {
-        Self {
-            reason: "FieldValueForbidden",
-            message: format!("Forbidden: {detail}"),
-            field: field.to_owned(),
-        }
-    }
-
-    pub(crate) fn duplicate(field: &str, value: &Value) -> Self {
-        Self {
-            reason: "FieldValueDuplicate",
-            message: format!("Duplicate value: {}", shown(value)),
-            field: field.to_owned(),
-        }
-    }
-
-    pub(crate) fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Self {
-        let supported: Vec<_> = supported.iter().map(|text| Value::from(*text).to_string()).collect();
-        Self::not_among(field, value, &supported.join(", "))
-    }
-
-    /// As [`Cause::not_supported`], of choices that are a text already.
-    pub(crate) fn not_among(field: &str, value: &Value, supported: &str) -> Self {
-        let message =
-            format!("Unsupported value: {}: supported values: {}", shown(value), beginning(supported));
-        Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
-    }
-
-    pub(crate) fn too_long(field: &str, limit: usize, unit: &str) -> Self {
-        Self {
-            reason: "FieldValueTooLong",
-            message: format!("Too long: may not be more than {limit} {unit}"),
-            field: field.to_owned(),
-        }
-    }
-
-    pub(crate) fn wrong_type(field: &str, found: &str, detail: &str) -> Self {
-        Self {
-            reason: "FieldValueTypeInvalid",
-            message: format!("Invalid value: {}: {detail}", Value::from(found)),
-            field: field.to_owned(),
-        }
-    }
-}
+use cause::{CAUSES_LENGTH, CAUSES_LIMIT};
+pub(crate) use cause::{Cause, beginning};
 
 /// The `details` of a failure; an empty one is printed as `{}`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,12 +37,6 @@ pub(crate) struct Failure {
 pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
 
 impl Failure {
-    /// The failure of a write, with the warnings that the write has gathered.
-    pub(crate) fn of(mut self: Box<Self>, write: &crate::verbs::write::Write) -> Box<Self> {
-        self.warnings.clone_from(&write.warnings);
-        self
-    }
-
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
         Box::new(Self {
             code,
@@ -157,7 +49,7 @@ impl Failure {
         })
     }
 
-    fn with_details(mut self: Box<Self>, details: Details) -> Box<Self> {
+    pub(crate) fn with_details(mut self: Box<Self>, details: Details) -> Box<Self> {
         self.details = Some(details);
         self
     }
@@ -216,44 +108,6 @@ impl Failure {
     pub(crate) fn unprocessable() -> Box<Self> {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).with_details(Details::default())
-    }
-
-    pub(crate) fn not_found(kind: &Kind, name: &str) -> Box<Self> {
-        let message = format!("{} {} not found", kind.resource(), quoted(name));
-        Self::new(404, "NotFound", message).with_details(Details::of(kind, name))
-    }
-
-    pub(crate) fn already_exists(kind: &Kind, name: &str, terminating: bool) -> Box<Self> {
-        let prefix = if terminating { "object is being deleted: " } else { "" };
-        let message = format!("{prefix}{} {} already exists", kind.resource(), quoted(name));
-        Self::new(409, "AlreadyExists", message).with_details(Details::of(kind, name))
-    }
-
-    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Box<Self> {
-        let message = format!("Operation cannot be fulfilled on {} {}: {why}", kind.resource(), quoted(name));
-        Self::new(409, "Conflict", message).with_details(Details::of(kind, name))
-    }
-
-    /// A conflict as preconditions of a delete report it: by kind, not by resource.
-    pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Box<Self> {
-        let qualified = kind.qualified_kind();
-        let message = format!("Operation cannot be fulfilled on {qualified} {}: {why}", quoted(name));
-        Self::new(409, "Conflict", message).with_details(Details {
-            name: name.to_owned(),
-            group: kind.group.clone(),
-            kind: kind.kind.clone(),
-            ..Details::default()
-        })
-    }
-
-    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Box<Self> {
-        let message = format!("{} {} is forbidden: {why}", kind.resource(), quoted(name));
-        Self::new(403, "Forbidden", message).with_details(Details::of(kind, name))
-    }
-
-    /// A failed validation of an object.
-    pub(crate) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Box<Self> {
-        Self::invalid_as(&kind.group, &kind.kind, name, causes)
     }
 
     /// A failed validation of the query options, which have a kind of their own.
@@ -321,15 +175,6 @@ impl Failure {
 }
 
 impl Details {
-    fn of(kind: &Kind, name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            group: kind.group.clone(),
-            kind: kind.plural.clone(),
-            ..Self::default()
-        }
-    }
-
     fn to_value(&self) -> Value {
         let mut details = Map::new();
         for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind)] {
@@ -354,51 +199,9 @@ impl Details {
     }
 }
 
-/// What a DELETE that removed the object at once answers.
-pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Value {
-    let mut details = json!({"name": name});
-    if !kind.group.is_empty() {
-        details["group"] = kind.group.as_str().into();
-    }
-    details["kind"] = kind.plural.as_str().into();
-    details["uid"] = uid.into();
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
-}
-
 /// What an action without an object of its own answers.
 pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-}
-
-/// The JSON text of a value; of a long one the beginning.
-fn shown(value: &Value) -> String {
-    let mut text = Shown(Vec::new());
-    // It fails where the text becomes too long.
-    if serde_json::to_writer(&mut text, value).is_ok() {
-        return String::from_utf8_lossy(&text.0).into_owned();
-    }
-    let whole = text.0.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-    format!("{whole}...")
-}
-
-/// At most [`VALUE_LIMIT`] of a text.
-pub(crate) fn beginning(text: &str) -> &str {
-    &text[..text.floor_char_boundary(VALUE_LIMIT)]
-}
-
-/// A text that does not grow beyond [`VALUE_LIMIT`].
-struct Shown(Vec<u8>);
-
-impl io::Write for Shown {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fits = bytes.len().min(VALUE_LIMIT - self.0.len());
-        self.0.extend_from_slice(&bytes[..fits]);
-        Ok(fits)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// `text` in double quotes, with the usual escapes.
@@ -423,6 +226,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::cause::VALUE_LIMIT;
     use super::*;
 
     #[test]

@@ -1,0 +1,140 @@
+//! Validation errors: one field that is wrong, in the words of the real server.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use serde_json::Value;
+
+/// How many causes one refusal tells. The real server has no such bound: a client that breaks a rule a hundred thousand times over is told so
+/// a hundred thousand times.
+pub(super) const CAUSES_LIMIT: usize = 1_000;
+
+/// How long the causes of one refusal may be together; the first is always told.
+pub(super) const CAUSES_LENGTH: usize = 1 << 20;
+
+/// How much of a value one cause quotes.
+pub(super) const VALUE_LIMIT: usize = 64 << 10;
+
+/// One field that was found wrong, in the words of a validation error.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cause {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) field: String,
+}
+
+impl Cause {
+    /// Whether the object is not of the shape that rules about it may count on.
+    pub(crate) fn hides_others(&self) -> bool {
+        let shape = ["NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"];
+        self.reason.strip_prefix("FieldValue").is_some_and(|reason| shape.contains(&reason))
+    }
+
+    /// All that was found wrong, each thing once.
+    pub(crate) fn text(causes: &[Self]) -> String {
+        let mut seen = BTreeSet::new();
+        let told = causes.iter().filter(|cause| seen.insert((&cause.field, &cause.message)));
+        let told: Vec<_> = told.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        if let [only] = &told[..] { only.clone() } else { format!("[{}]", told.join(", ")) }
+    }
+
+    /// Whether so much has been found wrong that nothing more is looked for.
+    pub(crate) fn are_enough(causes: &[Self]) -> bool {
+        causes.len() >= CAUSES_LIMIT
+    }
+
+    pub(crate) fn required(field: &str, detail: &str) -> Self {
+        let message =
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        Self { reason: "FieldValueRequired", message, field: field.to_owned() }
+    }
+
+    pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {}: {}", shown(value), beginning(detail)),
+            field: field.to_owned(),
+        }
+    }
+
+    /// As [`Cause::invalid`], of a value that is a text already.
+    pub(crate) fn invalid_text(field: &str, value: &str, detail: &str) -> Self {
+        let message = format!("Invalid value: {}: {}", beginning(value), beginning(detail));
+        Self { reason: "FieldValueInvalid", message, field: field.to_owned() }
+    }
+
+    pub(crate) fn forbidden(field: &str, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueForbidden",
+            message: format!("Forbidden: {detail}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn duplicate(field: &str, value: &Value) -> Self {
+        Self {
+            reason: "FieldValueDuplicate",
+            message: format!("Duplicate value: {}", shown(value)),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|text| Value::from(*text).to_string()).collect();
+        Self::not_among(field, value, &supported.join(", "))
+    }
+
+    /// As [`Cause::not_supported`], of choices that are a text already.
+    pub(crate) fn not_among(field: &str, value: &Value, supported: &str) -> Self {
+        let message =
+            format!("Unsupported value: {}: supported values: {}", shown(value), beginning(supported));
+        Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
+    }
+
+    pub(crate) fn too_long(field: &str, limit: usize, unit: &str) -> Self {
+        Self {
+            reason: "FieldValueTooLong",
+            message: format!("Too long: may not be more than {limit} {unit}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub(crate) fn wrong_type(field: &str, found: &str, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueTypeInvalid",
+            message: format!("Invalid value: {}: {detail}", Value::from(found)),
+            field: field.to_owned(),
+        }
+    }
+}
+
+/// The JSON text of a value; of a long one the beginning.
+fn shown(value: &Value) -> String {
+    let mut text = Shown(Vec::new());
+    // It fails where the text becomes too long.
+    if serde_json::to_writer(&mut text, value).is_ok() {
+        return String::from_utf8_lossy(&text.0).into_owned();
+    }
+    let whole = text.0.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    format!("{whole}...")
+}
+
+/// At most [`VALUE_LIMIT`] of a text.
+pub(crate) fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(VALUE_LIMIT)]
+}
+
+/// A text that does not grow beyond [`VALUE_LIMIT`].
+struct Shown(Vec<u8>);
+
+impl io::Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(VALUE_LIMIT - self.0.len());
+        self.0.extend_from_slice(&bytes[..fits]);
+        Ok(fits)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! The objects that every cluster begins with.
+
+use serde_json::{Value, json};
+
+use crate::kinds::meta;
+use crate::state::core::Core;
+use crate::verbs::write::Write;
+
+const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The service under which pods would find this server.
+fn own_service() -> Value {
+    json!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": "10.0.0.1", "ipFamilyPolicy": "SingleStack", "type": "ClusterIP", "sessionAffinity": "None",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+        "status": {"loadBalancer": {}},
+    })
+}
+
+impl Core {
+    /// Creates the default namespaces and the service of the server itself.
+    pub(crate) fn create_defaults(&mut self) {
+        if let Some(kind) = self.registry.builtin("", "Namespace") {
+            for name in DEFAULT_NAMESPACES {
+                let mut namespace = kind.blank().clone();
+                meta::set(&mut namespace, "name", name);
+                let created = self.create(&kind, "", namespace, &Write::own());
+                debug_assert!(created.is_ok(), "a default namespace is valid");
+            }
+        }
+        if let Some(kind) = self.registry.builtin("", "Service") {
+            let created = self.create(&kind, "default", own_service(), &Write::own());
+            debug_assert!(created.is_ok(), "the server's own service is valid");
+        }
+    }
+}

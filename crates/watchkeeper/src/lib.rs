@@ -14,6 +14,20 @@
 //! - [`record`]: events for users.
 //! - [`controller`]: what controllers share, such as read-your-writes.
 //! - [`process`]: flags, workers, signals, metrics and health checks of a program.
+//! - [`prelude`]: the items that most controllers need, for one import.
+//!
+//! # Features
+//!
+//! All are on by default; without them only the toolkit is compiled.
+//!
+//! | Feature | What it adds |
+//! |---|---|
+//! | `admin` | [`process::AdminServer`]: health, readiness and metrics over HTTP |
+//! | `clap` | the options in [`process`] implement `clap::Args` |
+//! | `logging` | [`process::LogArgs`]: log lines as text or JSON |
+//! | `prometheus` | [`process::metrics`]: what informers, queues and recorders count |
+//!
+//! The version of Kubernetes is yours to choose: depend on `k8s-openapi` with one of its features `v1_*`.
 #![forbid(unsafe_code)]
 
 pub mod clock;
@@ -22,6 +36,7 @@ mod env;
 mod fair;
 pub mod informer;
 pub mod object;
+pub mod prelude;
 pub mod process;
 pub mod queue;
 pub mod record;
@@ -38,3 +53,12 @@ pub use informer::{Informer, SharedInformer, SharedInformerFactory};
 pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
 pub use source::Clients;
 pub use workqueue::RateLimitingQueue;
+
+// Their types are in signatures of this crate: whoever uses both takes the same version of them.
+#[cfg(feature = "clap")]
+pub use clap;
+#[cfg(feature = "prometheus")]
+pub use prometheus_client;
+#[cfg(feature = "logging")]
+pub use tracing_subscriber;
+pub use {http, k8s_openapi, kube_client, kube_core, tokio_util, tracing};

@@ -12,6 +12,7 @@ use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{FactoryBuilder, HandlerOptions, InformerPanicked, on_apply};
+#[cfg(feature = "admin")]
 use watchkeeper::process::Checks;
 use watchkeeper::reflector::{InformerId, InformerMetrics, ListReason, MetricsProvider};
 use watchkeeper::source::{Reply, ScriptedSource, Selection};
@@ -296,6 +297,7 @@ async fn the_trouble_of_an_informer_that_panics_keeps_its_beginning() {
     assert!(env.clock.now() > began);
 }
 
+#[cfg(feature = "admin")]
 #[tokio::test(start_paused = true)]
 async fn readiness_follows_the_caches_over_their_whole_life() {
     let (env, builder, _) = world(empty_list);

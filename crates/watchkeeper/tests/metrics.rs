@@ -1,4 +1,5 @@
 //! Does Prometheus learn what happens in an informer? On both queues, on the paused clock.
+#![cfg(feature = "prometheus")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

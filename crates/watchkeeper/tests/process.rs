@@ -1,4 +1,5 @@
 //! Do the parts of a program keep their promises? Waiting for caches in process, the admin pages over a loopback socket.
+#![cfg(all(feature = "admin", feature = "prometheus"))]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::on_apply;
-use watchkeeper::process::{AdminAddress, AdminServer, Checks, Gate, Pages, Synced, metrics, wait_for_sync};
+use watchkeeper::process::{AdminAddress, AdminServer, Gate, Pages, Synced, metrics, wait_for_sync};
 use watchkeeper::record::{EventBroadcaster, EventType};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::{Env, Informer, Object, SharedInformer};
@@ -118,9 +119,9 @@ struct World {
 
 impl World {
     async fn new(metrics: Registry, env: Env) -> Self {
-        let (live, ready) = (Checks::default(), Checks::default());
-        let caches = ready.gate("caches");
-        let pages = Pages { metrics, live, ready };
+        let mut pages = Pages::default();
+        pages.metrics = metrics;
+        let caches = pages.ready.gate("caches");
         let free = AdminAddress::At(SocketAddr::from(([127, 0, 0, 1], 0)));
         let server = AdminServer::bind(free, pages, &env).await.unwrap();
         let (address, stop) = (server.address().unwrap(), CancellationToken::new());

@@ -24,16 +24,17 @@ use crate::source::{ClientError, Clients};
 ///
 /// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY`, or `HTTP_PROXY` for a server of plain HTTP, where it is not
 /// on this machine and not named by `NO_PROXY`. A proxy may be of http, https or socks5.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct ClientArgs {
     /// The kubeconfig file to use
-    #[arg(long, value_name = "FILE")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig file to use, instead of its current one
-    #[arg(long, value_name = "NAME")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub context: Option<String>,
     /// The address of the API server, instead of the kubeconfig's
-    #[arg(long, value_name = "URL")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "URL"))]
     pub master: Option<String>,
 }
 

@@ -7,25 +7,29 @@ use std::{env, io, panic};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{LevelFilter, ParseError};
+#[cfg(feature = "clap")]
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 
 /// Where panics are logged: under a name of their own, which no level turns off.
 const PANIC: &str = "watchkeeper::panic";
 
 /// Flags that say what to log, for `#[command(flatten)]`.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct LogArgs {
     /// What to log: off, error, warn, info, debug or trace, or levels by module such as info,watchkeeper=debug; without it RUST_LOG says so
-    #[arg(long, value_name = "LEVEL", value_parser = levels)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "LEVEL", value_parser = levels))]
     pub log_level: Option<String>,
     /// The form of a log line
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FORMAT", value_enum, default_value_t))]
     pub log_format: LogFormat,
 }
 
 /// The form of a log line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum LogFormat {
     /// For people: in colour, if it is a terminal and `NO_COLOR` is not set
     #[default]
@@ -103,6 +107,7 @@ impl LogArgs {
 }
 
 /// Takes no word alone that is not a level: it would be a module, and what is logged of all others nothing.
+#[cfg(feature = "clap")]
 fn levels(text: &str) -> Result<String, &'static str> {
     let is_level = |word: &str| word.contains(['=', '[']) || word.parse::<LevelFilter>().is_ok();
     if text.split(',').all(|word| word.is_empty() || is_level(word)) {
@@ -119,6 +124,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 #[cfg(test)]
+#[cfg(feature = "clap")]
 mod tests {
     use std::sync::Arc;
 

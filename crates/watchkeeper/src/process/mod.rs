@@ -3,11 +3,14 @@
 //! It finds its cluster by [flags](ClientArgs), [logs](LogArgs) and serves [metrics and health](AdminServer) as others of its kind do, waits for its
 //! [caches](wait_for_sync), runs [workers](Workers) that survive their panics, and stops in order when a [signal](signals) asks it to.
 
+#[cfg(feature = "admin")]
 mod admin;
 mod client_args;
 mod credentials;
 mod kubeconfig;
+#[cfg(feature = "logging")]
 mod log_args;
+#[cfg(feature = "prometheus")]
 pub mod metrics;
 mod pod;
 mod proxy;
@@ -16,8 +19,10 @@ mod sync;
 mod unstalled;
 mod workers;
 
+#[cfg(feature = "admin")]
 pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Checks, Gate, Pages};
 pub use client_args::{ClientArgs, ConnectError};
+#[cfg(feature = "logging")]
 pub use log_args::{LogArgs, LogError, LogFormat};
 pub use sync::{Synced, wait_for_sync};
 pub use unstalled::Unstalled;

@@ -24,6 +24,7 @@ mod write;
 pub use api::EventApi;
 pub use broadcaster::{EventBroadcaster, EventStream};
 pub use correlator::{Correlated, CorrelatorOptions, EventCorrelator, EventKey, KeyHasher};
+#[cfg(feature = "prometheus")]
 pub(crate) use counts::Counters;
 pub use counts::EventCounts;
 pub use log_sink::LogSink;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::broadcaster::Hub;
-use super::counts::{Counters, EventCounts};
+use super::counts::EventCounts;
 use super::occurrence::{EventType, Occurrence};
 use crate::object::Kind;
 
@@ -92,7 +92,8 @@ impl EventRecorder {
     }
 
     /// The counters behind [`Self::counts`], for whoever must not keep the broadcaster alive.
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
+    #[cfg(feature = "prometheus")]
+    pub(crate) fn counters(&self) -> &Arc<super::Counters> {
         &self.hub.counters
     }
 }

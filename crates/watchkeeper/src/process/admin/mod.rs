@@ -16,10 +16,11 @@ use crate::env::Env;
 ///
 /// By default on the loopback interface: they are for those who are let into the machine or pod. To let probes and scrapers in, give
 /// `0.0.0.0:8080` and a network policy.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct AdminArgs {
     /// Where /metrics, /healthz and /readyz are served; `off` serves none
-    #[arg(long, value_name = "ADDR:PORT", default_value_t)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDR:PORT", default_value_t))]
     pub admin_address: AdminAddress,
 }
 

@@ -15,7 +15,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+#[cfg(feature = "prometheus")]
 use prometheus_client::encoding::text::encode;
+#[cfg(feature = "prometheus")]
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -36,13 +38,18 @@ const HEAD_LIMIT: usize = 16 * 1024;
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
+#[cfg(feature = "prometheus")]
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const INDEX: &str = "/metrics\n/healthz  /healthz/NAME  ?verbose  ?exclude=NAME\n/readyz   /readyz/NAME   ?verbose  ?exclude=NAME\n";
+/// The page with metrics, where there is one.
+const METRICS_INDEX: &str = if cfg!(feature = "prometheus") { "/metrics\n" } else { "" };
+const CHECKS_INDEX: &str = "/healthz  /healthz/NAME  ?verbose  ?exclude=NAME\n/readyz   /readyz/NAME   ?verbose  ?exclude=NAME\n";
 
 /// What the admin pages show.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Pages {
-    /// `/metrics`, in the text form of OpenMetrics.
+    /// `/metrics`, in the text format of OpenMetrics. Needs feature `prometheus`.
+    #[cfg(feature = "prometheus")]
     pub metrics: Registry,
     /// `/healthz`: a program that fails these should be restarted.
     pub live: Checks,
@@ -198,14 +205,20 @@ fn answer(pages: &Pages, method: &Method, path: &str, query: Option<&str>) -> Re
         None => (path, None),
     };
     match (page, name) {
-        ("", None) => text(StatusCode::OK, INDEX.to_owned()),
+        ("", None) => text(StatusCode::OK, index()),
+        #[cfg(feature = "prometheus")]
         ("metrics", None) => metrics(pages),
         ("healthz", name) => checked(pages.live.answer(page, name, query)),
         ("readyz", name) => checked(pages.ready.answer(page, name, query)),
-        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{INDEX}")),
+        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{}", index())),
     }
 }
 
+fn index() -> String {
+    format!("{METRICS_INDEX}{CHECKS_INDEX}")
+}
+
+#[cfg(feature = "prometheus")]
 fn metrics(pages: &Pages) -> Response<Full<Bytes>> {
     let mut body = String::new();
     match encode(&mut body, &pages.metrics) {

@@ -114,8 +114,8 @@ fn the_api_server_is_started_weighed_and_written_to() {
     if !profile.join("watchkeeper").with_extension(std::env::consts::EXE_EXTENSION).exists() {
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "watchkeeper-cli"]);
-        if profile.ends_with("release") {
-            build.arg("--release");
+        if !profile.ends_with("debug") {
+            build.arg("--profile").arg(profile.file_name().unwrap());
         }
         assert!(build.status().unwrap().success());
     }

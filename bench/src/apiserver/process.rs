@@ -82,6 +82,6 @@ pub(crate) fn beside_this() -> Result<PathBuf, Failure> {
     if program.exists() {
         return Ok(program);
     }
-    let how = "build it with the same profile (cargo build --release -p watchkeeper-cli), or name another with --watchkeeper";
+    let how = "build it with the same profile (cargo build --profile dist -p watchkeeper-cli), or name another with --watchkeeper";
     Err(format!("{} is not there: {how}", program.display()).into())
 }

@@ -34,6 +34,8 @@ mod listen;
 mod persist;
 mod server;
 mod state;
+#[cfg(test)]
+mod tests;
 mod types;
 mod verbs;
 

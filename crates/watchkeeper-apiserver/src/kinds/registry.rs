@@ -530,4 +530,14 @@ mod tests {
             assert!(registry.find(row.group, row.version, row.plural).is_some(), "{}", row.plural);
         }
     }
+
+    #[test]
+    fn every_kind_is_in_the_table() {
+        for row in BUILTINS {
+            assert!(types::of_kind(&api_version(row.group, row.version), row.kind).is_some(), "{}", row.kind);
+        }
+        for row in REVIEWS {
+            assert!(types::of_kind(&api_version(row.group, row.version), row.kind).is_some(), "{}", row.kind);
+        }
+    }
 }

@@ -1,0 +1,4 @@
+//! Unit tests that need the whole server.
+
+mod durable;
+mod metrics;

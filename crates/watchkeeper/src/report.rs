@@ -229,6 +229,48 @@ mod tests {
         assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 
+    /// Collects what is logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    // client-go: TestHandleCrashLog, TestHandleCrashContextual, TestHandleError
+    #[test]
+    fn errors_and_panics_are_logged_with_part_and_subject() {
+        let log = Log::default();
+        let into = log.clone();
+        let subscriber = tracing_subscriber::fmt().json().without_time().with_writer(move || into.clone());
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            let reporter = Reporter::new(&Clock::system());
+            reporter.error("informer", "pods", &std::io::Error::other("no route"));
+            reporter.guard("handler", "mine", || panic!("boom"));
+        });
+        let lines = String::from_utf8(log.0.lock().clone()).unwrap();
+        let lines: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let fields = |level: &str, part: &str, subject: &str, message: &str| {
+            (level.into(), serde_json::json!({"message": message, "part": part, "subject": subject}))
+        };
+        let expected = [
+            fields("WARN", "informer", "pods", "no route"),
+            fields("ERROR", "handler", "mine", "panicked: boom"),
+        ];
+        assert!(
+            lines.iter().map(|line| (line["level"].clone(), line["fields"].clone())).eq(expected),
+            "{lines:?}"
+        );
+    }
+
     #[tokio::test(start_paused = true)]
     async fn logging_is_braked_and_tells_what_it_left_out() {
         let clock = Clock::system();

@@ -31,6 +31,7 @@ fn object(item: &str) -> Object<()> {
 // client-go: TestDeltaFIFO_basic, TestRealFIFO_basic, TestFIFO_basic
 #[tokio::test]
 async fn two_producers_keep_their_own_order() {
+    let env = Env::simulated(1);
     for kind in QUEUES {
         let line = Arc::new(DeltaQueue::<()>::new(queue(kind), &Env::simulated(1)));
         for producer in ["a", "b"] {
@@ -44,7 +45,8 @@ async fn two_producers_keep_their_own_order() {
         }
         let mut last = BTreeMap::from([('a', 0), ('b', 0)]);
         while last.values().sum::<u64>() < 1000 {
-            for delta in line.pop().await.unwrap().deltas {
+            let popped = env.clock.timeout(Duration::from_secs(60), line.pop()).await.expect("nothing comes");
+            for delta in popped.unwrap().deltas {
                 let object = delta.object().unwrap();
                 let (producer, n) = object.name().split_at(1);
                 let before = last.insert(producer.chars().next().unwrap(), n.parse().unwrap()).unwrap();
@@ -58,6 +60,7 @@ async fn two_producers_keep_their_own_order() {
 // client-go: TestDeltaFIFO_PopShouldUnblockWhenClosed, TestRealFIFO_PopShouldUnblockWhenClosed, TestFIFO_PopShouldUnblockWhenClosed
 #[tokio::test(start_paused = true)]
 async fn a_close_lets_every_waiting_consumer_go() {
+    let env = Env::simulated(1);
     for kind in QUEUES {
         let line = Arc::new(DeltaQueue::<()>::new(queue(kind), &Env::simulated(1)));
         let waiting: Vec<_> = (0..10)
@@ -69,7 +72,8 @@ async fn a_close_lets_every_waiting_consumer_go() {
         tokio::task::yield_now().await;
         line.close();
         for pop in waiting {
-            assert!(pop.await.unwrap());
+            let ended = env.clock.timeout(Duration::from_secs(60), pop).await.expect("a pop still waits");
+            assert!(ended.unwrap());
         }
         line.push(Delta::Added(object("late@1")));
         assert!(line.pop().await.is_some() && line.pop().await.is_none());

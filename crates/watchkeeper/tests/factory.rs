@@ -50,6 +50,11 @@ fn one_object(_path: &str) -> String {
     format!(r#"{{"items":[{{"metadata":{metadata}}}],"metadata":{{"resourceVersion":"1"}}}}"#)
 }
 
+/// Waits for an hour at most: on the paused clock, until nothing else can happen.
+async fn soon<F: Future>(env: &Env, future: F) -> F::Output {
+    env.clock.timeout(Duration::from_secs(3600), future).await.expect("waited for an hour")
+}
+
 /// Starts the factory, waits until it has synced, and stops it.
 async fn run(factory: &SharedInformerFactory) {
     let stop = CancellationToken::new();
@@ -61,18 +66,18 @@ async fn run(factory: &SharedInformerFactory) {
 
 #[tokio::test(start_paused = true)]
 async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
-    let (_env, builder, _) = world(empty_list);
+    let (env, builder, _) = world(empty_list);
     let factory = builder.build();
     let (a, b) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
     let stop = CancellationToken::new();
     factory.start(&stop);
     let secrets = factory.informer::<Secret>();
     factory.start(&stop);
-    factory.wait_for_sync(&stop).await.unwrap();
+    soon(&env, factory.wait_for_sync(&stop)).await.unwrap();
     assert!(a.has_synced() && b.has_synced() && secrets.has_synced());
     assert_eq!(a.health().lists, 1);
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    soon(&env, factory.shut_down()).await.unwrap();
     assert!(b.is_stopped() && secrets.is_stopped());
 }
 
@@ -91,11 +96,12 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
     assert!(env.clock.timeout(Duration::from_secs(1), factory.shut_down()).await.is_err());
     assert!(!factory.informer::<ConfigMap>().is_stopped());
     stop.cancel();
-    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    let error = soon(&env, factory.wait_for_sync(&stop)).await.unwrap_err();
     assert_eq!(error.synced, ["configmaps"]);
     let said = error.to_string();
     assert!(said.starts_with("failed to sync all caches: secrets ("), "{said}");
-    let (first, second) = tokio::join!(factory.shut_down(), factory.shut_down());
+    let both = async { tokio::join!(factory.shut_down(), factory.shut_down()) };
+    let (first, second) = soon(&env, both).await;
     first.and(second).unwrap();
     assert!(factory.informer::<ConfigMap>().is_stopped());
 }
@@ -129,7 +135,7 @@ async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
     factory.informer::<ConfigMap>();
     let stop = CancellationToken::new();
     factory.start(&stop);
-    let error = factory.wait_for_sync(&stop).await.unwrap_err();
+    let error = soon(&env, factory.wait_for_sync(&stop)).await.unwrap_err();
     assert_eq!((error.unsynced[0].name.as_str(), env.reporter.panics()), ("configmaps", 1));
 }
 

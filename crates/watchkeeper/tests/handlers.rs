@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use common::{Log, QUEUES, World, event, gone, list, silence};
+use common::{Log, QUEUES, World, event, gone, list, silence, soon, within_a_minute};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ async fn a_filtering_handler_turns_updates_across_its_border_into_adds_and_delet
         let is_even =
             |object: &Object<ConfigMap>| object.version().to_string().parse::<u64>().unwrap() % 2 == 0;
         let registration = world.informer.add_handler(filtered(is_even, on_change(even.handler()))).unwrap();
-        registration.wait_until_synced().await;
+        soon(&world.env, registration.wait_until_synced()).await;
         assert_eq!(even.take(), ["+ b@2 initial"]);
         for (kind, item) in [
             ("MODIFIED", "a@12"),
@@ -86,8 +86,8 @@ async fn a_handler_that_is_too_far_behind_is_told_the_newest_states_and_the_othe
         let stop = CancellationToken::new();
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
-        stuck.entered.recv().await.unwrap();
-        assert_eq!(versions.recv().await.unwrap(), "1");
+        within_a_minute(&env, stuck.entered.recv()).await.unwrap();
+        assert_eq!(within_a_minute(&env, versions.recv()).await.unwrap(), "1");
         for version in 11..31 {
             let (kind, name) = match version {
                 11 => ("ADDED", "b"),
@@ -95,19 +95,23 @@ async fn a_handler_that_is_too_far_behind_is_told_the_newest_states_and_the_othe
                 _ => ("MODIFIED", "a"),
             };
             feed.send(event(kind, &format!("{name}@{version}")));
-            assert_eq!(versions.recv().await.unwrap(), version.to_string(), "everything, in order");
+            let told = within_a_minute(&env, versions.recv()).await.unwrap();
+            assert_eq!(told, version.to_string(), "everything, in order");
         }
         assert!(slow.is_coalescing() && !slow.has_synced());
         let stats = &informer.stats().handlers[0];
         assert_eq!((stats.pending, stats.coalesced), (1, 19));
         drop(stuck.release);
-        slow.wait_until_synced().await;
-        stuck.entered.recv().await.unwrap();
-        while slow.stats().pending > 0 || slow.is_coalescing() {
-            tokio::task::yield_now().await;
-        }
+        within_a_minute(&env, slow.wait_until_synced()).await;
+        within_a_minute(&env, stuck.entered.recv()).await.unwrap();
+        let caught_up = async {
+            while slow.stats().pending > 0 || slow.is_coalescing() {
+                tokio::task::yield_now().await;
+            }
+        };
+        within_a_minute(&env, caught_up).await;
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
         assert_eq!(stuck.log.take(), ["+ a@1 initial", "a 1->29"]);
     }
 }
@@ -151,7 +155,7 @@ fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
                 drop(release);
             }
             assert_eq!(released.recv().await, Some(threads > 1));
-            slow.wait_until_synced().await;
+            within_a_minute(&env, slow.wait_until_synced()).await;
             assert_eq!((slow.stats().slow, slow.stats().panics), (1, 0));
             let blocked = "stuck the callback for ns/a blocked its thread for ";
             let reports = reports.take();
@@ -177,7 +181,7 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it()
         let stop = CancellationToken::new();
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
-        informer.wait_until_synced().await;
+        within_a_minute(&env, informer.wait_until_synced()).await;
         // More than a task does at once: the quick handler and the informer give way in between.
         for chunk in 0..20 {
             let events: Vec<_> = (0..500)
@@ -186,16 +190,17 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it()
             feed.send(events.concat());
         }
         for _ in 0..10_000 {
-            told.recv().await.unwrap();
+            within_a_minute(&env, told.recv()).await.unwrap();
         }
         drop(stuck);
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }
 
 /// A running informer that has told the first of two objects to a handler which does not return yet.
 struct Held {
+    env: Env,
     informer: SharedInformer<ConfigMap>,
     registration: Registration<ConfigMap>,
     stuck: Stuck,
@@ -213,39 +218,49 @@ impl Held {
         let stop = CancellationToken::new();
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
-        stuck.entered.recv().await.unwrap();
-        Self { informer, registration, stuck, stop, task }
+        within_a_minute(&env, stuck.entered.recv()).await.unwrap();
+        Self { env, informer, registration, stuck, stop, task }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        within_a_minute(&self.env, self.task).await.unwrap();
     }
 }
 
-// client-go: TestRemoveEventHandler_SynchronousShutdown, TestShutDownEventHandler_Lifecycles
+// client-go: TestRemoveEventHandler_AsynchronousPanic, TestRemoveEventHandler_SynchronousShutdown,
+// TestShutDownEventHandler_Lifecycles
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
     for queue in QUEUES {
-        let Held { informer, registration, stuck, stop, task } = Held::at_the_first_of_two(queue).await;
-        informer.remove_handler(&registration);
-        let waiting = registration.clone();
+        let held = Held::at_the_first_of_two(queue).await;
+        // A removal that waits for the callback would block its thread: it is not the test's.
+        let (informer, registration) = (held.informer.clone(), held.registration.clone());
+        let removed = tokio::task::spawn_blocking(move || informer.remove_handler(&registration));
+        let removed = held.env.clock.timeout(Duration::from_secs(60), removed).await;
+        let waiting = held.registration.clone();
         let ended = tokio::spawn(async move { waiting.ended().await });
         tokio::task::yield_now().await;
-        assert!(!ended.is_finished(), "the callback still runs");
-        stuck.release.send(()).unwrap();
-        ended.await.unwrap();
-        assert_eq!(stuck.log.take().len(), 1, "what waited was dropped");
-        stop.cancel();
-        task.await.unwrap();
+        let has_ended = ended.is_finished();
+        held.stuck.release.send(()).unwrap();
+        removed.expect("the removal waits for the callback").unwrap();
+        assert!(!has_ended, "the callback still runs");
+        within_a_minute(&held.env, ended).await.unwrap();
+        assert_eq!(held.stuck.log.take().len(), 1, "what waited was dropped");
+        held.end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_is_removed_amid_the_first_objects_has_not_synced() {
     for queue in QUEUES {
-        let Held { informer, registration, stuck, stop, task } = Held::at_the_first_of_two(queue).await;
-        informer.wait_until_synced().await;
-        informer.remove_handler(&registration);
-        stuck.release.send(()).unwrap();
-        assert!(!registration.synced_or_ended().await && !registration.has_synced());
-        stop.cancel();
-        task.await.unwrap();
+        let held = Held::at_the_first_of_two(queue).await;
+        within_a_minute(&held.env, held.informer.wait_until_synced()).await;
+        held.informer.remove_handler(&held.registration);
+        held.stuck.release.send(()).unwrap();
+        let has_synced = within_a_minute(&held.env, held.registration.synced_or_ended()).await;
+        assert!(!has_synced && !held.registration.has_synced());
+        held.end().await;
     }
 }
 
@@ -256,11 +271,11 @@ async fn a_handler_that_is_removed_before_the_start_has_ended_at_once() {
         let log = Log::default();
         let registration = world.informer.add_handler(on_change(log.handler())).unwrap();
         world.informer.remove_handler(&registration);
-        registration.ended().await;
+        soon(&world.env, registration.ended()).await;
         let (reply, _feed) = Reply::live();
         world.source.on_list(list(10, &["a@1"])).on_watch(reply);
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert_eq!((log.take().len(), world.log.take().len()), (0, 1));
     }
@@ -302,7 +317,7 @@ async fn one_handler_can_be_added_many_times_and_each_place_is_its_own() {
         let log = Log::default();
         let first = world.informer.add_handler(on_change(log.handler())).unwrap();
         let second = world.informer.add_handler(on_change(log.handler())).unwrap();
-        second.wait_until_synced().await;
+        soon(&world.env, second.wait_until_synced()).await;
         world.settle().await;
         assert_eq!(log.take(), ["+ a@1 initial", "+ a@1 initial"]);
         world.informer.remove_handler(&first);
@@ -319,7 +334,7 @@ async fn a_handler_counts_its_panics_and_syncs_all_the_same() {
         let handler = on_change(|_: Change<'_, ConfigMap>| panic!("as always"));
         let options = HandlerOptions { name: Some("fragile".into()), ..HandlerOptions::default() };
         let registration = world.informer.add_handler_with(handler, options).unwrap();
-        registration.wait_until_synced().await;
+        soon(&world.env, registration.wait_until_synced()).await;
         feed.send(event("MODIFIED", "a@11"));
         world.settle().await;
         let stats = registration.stats();
@@ -339,14 +354,14 @@ async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() 
         let (reply, feed) = Reply::live();
         world.source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply);
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.env.clock.sleep(Duration::from_secs(61)).await;
         assert_eq!(never.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
         assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "= a@1", "= b@2"]);
         // After the check at 60 s, one is due and the other is not.
         world.source.on_list(list(20, &["a@1", "b@15"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         world.settle().await;
         assert_eq!(never.take(), ["b 2->15"]);
         assert_eq!(world.log.take_sorted(), ["= a@1", "b 2->15"]);
@@ -395,7 +410,7 @@ impl Handler<ConfigMap> for Follower {
     }
 }
 
-// client-go: TestSharedInformerHandlerAbuse
+// client-go: TestSharedInformerHandlerAbuse, TestSharedInformerInitializationRace, TestAsyncLocking
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repeat_anything() {
     for queue in QUEUES {
@@ -409,13 +424,15 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
         let generator = Generator::seeded(1);
         let workers: Vec<_> = (0..16)
             .map(|number| {
-                let (informer, generator) = (informer.clone(), generator.clone());
+                let (env, informer, generator) = (env.clone(), informer.clone(), generator.clone());
                 tokio::spawn(async move {
                     let mut changes = 0;
                     loop {
                         let follower = Follower { every_state: number % 2 == 0, ..Follower::default() };
                         let Ok(registration) = informer.add_handler(follower.clone()) else { return changes };
-                        registration.synced_or_ended().await;
+                        let has_synced = within_a_minute(&env, registration.synced_or_ended()).await;
+                        // `b` and `c` are always there: who has synced knows them.
+                        assert!(!has_synced || follower.told() >= 2);
                         // Some leave at once, others hear of some changes before.
                         let initial = follower.told();
                         let enough = initial + generator.below(60) as usize;
@@ -423,7 +440,7 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
                             tokio::task::yield_now().await;
                         }
                         informer.remove_handler(&registration);
-                        registration.ended().await;
+                        within_a_minute(&env, registration.ended()).await;
                         assert_eq!(registration.stats().panics, 0);
                         changes += follower.told() - initial;
                         // One that is told directly waits for nothing: others have their turn too.
@@ -447,13 +464,13 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
             let kind = ["MODIFIED", "DELETED", "ADDED"][round % 3];
             feed.send(event(kind, &format!("a@{version}")));
             if round % 50 == 0 {
-                informer.indexer().wait_until_fresh(&version.into()).await;
+                within_a_minute(&env, informer.indexer().wait_until_fresh(&version.into())).await;
             }
             if round == 1_000 {
                 stay();
             }
         }
-        informer.indexer().wait_until_fresh(&version.into()).await;
+        within_a_minute(&env, informer.indexer().wait_until_fresh(&version.into())).await;
         for (registration, follower) in &staying {
             let caught_up = async {
                 while registration.stats().pending > 0 || !follower.equals(&informer) {
@@ -467,10 +484,10 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
             assert_eq!(follower.told(), 3 + 2_000);
         }
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
         let mut changes = 0;
         for worker in workers {
-            changes += worker.await.unwrap();
+            changes += within_a_minute(&env, worker).await.unwrap();
         }
         assert!(changes > 0, "those that left have heard of changes before");
         assert_eq!(env.reporter.panics(), 0);
@@ -495,8 +512,11 @@ async fn handlers_whose_tasks_start_after_the_first_list_hold_nothing_up_and_are
         let mut run = Box::pin(async move { informer.run(token).await });
         // Without an await in between, the tasks of the handlers do not get to run.
         let mut context = Context::from_waker(Waker::noop());
+        let mut polls = 0;
         while !world.informer.has_synced() {
             assert!(run.as_mut().poll(&mut context).is_pending());
+            polls += 1;
+            assert!(polls < 10_000, "the handlers hold the first list up");
         }
         assert_eq!(world.cached(), ["a@1"]);
         let pending =
@@ -507,7 +527,35 @@ async fn handlers_whose_tasks_start_after_the_first_list_hold_nothing_up_and_are
         assert_eq!(logs[0].take(), ["+ a@1 initial", "= a@1", "= a@1", "= a@1"], "after 2, 4 and 6 s");
         assert_eq!(logs[1].take(), ["+ a@1 initial", "= a@1", "= a@1"], "after 3 and 6 s");
         stop.cancel();
-        task.await.unwrap();
+        soon(&world.env, task).await.unwrap();
+    }
+}
+
+// client-go: TestTypedResourceEventHandlerFuncs
+#[tokio::test(start_paused = true)]
+async fn methods_that_a_handler_leaves_out_do_nothing() {
+    struct OnlyDeletes(Log);
+    impl Handler<ConfigMap> for OnlyDeletes {
+        fn delete(&mut self, deleted: &Deleted<ConfigMap>) {
+            self.0.add(deleted.key().to_string());
+        }
+    }
+    struct Nothing;
+    impl Handler<ConfigMap> for Nothing {}
+    for queue in QUEUES {
+        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let deletes = Log::default();
+        let registrations = [
+            world.informer.add_handler(OnlyDeletes(deletes.clone())).unwrap(),
+            world.informer.add_handler(Nothing).unwrap(),
+        ];
+        feed.send(event("ADDED", "c@11") + &event("MODIFIED", "a@12") + &event("DELETED", "b@13"));
+        world.settle().await;
+        assert_eq!(deletes.take(), ["ns/b"]);
+        for registration in registrations {
+            assert!(registration.has_synced());
+            assert_eq!((registration.stats().pending, registration.stats().panics), (0, 0));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Log, QUEUES, World, event, gone, list, list_page, parse};
+use common::{Log, QUEUES, World, event, gone, list, list_page, parse, soon};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -42,13 +42,13 @@ async fn pages_are_put_together_and_bookmarks_advance_the_store() {
         let (reply, feed) = Reply::live();
         world.source.on_list(list_page(10, "t", &["a@1"])).on_list(list(10, &["b@2"])).on_watch(reply);
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         assert_eq!(world.cached(), ["a@1", "b@2"]);
         let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": "77"}}});
         feed.send(bookmark.to_string());
-        world.informer.indexer().wait_until_fresh(&77.into()).await;
+        soon(&world.env, world.informer.indexer().wait_until_fresh(&77.into())).await;
         drop(feed);
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         let Asked::Watch(options) = &world.source.asked()[3] else { panic!("{:?}", world.source.asked()) };
         assert_eq!(options.version, 77.into());
         let Asked::List(second) = &world.source.asked()[1] else { panic!() };
@@ -83,7 +83,7 @@ async fn a_410_leads_to_a_relist_with_tombstones_and_updates() {
         world.log.take();
         world.source.on_list(list(20, &["a@1", "b@15", "d@16"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         world.settle().await;
         assert_eq!(world.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@1", "b 2->15"]);
         assert_eq!(world.cached(), ["a@1", "b@15", "d@16"]);
@@ -98,7 +98,7 @@ async fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
         world.log.take();
         world.source.on_list(list(20, &["a/two@15"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         world.settle().await;
         assert_eq!(world.log.take(), ["- a@1 tombstone", "+ a@15"]);
     }
@@ -113,7 +113,7 @@ async fn a_handler_that_joins_late_is_told_of_everything_first_and_misses_nothin
         let registration = world.informer.add_handler(on_change(late.handler())).unwrap();
         feed.send(event("MODIFIED", "a@11"));
         assert!(!registration.has_synced());
-        registration.wait_until_synced().await;
+        soon(&world.env, registration.wait_until_synced()).await;
         world.settle().await;
         let told = late.take();
         assert_eq!(told[2..], ["a 1->11"]);
@@ -123,6 +123,8 @@ async fn a_handler_that_joins_late_is_told_of_everything_first_and_misses_nothin
         // client-go: TestRemoveWhileActive
         world.informer.remove_handler(&registration);
         world.informer.remove_handler(&registration);
+        // client-go: TestShutDownEventHandler_Lifecycles, of one that was added after the start
+        soon(&world.env, registration.ended()).await;
         feed.send(event("MODIFIED", "a@12"));
         world.settle().await;
         assert_eq!((late.take().len(), world.log.take().last().unwrap().as_str()), (0, "a 11->12"));
@@ -143,7 +145,7 @@ async fn resyncs_reach_only_handlers_that_are_due_and_never_the_server() {
         world.informer.add_handler_with(on_change(slow.handler()), options(25)).unwrap();
         world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         for log in [&world.log, &never, &slow] {
             assert_eq!(log.take(), ["+ a@1 initial"]);
@@ -165,10 +167,10 @@ async fn a_server_that_is_away_is_tried_again_with_growing_delays() {
         world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
         let begin = world.env.clock.now();
         world.start();
-        world.source.until_asked(3).await;
+        world.until_asked(3).await;
         assert!(!world.informer.has_synced());
         assert!(world.informer.health().degraded.is_some());
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         let waited = (world.env.clock.now() - begin).as_secs_f64();
         // 0.8 + 1.6 + 3.2 + 6.4 + 12.8, and up to twice that by jitter.
         assert!((24.8..49.6).contains(&waited), "{waited}");
@@ -188,7 +190,7 @@ async fn a_bad_object_is_reported_and_does_not_stop_the_others() {
         let (reply, feed) = Reply::live();
         world.source.on_list(Reply::body(body)).on_watch(reply);
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         feed.send(r#"{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"}}}"#);
         feed.send(r#"{"type":"DANCED","object":{"metadata":{"name":"s"}}}{"type":"ADDED"}"#);
         feed.send(r#"{"type":"ADDED","object":{"metadata":{"name":"odd","namespace":"ns","resourceVersion":"11"},"data":7}}"#);
@@ -222,29 +224,39 @@ async fn a_handler_that_panics_is_reported_and_goes_on_with_the_next() {
             .unwrap();
         world.source.on_list(list(10, &["a@1", "b@2", "c@3"])).on_watch(Reply::body("").then_hang());
         world.start();
-        registration.wait_until_synced().await;
+        soon(&world.env, registration.wait_until_synced()).await;
         assert_eq!(shaky.take_sorted(), ["+ a@1 initial", "+ c@3 initial"]);
         assert_eq!(world.log.take().len(), 3);
         assert_eq!(world.env.reporter.panics(), 1);
     }
 }
 
-// client-go: TestShutdown, TestStateSharedInformer, TestAddOnStoppedSharedInformer
+// client-go: TestShutdown, TestStateSharedInformer, TestAddOnStoppedSharedInformer, TestRemoveOnStoppedSharedInformer
 #[tokio::test(start_paused = true)]
 async fn a_stopped_informer_has_ended_its_tasks_and_takes_no_handlers() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1"]).await;
-        assert!(!world.informer.is_stopped());
-        world.informer.run(CancellationToken::new()).await;
-        world.stop.cancel();
-        while !world.informer.is_stopped() {
-            tokio::task::yield_now().await;
-        }
+        let world = World::new(queue, Duration::ZERO);
+        let state =
+            || (world.informer.health().phase, world.informer.has_synced(), world.informer.is_stopped());
+        assert_eq!(state(), (Phase::Idle, false, false));
+        let (reply, feed) = Reply::live();
+        world.source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let registration = world.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap();
+        world.start();
+        world.until_synced().await;
         world.settle().await;
+        assert_eq!(state(), (Phase::Watching, true, false));
+        // Another run ends at once, and does not disturb the first.
+        soon(&world.env, world.informer.run(CancellationToken::new())).await;
+        assert_eq!(state(), (Phase::Watching, true, false));
+        world.stop.cancel();
+        world.settle().await;
+        assert_eq!(state(), (Phase::Stopped, true, true));
         assert!(!feed.send(event("MODIFIED", "a@11")));
+        world.informer.remove_handler(&registration);
+        soon(&world.env, registration.ended()).await;
         let error = world.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap_err();
         assert!(error.to_string().contains("configmaps has stopped already"));
-        assert_eq!(world.informer.health().phase, Phase::Stopped);
         assert_eq!(world.cached(), ["a@1"]);
     }
 }
@@ -254,19 +266,17 @@ async fn dropping_a_running_informer_ends_its_handlers() {
     let (world, feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
     drop(feed);
     let task = world.start();
-    task.await.unwrap();
+    soon(&world.env, task).await.unwrap();
     let other = World::new(QueueKind::Ordered, Duration::ZERO);
     other.source.on_list(list(1, &["a@1"])).on_watch(Reply::body("").then_hang());
     let alive = Arc::new(());
     let held = alive.clone();
     other.informer.add_handler(on_change(move |_: Change<'_, ConfigMap>| drop(held.clone()))).unwrap();
     let running = other.start();
-    other.informer.wait_until_synced().await;
+    other.until_synced().await;
     running.abort();
-    while Arc::strong_count(&alive) > 1 {
-        tokio::task::yield_now().await;
-    }
-    assert!(other.informer.is_stopped());
+    other.settle().await;
+    assert_eq!((Arc::strong_count(&alive), other.informer.is_stopped()), (1, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +302,7 @@ async fn metrics_hear_of_lists_events_and_what_was_applied() {
     feed.send(gone());
     let stop = CancellationToken::new();
     let until = async {
-        source.until_asked(4).await;
+        soon(&env, source.until_asked(4)).await;
         stop.cancel();
     };
     tokio::join!(informer.run(stop.clone()), until);
@@ -320,9 +330,9 @@ async fn an_answer_that_is_no_list_leaves_the_cache_as_it_is() {
         }
         world.source.on_list(list(20, &["a@1"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.source.until_asked(5).await;
+        world.until_asked(5).await;
         assert_eq!((world.cached().len(), world.log.take().len()), (2, 0));
-        world.source.until_asked(7).await;
+        world.until_asked(7).await;
         world.settle().await;
         assert_eq!(world.cached(), ["a@1"]);
         assert_eq!(world.env.reporter.errors(), 3);
@@ -336,7 +346,7 @@ async fn garbage_behind_events_does_not_take_the_store_back() {
         let (reply, _open) = Reply::live();
         world.source.on_watch(reply);
         feed.send(event("MODIFIED", "a@11") + &event("MODIFIED", "a@12") + "garbage");
-        world.source.until_asked(3).await;
+        world.until_asked(3).await;
         let Asked::Watch(options) = &world.source.asked()[2] else { panic!("{:?}", world.source.asked()) };
         assert_eq!(options.version, 12.into());
         assert_eq!(world.informer.indexer().version(), 12.into());
@@ -462,13 +472,13 @@ async fn the_longest_of_durations_is_as_good_as_never() {
             world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
             world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
             let task = world.start();
-            world.informer.wait_until_synced().await;
+            world.until_synced().await;
             world.env.clock.sleep(Duration::from_secs(100)).await;
             assert_eq!(never.take(), ["+ a@1 initial"]);
             let told = if resync == Duration::MAX { 1 } else { 4 };
             assert_eq!(world.log.take().len(), told);
             world.stop.cancel();
-            task.await.unwrap();
+            soon(&world.env, task).await.unwrap();
         }
     }
 }
@@ -482,7 +492,7 @@ async fn a_backoff_may_begin_with_the_longest_of_durations() {
     world.env.clock.sleep(Duration::from_secs(86_400)).await;
     assert_eq!((world.source.asked().len(), world.informer.health().phase), (1, Phase::Waiting));
     world.stop.cancel();
-    task.await.unwrap();
+    soon(&world.env, task).await.unwrap();
 }
 
 /// Metrics without any luck.

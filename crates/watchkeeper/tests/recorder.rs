@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -151,7 +152,7 @@ async fn when_broadcaster_and_recorders_are_gone_the_sinks_end() {
 // client-go: TestNonRacyShutdown, TestBroadcasterShutdownRace
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn events_from_many_tasks_and_a_shut_down_amid_them_get_along() {
-    let events = broadcaster(1000);
+    let (env, events) = (Env::simulated(1), broadcaster(1000));
     let mut sink = events.subscribe();
     let tasks: Vec<_> = (0..100)
         .map(|number| {
@@ -164,10 +165,14 @@ async fn events_from_many_tasks_and_a_shut_down_amid_them_get_along() {
             })
         })
         .collect();
-    let mut received = 0;
-    while sink.recv().await.is_some() {
-        received += 1;
-    }
+    let received = async {
+        let mut received = 0;
+        while sink.recv().await.is_some() {
+            received += 1;
+        }
+        received
+    };
+    let received = env.clock.timeout(Duration::from_secs(60), received).await.expect("the sink has an end");
     for task in tasks {
         task.await.unwrap();
     }
@@ -292,7 +297,8 @@ async fn events_are_logged_with_their_parts_at_the_level_asked_for() {
         let (sink, recorder) = (events.subscribe(), events.recorder("me"));
         recorder.event(&pod("p"), EventType::Warning, "Why", "because");
         events.shut_down();
-        LogSink::new(level).run(sink, CancellationToken::new()).await;
+        let logged = LogSink::new(level).run(sink, CancellationToken::new());
+        Env::simulated(1).clock.timeout(Duration::from_secs(60), logged).await.expect("the sink has an end");
         let lines = String::from_utf8(std::mem::take(&mut *log.0.lock())).unwrap();
         let line: Value = serde_json::from_str(&lines).unwrap();
         let expected = json!({

@@ -20,6 +20,7 @@ mod recorder_server;
 use recorder_server::{Fate, Server, node, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// A server, a broadcaster, and what is needed for a sink between them.
 struct World {
@@ -47,7 +48,9 @@ impl World {
             record.await;
             self.events.shut_down();
         };
-        tokio::join!(recorded, written);
+        let done = async { tokio::join!(recorded, written) };
+        // On the paused clock: until nothing else can happen.
+        self.clients.env().clock.timeout(DAY, done).await.expect("the sink has an end");
     }
 
     fn counts(&self) -> (u64, u64, u64) {
@@ -320,10 +323,14 @@ async fn a_thousand_events_that_each_fail_four_times_are_all_written() {
             }
         })
         .await;
-    let mut heard = 0;
-    while other_sink.recv().await.is_some() {
-        heard += 1;
-    }
+    let heard = async {
+        let mut heard = 0;
+        while other_sink.recv().await.is_some() {
+            heard += 1;
+        }
+        heard
+    };
+    let heard = world.clients.env().clock.timeout(DAY, heard).await.expect("the other sink has an end");
     assert_eq!((world.server.events().len(), world.server.methods().len(), heard), (1000, 5000, 1000));
     assert_eq!(world.events.counts().dropped, 0);
 }
@@ -454,11 +461,12 @@ async fn a_sink_ends_at_a_stop_and_when_nobody_can_record() {
     let (recorder, sink) = record::recorder("me", &server.clients(&env));
     let stop = CancellationToken::new();
     stop.cancel();
-    sink.run(stop).await;
+    env.clock.timeout(DAY, sink.run(stop)).await.expect("a stop ends a sink");
     drop(recorder);
     let (recorder, sink) = record::recorder("me", &server.clients(&env));
     drop(recorder);
-    sink.run(CancellationToken::new()).await;
+    let ended = env.clock.timeout(DAY, sink.run(CancellationToken::new())).await;
+    ended.expect("without recorders a sink ends");
 }
 
 /// What becomes of requests, with no more than five failures in a row.

@@ -77,6 +77,20 @@ impl World {
         self.env.clock.sleep(Duration::from_millis(1)).await;
     }
 
+    /// Waits for an hour at most: on the paused clock, until nothing else can happen.
+    async fn soon(&self, future: impl Future<Output = ()>) {
+        self.env.clock.timeout(Duration::from_secs(3600), future).await.expect("waited for an hour");
+    }
+
+    async fn until_synced(&self) {
+        self.soon(self.informer.wait_until_synced()).await;
+    }
+
+    /// Waits until `count` requests have come.
+    async fn until_asked(&self, count: usize) {
+        self.soon(self.source.until_asked(count)).await;
+    }
+
     fn watched_from(&self, request: usize) -> (String, bool) {
         match &self.source.asked()[request] {
             Asked::Watch(options) => (options.version.to_string(), options.initial_events),
@@ -102,14 +116,14 @@ async fn a_streamed_list_is_handed_over_whole_and_its_stream_goes_on_as_the_watc
     world.settle().await;
     assert!(!world.informer.has_synced() && world.cached().is_empty());
     feed.send(bookmark(8, Some("true")));
-    world.informer.wait_until_synced().await;
+    world.until_synced().await;
     assert_eq!(world.cached(), ["a@6", "c@3"]);
     assert_eq!(world.informer.indexer().version(), 8.into());
     feed.send(event("MODIFIED", &object("c", 9)));
     world.settle().await;
     assert_eq!(world.cached(), ["a@6", "c@9"]);
     drop(feed);
-    world.source.until_asked(2).await;
+    world.until_asked(2).await;
     assert_eq!((world.watched_from(0), world.watched_from(1)), ((String::new(), true), ("9".into(), false)));
     assert_eq!(world.informer.health().lists, 1);
 }
@@ -124,7 +138,7 @@ async fn a_server_that_cannot_stream_is_listed_at_once() {
         .on_watch(Reply::body("").then_hang());
     let world = World::start(source, |builder| builder);
     let began = world.env.clock.now();
-    world.informer.wait_until_synced().await;
+    world.until_synced().await;
     assert_eq!((world.cached(), world.env.clock.now() - began), (vec!["a@1".to_owned()], Duration::ZERO));
     assert_eq!(world.env.reporter.errors(), 0, "that is no error");
 }
@@ -136,7 +150,7 @@ async fn a_stream_that_never_tells_its_end_is_given_up_for_a_list() {
     source.on_list(list(5, &["a", "b"])).on_watch(Reply::body("").then_hang());
     let world = World::start(source, |builder| builder);
     let began = world.env.clock.now();
-    world.informer.wait_until_synced().await;
+    world.until_synced().await;
     assert_eq!(world.cached().len(), 2);
     assert_eq!((world.env.clock.now() - began).as_secs(), 30);
 }
@@ -163,7 +177,9 @@ async fn a_stream_of_changes_that_never_tells_the_end_of_its_list_is_given_up_fo
         world.env.clock.sleep(Duration::from_secs(10)).await;
         version += 1;
     }
-    assert_eq!((synced.await.unwrap() - began).as_secs(), 80 + 30);
+    let synced =
+        world.env.clock.timeout(Duration::from_secs(3600), synced).await.expect("waited for an hour");
+    assert_eq!((synced.unwrap() - began).as_secs(), 80 + 30);
     assert_eq!(world.cached(), ["a@1", "b@1"]);
 }
 
@@ -177,7 +193,7 @@ async fn a_streamed_list_that_is_closed_before_its_end_is_reported() {
     let (_, why) = world.informer.health().degraded.unwrap();
     assert_eq!(why, "the watch failed configmaps: the list was closed before its end");
     assert_eq!(world.env.reporter.errors(), 1);
-    world.informer.wait_until_synced().await;
+    world.until_synced().await;
     assert!(world.informer.health().degraded.is_none());
 }
 
@@ -193,12 +209,12 @@ async fn a_watch_that_opens_and_fails_each_time_is_degraded_since_its_first_fail
         source.on_list(list(20, &["a"]));
         let world = World::start(source, |builder| builder);
         let degraded_since = || world.informer.health().degraded.map(|(since, _)| since);
-        world.source.until_asked(2).await;
+        world.until_asked(2).await;
         world.settle().await;
         let began = degraded_since();
         assert!(began.is_some());
         // A list in between does not help what fails: the watch.
-        world.source.until_asked(14).await;
+        world.until_asked(14).await;
         world.settle().await;
         assert_eq!((world.informer.health().lists, degraded_since()), (4, began));
         let (watch, feed) = Reply::live();
@@ -226,7 +242,7 @@ async fn the_way_to_list_can_be_chosen() {
     let source = ScriptedSource::new().streaming();
     source.on_list(list(5, &["a"])).on_watch(Reply::body("").then_hang());
     let world = World::start(source, |builder| builder.list_mode(ListMode::Paged).page_size(3));
-    world.informer.wait_until_synced().await;
+    world.until_synced().await;
     assert_eq!(world.source.asked()[0], Asked::List(ListOptions { limit: 3, ..ListOptions::default() }));
 }
 
@@ -237,7 +253,7 @@ async fn a_silent_watch_of_a_server_with_bookmarks_is_made_anew() {
     source.on_watch(Reply::body("").then_hang());
     let world = World::start(source, |builder| builder);
     let began = world.env.clock.now();
-    world.source.until_asked(3).await;
+    world.until_asked(3).await;
     assert_eq!((world.env.clock.now() - began).as_secs(), 150);
     assert_eq!(world.watched_from(2), ("6".into(), false));
     assert_eq!(world.informer.health().lists, 1);
@@ -252,7 +268,7 @@ async fn a_silent_watch_without_bookmarks_ends_soon_after_its_own_time() {
         .on_watch(Reply::body("").then_hang());
     let world = World::start(source, |builder| builder);
     let began = world.env.clock.now();
-    world.source.until_asked(3).await;
+    world.until_asked(3).await;
     let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
     assert_eq!((world.env.clock.now() - began).as_secs(), options.timeout.as_secs() + 15);
 }
@@ -266,7 +282,7 @@ async fn a_watch_that_brings_nothing_from_a_server_that_was_set_back_leads_to_a_
     source.on_list(list(500, &["new"])).on_list(list(500, &["new"])).on_watch(Reply::body("").then_hang());
     let world = World::start(source, |builder| builder);
     let began = world.env.clock.now();
-    world.source.until_asked(6).await;
+    world.until_asked(6).await;
     world.settle().await;
     // Not three bookmarks, and the first step of the backoff.
     let elapsed = world.env.clock.now() - began;
@@ -309,11 +325,11 @@ async fn a_watch_that_brings_nothing_while_lists_fail_is_trouble_until_something
     source.on_watch(watch);
     let world = World::start(source, |builder| builder);
     let degraded = || world.informer.health().degraded;
-    world.source.until_asked(5).await;
+    world.until_asked(5).await;
     world.settle().await;
     let (began, why) = degraded().unwrap();
     assert_eq!(why, "the watch brings nothing; cannot list configmaps: scripted");
-    world.source.until_asked(9).await;
+    world.until_asked(9).await;
     // A watch that lasts says no more than those before it.
     world.env.clock.sleep(Duration::from_secs(10)).await;
     assert_eq!(degraded().unwrap().0, began);
@@ -329,7 +345,7 @@ async fn the_bookmark_at_the_end_of_a_streamed_list_promises_no_others() {
     source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
     let world = World::start(source, |builder| builder);
     let began = world.env.clock.now();
-    world.source.until_asked(2).await;
+    world.until_asked(2).await;
     assert!((world.env.clock.now() - began).as_secs() >= 300);
     assert_eq!(world.watched_from(1), ("8".into(), false));
 }
@@ -352,7 +368,7 @@ async fn the_error_hook_hears_of_every_error_and_may_panic() {
             assert!(error.class() != Class::TooManyRequests, "a bad hook");
         })
     });
-    world.source.until_asked(7).await;
+    world.until_asked(7).await;
     let expected = [Class::Forbidden, Class::TooManyRequests, Class::ConnectionLost, Class::Expired];
     assert_eq!(heard.lock()[..], expected);
     assert_eq!(world.env.reporter.panics(), 1);
@@ -395,7 +411,7 @@ async fn poison_among_good_objects_is_reported_by_place_and_name_and_nothing_loo
     let world = World::start(source, |builder| builder);
     let log = env_reports.clone();
     world.env.reporter.add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.what)));
-    world.informer.wait_until_synced().await;
+    world.until_synced().await;
     world.settle().await;
     assert_eq!(world.cached(), ["good-1@", "good-2@", "good-3@6", "good-4@7"]);
     let reports = env_reports.lock().join("\n");
@@ -421,7 +437,7 @@ async fn a_bookmark_may_have_null_for_its_annotations() {
     let bookmark = json!({"metadata": {"resourceVersion": "9", "annotations": null}});
     source.on_list(list(5, &[])).on_watch(Reply::body(event("BOOKMARK", &bookmark)).then_hang());
     let world = World::start(source, |builder| builder);
-    world.source.until_asked(2).await;
+    world.until_asked(2).await;
     world.settle().await;
     assert_eq!((world.informer.indexer().version(), world.env.reporter.errors()), (9.into(), 0));
 }
@@ -455,7 +471,7 @@ async fn what_is_there_but_cannot_be_taken_in_keeps_its_old_state_over_a_list() 
             )));
         }
         let world = World::start(source, |builder| builder);
-        world.source.until_asked(if streams { 2 } else { 4 }).await;
+        world.until_asked(if streams { 2 } else { 4 }).await;
         world.settle().await;
         assert_eq!(world.informer.health().lists, 2);
         assert_eq!(
@@ -488,7 +504,7 @@ async fn the_largest_object_that_is_taken_in_can_be_set() {
             Some(cap) => builder.max_object_size(cap),
             None => builder,
         });
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert_eq!(world.cached(), expected);
         assert_eq!(world.env.reporter.errors(), 3 - expected.len() as u64);
@@ -514,7 +530,7 @@ async fn what_is_gone_is_gone_though_its_last_state_cannot_be_taken_in() {
             }
         });
     world.informer.add_handler(handler).unwrap();
-    world.source.until_asked(2).await;
+    world.until_asked(2).await;
     world.settle().await;
     // One of another kind tells nothing about ours.
     assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["stays@1".to_owned()], 3));
@@ -575,7 +591,10 @@ async fn two_hundred_informers_do_not_storm_a_server_that_was_down_for_ten_minut
     env.clock.sleep(Duration::from_secs(600)).await;
     flaky.0.up.store(true, Ordering::Relaxed);
     for informer in &informers {
-        informer.wait_until_synced().await;
+        env.clock
+            .timeout(Duration::from_secs(3600), informer.wait_until_synced())
+            .await
+            .expect("waited for an hour");
     }
     let tries = flaky.0.tries.lock().clone();
     // All start at once; after that jitter spreads them, and after a few minutes each tries every 30 to 60 seconds.
@@ -608,13 +627,13 @@ proptest! {
             let source = ScriptedSource::new();
             source.on_list(list(10, &["o0"]));
             let world = World::start(source, |builder| builder);
-            world.source.until_asked(2).await;
+            world.until_asked(2).await;
             let mut from = 11;
             for cut in cuts {
                 let reply = Reply::body(stream_of(from..31)).in_pieces_of(pieces);
                 let asked = world.source.asked().len();
                 world.source.on_watch(reply.cut_at(cut, error(Class::ConnectionLost)));
-                world.source.until_asked(asked + 1).await;
+                world.until_asked(asked + 1).await;
                 let Asked::Watch(options) = world.source.asked().pop().unwrap() else { panic!("a cut is no reason to list") };
                 from = options.version.as_number().unwrap() + 1;
             }

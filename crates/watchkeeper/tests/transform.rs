@@ -67,10 +67,17 @@ impl World {
         source.on_list(list(10, items)).on_watch(reply);
         let running = informer.clone();
         tokio::spawn(async move { running.run(CancellationToken::new()).await });
-        informer.wait_until_synced().await;
         let world = Self { env, source, informer, told, reports };
+        let (hour, synced) = (Duration::from_secs(3600), world.informer.wait_until_synced());
+        world.env.clock.timeout(hour, synced).await.expect("waited for an hour");
         world.settle().await;
         (world, feed)
+    }
+
+    /// Waits until `count` requests have come, for an hour at most: on the paused clock, until nothing else can happen.
+    async fn until_asked(&self, count: usize) {
+        let hour = Duration::from_secs(3600);
+        self.env.clock.timeout(hour, self.source.until_asked(count)).await.expect("waited for an hour");
     }
 
     /// Lets everything that is ready happen.
@@ -144,7 +151,7 @@ async fn each_state_from_the_server_is_transformed_once_and_nothing_from_the_cac
         // A relist: `a` comes again as it was, `c` anew, `d` is gone.
         world.source.on_list(list(20, &["a@12", "c@15"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         world.settle().await;
         assert_eq!(world.told(), ["- d@11! tombstone", "a@12! -> a@12!", "c@3! -> c@15!"]);
         let calls: Vec<_> = calls.lock().iter().map(|(item, count)| format!("{item} {count}")).collect();
@@ -181,9 +188,9 @@ async fn a_function_may_change_the_name_and_with_it_the_key() {
             Ok(json)
         });
         let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
+        assert_eq!(world.told(), ["+ was-a@1", "+ was-b@2"]);
         assert_eq!(world.cached(), ["was-a@1", "was-b@2"]);
         assert!(world.informer.lister().get(&ObjectName::namespaced("ns", "was-a")).is_ok());
-        world.told();
         feed.send(event("DELETED", "b@11"));
         world.settle().await;
         assert_eq!(
@@ -294,7 +301,7 @@ async fn an_object_whose_transform_fails_keeps_its_old_state_through_a_relist_an
         let (reply, next) = Reply::live();
         world.source.on_watch(reply);
         feed.send(gone());
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         world.settle().await;
         assert_eq!(world.cached(), ["a@1", "b@2"]);
         assert!(world.told().iter().all(|line| !line.starts_with('-')), "nobody is gone");
@@ -333,7 +340,8 @@ async fn a_streamed_list_treats_failing_transforms_as_a_paged_one_does() {
         env.clock.sleep(Duration::from_millis(1)).await;
         assert!(!informer.has_synced());
         feed.send(end(20));
-        informer.wait_until_synced().await;
+        let hour = Duration::from_secs(3600);
+        env.clock.timeout(hour, informer.wait_until_synced()).await.expect("waited for an hour");
         let cached = || {
             let snapshot = informer.indexer().snapshot();
             let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
@@ -345,7 +353,7 @@ async fn a_streamed_list_treats_failing_transforms_as_a_paged_one_does() {
         source.on_watch(reply);
         feed.send(gone());
         next.send(event("ADDED", "a@16") + &event("ADDED", "b@2") + &end(30));
-        source.until_asked(2).await;
+        env.clock.timeout(hour, source.until_asked(2)).await.expect("waited for an hour");
         env.clock.sleep(Duration::from_millis(1)).await;
         assert_eq!(
             (cached(), informer.indexer().version()),

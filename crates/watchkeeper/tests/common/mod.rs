@@ -1,6 +1,7 @@
 //! A scripted API server of ConfigMaps, an informer on it, and a handler that writes down what it is told.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +107,19 @@ impl Log {
     }
 }
 
+/// Waits for `future`, for an hour at most. On the paused clock that hour is over as soon as nothing else can happen,
+/// so a test that waits in vain fails instead of hanging.
+pub(crate) async fn soon<F: IntoFuture>(env: &Env, future: F) -> F::Output {
+    let hour = Duration::from_secs(3600);
+    env.clock.timeout(hour, future.into_future()).await.expect("waited for an hour")
+}
+
+/// The same for tests in real time: waits for a minute at most.
+pub(crate) async fn within_a_minute<F: IntoFuture>(env: &Env, future: F) -> F::Output {
+    let minute = Duration::from_secs(60);
+    env.clock.timeout(minute, future.into_future()).await.expect("waited for a minute")
+}
+
 /// Lets everything that is ready happen.
 pub(crate) async fn settle(env: &Env) {
     env.clock.sleep(Duration::from_millis(1)).await;
@@ -156,6 +170,15 @@ impl World {
         settle(&self.env).await;
     }
 
+    pub(crate) async fn until_synced(&self) {
+        soon(&self.env, self.informer.wait_until_synced()).await;
+    }
+
+    /// Waits until `count` requests have come.
+    pub(crate) async fn until_asked(&self, count: usize) {
+        soon(&self.env, self.source.until_asked(count)).await;
+    }
+
     pub(crate) fn cached(&self) -> Vec<String> {
         cached(self.informer.indexer())
     }
@@ -166,7 +189,7 @@ impl World {
         let (reply, feed) = Reply::live();
         world.source.on_list(list(10, items)).on_watch(reply);
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         (world, feed)
     }

@@ -70,11 +70,11 @@ impl Server {
 
     /// Waits, for at most so many seconds, until the store of `world` shows what is here.
     async fn until_shown_by(&self, world: &World<Self>, seconds: u32) {
-        for _ in 0..seconds * 100 {
+        for _ in 0..seconds * 10 {
             if cached(&world.store) == self.items() {
                 return;
             }
-            world.env.clock.sleep(Duration::from_millis(10)).await;
+            world.env.clock.sleep(Duration::from_millis(100)).await;
         }
         assert_eq!(cached(&world.store), self.items());
     }
@@ -145,7 +145,7 @@ async fn under_many_changes_and_resyncs_the_store_ends_as_the_server_says() {
         let server = Server::default();
         let world = World::new(Env::simulated(1), server.clone(), kind, Duration::from_millis(100));
         let task = world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         let chance = Generator::seeded(7);
         for _ in 2..3000 {
             server.change(&format!("o{}", chance.below(20)), chance.below(3) == 0);
@@ -159,8 +159,7 @@ async fn under_many_changes_and_resyncs_the_store_ends_as_the_server_says() {
         let is_of_a_list = |line: &String| line.ends_with(" initial") || line.ends_with(" tombstone");
         assert!(!lines.iter().any(is_of_a_list), "all came through one watch");
         server.check(lines);
-        world.stop.cancel();
-        task.await.unwrap();
+        world.end(task).await;
     }
 }
 
@@ -174,7 +173,7 @@ async fn only_transitions_that_happened_are_told_and_everything_is_deleted_in_th
         server.change("there-before", false);
         let world = World::new(Env::simulated(3), server.clone(), kind, Duration::from_millis(7));
         let task = world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         let mut plays = Vec::new();
         for (n, play) in PLAYS.iter().cycle().take(50).enumerate() {
             let (server, env) = (server.clone(), world.env.fork(&n.to_string()));
@@ -202,8 +201,7 @@ async fn only_transitions_that_happened_are_told_and_everything_is_deleted_in_th
         let deletes = states.values().flatten().filter(|version| **version == 0).count();
         assert_eq!(lines.iter().filter(|line| line.starts_with("- ")).count(), deletes);
         server.check(lines);
-        world.stop.cancel();
-        task.await.unwrap();
+        world.end(task).await;
     }
 }
 
@@ -215,7 +213,7 @@ async fn changes_from_many_sides_amid_resyncs_and_relists_neither_hang_nor_get_l
             let server = Server::default();
             let world = World::new(Env::simulated(seed), server.clone(), kind, Duration::from_millis(100));
             let task = world.start();
-            world.informer.wait_until_synced().await;
+            world.until_synced().await;
             let mut sides = Vec::new();
             for side in 0..10 {
                 let (server, env) = (server.clone(), world.env.fork(&format!("side {side}")));
@@ -237,8 +235,7 @@ async fn changes_from_many_sides_amid_resyncs_and_relists_neither_hang_nor_get_l
             server.until_shown_by(&world, 300).await;
             server.check(world.log.take());
             assert!(world.informer.health().lists > 1);
-            world.stop.cancel();
-            task.await.unwrap();
+            world.end(task).await;
             assert!(server.0.lock().watchers.iter().all(UnboundedSender::is_closed));
         }
     }
@@ -251,7 +248,7 @@ async fn a_hammered_informer_on_several_threads_ends_as_the_server_says() {
         let (env, server) = (Env::new(Clock::system(), Generator::seeded(1)), Server::default());
         let world = World::new(env, server.clone(), kind, Duration::from_millis(5));
         let task = world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         let mut sides = Vec::new();
         for side in 0..8 {
             let (server, env) = (server.clone(), world.env.fork(&format!("side {side}")));
@@ -266,8 +263,7 @@ async fn a_hammered_informer_on_several_threads_ends_as_the_server_says() {
             side.await.unwrap();
         }
         server.until_shown_by(&world, 30).await;
-        world.stop.cancel();
-        task.await.unwrap();
+        world.end(task).await;
         server.check(world.log.take());
     }
 }

@@ -15,8 +15,8 @@ use watchkeeper::reflector::Phase;
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::store::Indexer;
 
-use crate::common::{Log, QUEUES, cached, event, list, settle, silence};
-use crate::{deleting, failing, object, queue, reports, run};
+use crate::common::{Log, QUEUES, cached, event, list, settle, silence, within_a_minute};
+use crate::{deleting, failing, object, queue, reports, run, until_synced};
 
 // client-go: Example
 #[tokio::test(start_paused = true)]
@@ -43,7 +43,7 @@ async fn a_hand_made_controller_sees_three_objects_come_and_go() {
         assert_eq!(log.take_sorted(), ["ns/a-hello", "ns/b-controller", "ns/c-framework"]);
         assert!(cached(&store).is_empty());
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }
 
@@ -60,7 +60,7 @@ async fn a_controller_runs_once_and_says_how_it_is_doing() {
         assert!(!controller.has_synced());
         let (reply, feed) = Reply::live();
         source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply);
-        controller.wait_until_synced().await;
+        until_synced(&env, &controller).await;
         assert_eq!(log.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
         feed.send(event("MODIFIED", "a@11") + &event("DELETED", "b@12"));
         settle(&env).await;
@@ -71,7 +71,7 @@ async fn a_controller_runs_once_and_says_how_it_is_doing() {
         controller.run(CancellationToken::new()).await;
         assert_eq!(reports.take(), ["controller the controller has been run already: make another one"]);
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
         assert_eq!(controller.health().phase, Phase::Stopped);
         assert!(controller.queue().is_closed());
     }
@@ -85,7 +85,7 @@ async fn a_queue_closed_from_outside_is_drained_and_ends_the_run() {
         controller.queue().push(Delta::Added(object("by-hand@1")));
         controller.queue().close();
         let (_stop, task) = run(&controller);
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
         assert_eq!(log.take(), ["+ by-hand@1"]);
     }
 }
@@ -124,7 +124,7 @@ async fn resyncs_come_with_the_period_and_only_when_they_should() {
         env.clock.sleep(Duration::from_secs(20)).await;
         assert!(log.take().is_empty());
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }
 
@@ -146,7 +146,7 @@ async fn a_slow_pop_with_many_waiting_behind_it_is_reported() {
         Ok(())
     });
     let (stop, task) = run(&controller);
-    controller.wait_until_synced().await;
+    until_synced(&env, &controller).await;
     let reports = reports.take();
     let report = reports.first().unwrap();
     assert!(
@@ -155,7 +155,7 @@ async fn a_slow_pop_with_many_waiting_behind_it_is_reported() {
     );
     assert!(report.ends_with("while 19 entries wait"), "{report}");
     stop.cancel();
-    task.await.unwrap();
+    within_a_minute(&env, task).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +183,7 @@ async fn a_watch_is_read_no_faster_than_its_events_are_processed() {
                 Ok(())
             });
         let (stop, task) = run(&controller);
-        controller.wait_until_synced().await;
+        until_synced(&env, &controller).await;
         for n in 2..1002 {
             feed.send(event("ADDED", &format!("o{n}@{n}")));
         }
@@ -192,10 +192,10 @@ async fn a_watch_is_read_no_faster_than_its_events_are_processed() {
             assert!(controller.queue().bytes() < 12_000, "{kind:?}: {:?}", controller.queue());
         }
         is_open.store(true, Ordering::Relaxed);
-        store.wait_until_fresh(&1001.into()).await;
+        within_a_minute(&env, store.wait_until_fresh(&1001.into())).await;
         settle(&env).await;
         assert_eq!(store.snapshot().len(), 1000);
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }

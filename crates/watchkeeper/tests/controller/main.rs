@@ -10,7 +10,7 @@ mod unshared;
 
 use std::time::Duration;
 
-use common::{Log, event, parse};
+use common::{Log, event, parse, within_a_minute};
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -77,6 +77,10 @@ fn failing(
     (controller, store, log)
 }
 
+async fn until_synced(env: &Env, controller: &Controller<ConfigMap>) {
+    within_a_minute(env, controller.wait_until_synced()).await;
+}
+
 fn run(controller: &Controller<ConfigMap>) -> (CancellationToken, JoinHandle<()>) {
     let (controller, stop) = (controller.clone(), CancellationToken::new());
     let token = stop.clone();
@@ -113,5 +117,15 @@ impl<S: ListerWatcher + Clone> World<S> {
     fn start(&self) -> JoinHandle<()> {
         let (informer, stop) = (self.informer.clone(), self.stop.clone());
         tokio::spawn(async move { informer.run(stop).await })
+    }
+
+    async fn until_synced(&self) {
+        within_a_minute(&self.env, self.informer.wait_until_synced()).await;
+    }
+
+    /// Stops the informer and waits until it has ended.
+    async fn end(&self, task: JoinHandle<()>) {
+        self.stop.cancel();
+        within_a_minute(&self.env, task).await.unwrap();
     }
 }

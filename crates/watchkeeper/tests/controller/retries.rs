@@ -12,8 +12,8 @@ use watchkeeper::queue::{Delta, Popped};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::store::Indexer;
 
-use crate::common::{QUEUES, cached, event, gone, list, raw, settle, silence};
-use crate::{failing, queue, reports, run};
+use crate::common::{QUEUES, cached, event, gone, list, raw, settle, silence, within_a_minute};
+use crate::{failing, queue, reports, run, until_synced};
 
 /// Fails the first `times` pops that bring `name` in a list or a change.
 fn fail_on(
@@ -53,14 +53,14 @@ async fn what_fails_is_tried_again_until_it_is_processed_and_every_failure_is_re
             settle(&env).await;
             assert!(!controller.has_synced(), "{kind:?}");
             feed.send(event("ADDED", "c@11"));
-            controller.wait_until_synced().await;
+            until_synced(&env, &controller).await;
             settle(&env).await;
             assert_eq!(log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "+ c@11"], "{kind:?}");
             assert_eq!((cached(&store).len(), store.version()), (3, 11.into()));
             assert_eq!(reports.take().len(), 3);
             assert_eq!(env.reporter.errors() + env.reporter.panics(), 3);
             stop.cancel();
-            task.await.unwrap();
+            within_a_minute(&env, task).await.unwrap();
         }
     }
 }
@@ -76,7 +76,7 @@ async fn what_fails_without_a_retry_is_reported_and_given_up() {
         let fail = fail_on("a", 1, || std::fmt::Error.into());
         let (controller, store, _) = failing(&env, kind, &source, false, fail);
         let (stop, task) = run(&controller);
-        controller.wait_until_synced().await;
+        until_synced(&env, &controller).await;
         settle(&env).await;
         assert_eq!(cached(&store).len(), kept);
         let cause = "an error occurred when formatting an argument";
@@ -85,7 +85,7 @@ async fn what_fails_without_a_retry_is_reported_and_given_up() {
             [format!("controller cannot process {deltas}, which are given up: {cause}")]
         );
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }
 
@@ -105,7 +105,7 @@ async fn while_processing_goes_on_failing_the_pauses_grow_and_a_stop_is_heard() 
         assert!((60..75).contains(&tries), "{kind:?}: {tries}");
         assert!(!controller.has_synced());
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }
 
@@ -148,9 +148,9 @@ async fn whole_states_do_not_pile_up_before_a_consumer_that_is_stuck() {
             assert_eq!(asked, if streams { 1 } else { 2 }, "{kind:?}: {:?}", source.asked());
             assert_eq!(controller.queue().len(), 1);
             is_stuck.store(false, Ordering::Relaxed);
-            source.until_asked(asked + 3).await;
+            within_a_minute(&env, source.until_asked(asked + 3)).await;
             stop.cancel();
-            task.await.unwrap();
+            within_a_minute(&env, task).await.unwrap();
         }
     }
 }

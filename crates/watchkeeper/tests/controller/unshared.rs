@@ -13,7 +13,7 @@ use watchkeeper::source::{Feed, Reply, ScriptedSource};
 use watchkeeper::store::{Indexer, NAMESPACE_INDEX};
 use watchkeeper::{Env, Object, ObjectName};
 
-use crate::common::{Log, QUEUES, cached, event, gone, list, settle, show, silence};
+use crate::common::{Log, QUEUES, cached, event, gone, list, settle, show, silence, within_a_minute};
 use crate::{World, deleting, object};
 
 impl World<ScriptedSource> {
@@ -21,12 +21,17 @@ impl World<ScriptedSource> {
         Self::new(Env::simulated(1), ScriptedSource::new(), kind, Duration::ZERO)
     }
 
+    /// Waits until `count` requests have come.
+    async fn until_asked(&self, count: usize) {
+        within_a_minute(&self.env, self.source.until_asked(count)).await;
+    }
+
     async fn watching(kind: QueueKind, items: &[&str]) -> (Self, Feed) {
         let world = Self::scripted(kind);
         let (reply, feed) = Reply::live();
         world.source.on_list(list(10, items)).on_watch(reply);
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         settle(&world.env).await;
         (world, feed)
     }
@@ -43,7 +48,7 @@ async fn an_unshared_informer_hears_of_everything_unchanged_objects_of_a_relist_
         assert_eq!(world.log.take(), ["a 1->11"]);
         world.source.on_list(list(20, &["a@11", "b@15", "d@16"])).on_watch(silence());
         feed.send(gone());
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         settle(&world.env).await;
         assert_eq!(world.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@11", "b 2->15"]);
         assert_eq!(cached(&world.store), ["a@11", "b@15", "d@16"]);
@@ -62,19 +67,21 @@ async fn an_object_put_in_by_hand_is_reported_gone_by_the_first_list() {
         world.store.add(Object::from_json(listed.to_string().as_bytes()).unwrap());
         world.source.on_list(list(10, &["a@1", "listed@2"])).on_watch(silence());
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "- mypod@0 tombstone", "listed ->2"]);
         assert_eq!(cached(&world.store), ["a@1", "listed@2"]);
         world.stop.cancel();
     }
 }
 
+// client-go: TestReplaceEvents
 #[tokio::test(start_paused = true)]
 async fn the_store_shows_what_the_handler_is_told() {
     for kind in QUEUES {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
         let (reply, feed) = Reply::live();
         source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let asked = source.clone();
         let seen = Arc::new(Mutex::new(None::<Indexer<ConfigMap>>));
         let (look, log) = (seen.clone(), Log::default());
         let told = log.clone();
@@ -89,14 +96,26 @@ async fn the_store_shows_what_the_handler_is_told() {
         let (stop, running) = (CancellationToken::new(), informer.clone());
         let token = stop.clone();
         let task = tokio::spawn(async move { running.run(token).await });
-        informer.wait_until_synced().await;
+        within_a_minute(&env, informer.wait_until_synced()).await;
         for change in [event("MODIFIED", "a@11"), event("ADDED", "b@12"), event("DELETED", "a@13")] {
             feed.send(change);
             settle(&env).await;
         }
         assert_eq!(log.take(), ["+ a@1 initial: a@1", "a 1->11: a@11", "+ b@12: a@11 b@12", "- a@13: b@12"]);
+        // The same holds for what a relist brings: an update, then an add, then a delete.
+        let relists = [list(20, &["b@15"]), list(30, &["b@15", "c@25"]), list(40, &["c@25"])];
+        let mut feed = Some(feed);
+        for (number, relist) in relists.into_iter().enumerate() {
+            let (reply, next) = Reply::live();
+            asked.on_list(relist).on_watch(reply);
+            feed.replace(next).unwrap().send(gone());
+            within_a_minute(&env, asked.until_asked(4 + 2 * number)).await;
+            settle(&env).await;
+        }
+        let told: Vec<_> = log.take().into_iter().filter(|line| !line.starts_with('=')).collect();
+        assert_eq!(told, ["b 12->15: b@15", "+ c@25: b@15 c@25", "- b@15 tombstone: c@25"]);
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }
 
@@ -145,6 +164,6 @@ async fn an_informer_whose_handler_deletes_what_is_added_ends_empty() {
         assert_eq!(log.take_sorted(), ["ns/a-hello", "ns/b-controller", "ns/c-framework"]);
         assert!(cached(&store).is_empty());
         stop.cancel();
-        task.await.unwrap();
+        within_a_minute(&env, task).await.unwrap();
     }
 }

@@ -14,7 +14,7 @@ async fn lists_and_watches_ask_for_this_and_nothing_else() {
     let source = ScriptedSource::new();
     source.on_list(list(10, &["a@1"])).on_watch(Reply::body(event("ADDED", "b@11")).then_hang());
     let world = World::started(QueueKind::Ordered, source);
-    world.source.until_asked(2).await;
+    world.until_asked(2).await;
     world.settle().await;
     assert_eq!(world.source.asked()[0], Asked::List(ListOptions { limit: 500, ..ListOptions::default() }));
     let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
@@ -37,7 +37,7 @@ async fn a_list_whose_pages_come_again_is_given_up_and_begun_anew_after_a_wait()
             let log = told.clone();
             world.env.reporter.add_hook(move |report| log.add(report.what.to_string()));
             world.start();
-            world.informer.wait_until_synced().await;
+            world.until_synced().await;
             assert_eq!(told.take(), [format!("cannot list: the list does not end: {why}")]);
             assert_eq!(world.asked()[..3], ["list 500", "page 500 t", "list 500"]);
             assert_eq!(world.cached(), ["c@3"]);
@@ -54,7 +54,7 @@ async fn a_table_is_no_list() {
         let source = ScriptedSource::new();
         source.on_list(Reply::body(table.to_string())).on_list(list(10, &["a@1"])).on_watch(silence());
         let world = World::started(queue, source);
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         assert_eq!((world.cached(), world.reports()), (vec!["a@1".to_owned()], 1));
         assert!(world.elapsed() >= 0.8);
     }
@@ -75,7 +75,7 @@ async fn all_pages_of_all_lists_have_the_size_that_was_set() {
             source.on_list(list_page(20, "t3", &["a@1"])).on_list(list(20, &["d@4"])).on_watch(silence());
             let world = World::on(queue, source, |builder| builder.page_size(size));
             world.start();
-            world.source.until_asked(7).await;
+            world.until_asked(7).await;
             world.settle().await;
             let expected =
                 ["list N", "page N t1", "page N t2", "watch 10", "list N", "page N t3", "watch 20"];
@@ -93,7 +93,7 @@ async fn a_list_whose_next_page_has_expired_is_read_whole_at_once() {
         source.on_list(list_page(10, "t1", &["a@1"])).on_list(Reply::refuse(error(Class::Expired)));
         source.on_list(list(12, &["a@11", "b@2"])).on_watch(silence());
         let world = World::started(queue, source);
-        world.source.until_asked(4).await;
+        world.until_asked(4).await;
         world.settle().await;
         assert_eq!(world.asked(), ["list 500", "page 500 t1", "list 0", "watch 12"]);
         assert_eq!((world.cached(), world.elapsed() < 0.01), (vec!["a@11".into(), "b@2".into()], true));
@@ -102,7 +102,7 @@ async fn a_list_whose_next_page_has_expired_is_read_whole_at_once() {
         source.on_list(list_page(10, "t1", &["a@1"])).on_list(Reply::refuse(error(Class::Other)));
         source.on_list(list_page(11, "t2", &["c@1"])).on_list(list(11, &["d@2"])).on_watch(silence());
         let world = World::started(queue, source);
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         assert_eq!(world.asked()[..4], ["list 500", "page 500 t1", "list 500", "page 500 t2"]);
         assert_eq!((world.cached(), world.elapsed() >= 0.8), (vec!["c@1".into(), "d@2".into()], true));
     }
@@ -120,7 +120,7 @@ async fn a_page_that_fails_for_now_is_asked_for_again_and_the_pages_before_it_ar
         source.on_list(cut).on_list(list_page(10, "t2", &["b@2", "c@3"])).on_list(list(10, &["d@4"]));
         source.on_watch(silence());
         let world = World::started(queue, source);
-        world.source.until_asked(6).await;
+        world.until_asked(6).await;
         world.settle().await;
         let page = "page 500 t1";
         assert_eq!(world.asked(), ["list 500", page, page, page, "page 500 t2", "watch 10"]);
@@ -146,7 +146,7 @@ async fn a_big_kind_is_listed_by_a_server_that_is_busy_now_and_then() {
     }
     source.on_watch(silence());
     let world = World::started(QueueKind::Ordered, source);
-    world.source.until_asked(107).await;
+    world.until_asked(107).await;
     world.settle().await;
     assert_eq!((world.cached().len(), world.asked()[106].as_str()), (100, "watch 10"));
 }

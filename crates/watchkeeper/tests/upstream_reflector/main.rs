@@ -10,7 +10,9 @@ mod stops;
 mod streamed_lists;
 mod watches;
 
-use common::{World, raw};
+use std::time::Duration;
+
+use common::{World, raw, soon};
 use serde_json::json;
 use watchkeeper::informer::QueueKind;
 use watchkeeper::reflector::ListReason;
@@ -34,6 +36,16 @@ impl World {
         let world = Self::on(queue, source, |builder| builder);
         world.start();
         world
+    }
+
+    /// Waits until the cache holds these.
+    async fn until_cached(&self, items: &[&str]) {
+        let cached = async {
+            while self.cached() != items {
+                self.env.clock.sleep(Duration::from_millis(100)).await;
+            }
+        };
+        soon(&self.env, cached).await;
     }
 
     /// How many errors and panics were reported.

@@ -6,7 +6,7 @@ use watchkeeper::reflector::Phase;
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::wire::Class;
 
-use crate::common::{QUEUES, World, event, list, silence};
+use crate::common::{QUEUES, World, event, list, silence, soon};
 use crate::error;
 
 // client-go: TestReflectorWatchStoppedBefore, TestReflectorHandleWatchStoppedBefore, TestReflectorStopWatch
@@ -17,7 +17,7 @@ async fn after_a_stop_nothing_is_asked_at_all() {
         source.on_list(list(10, &["a@1"])).on_watch(silence());
         let world = World::on(queue, source, |builder| builder);
         world.stop.cancel();
-        world.start().await.unwrap();
+        soon(&world.env, world.start()).await.unwrap();
         assert!(world.asked().is_empty());
         assert_eq!(world.informer.health().phase, Phase::Stopped);
     }
@@ -31,12 +31,12 @@ async fn a_stop_ends_the_one_watch_and_lets_go_of_its_stream() {
         source.on_list(list(10, &["a@1"])).on_watch(reply).on_watch(silence());
         let world = World::on(queue, source, |builder| builder);
         let task = world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert!(feed.send(event("MODIFIED", "a@11")));
         world.settle().await;
         world.stop.cancel();
-        task.await.unwrap();
+        soon(&world.env, task).await.unwrap();
         assert!(!feed.send(event("MODIFIED", "a@12")), "nobody reads any more");
         assert_eq!(
             (world.asked(), world.cached()),
@@ -77,7 +77,7 @@ async fn a_stop_is_heard_at_once_whatever_is_waited_for() {
             assert_eq!(world.informer.health().phase, phase);
             let (asked, now) = (world.asked().len(), world.env.clock.now());
             world.stop.cancel();
-            task.await.unwrap();
+            soon(&world.env, task).await.unwrap();
             assert_eq!((world.asked().len(), world.env.clock.now() - now), (asked, Duration::ZERO));
         }
     }

@@ -37,7 +37,7 @@ async fn each_object_of_a_streamed_list_is_transformed_once() {
         feed.send(
             event("ADDED", "a@1") + &event("ADDED", "b@2") + &bookmark(10, true) + &event("ADDED", "c@11"),
         );
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert_eq!(world.cached(), ["a@1", "b@2", "c@11"]);
         let calls: Vec<_> = calls.lock().iter().map(|(item, count)| format!("{item} {count}")).collect();
@@ -76,7 +76,7 @@ async fn a_streamed_list_begins_anew_with_nothing_of_its_broken_forerunner() {
         source.on_watch(Reply::body(event("ADDED", "old@1") + &bookmark(5, false)));
         source.on_watch(Reply::body(event("ADDED", "new@2") + &bookmark(10, true)).then_hang());
         let world = World::started(queue, source);
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 4], vec!["new@2".to_owned()]));
         assert!(world.elapsed() >= 0.8 + 1.6 + 3.2);
@@ -92,7 +92,7 @@ async fn a_server_that_is_unwell_is_streamed_from_when_it_asks_for_it() {
         source.on_watch(Reply::refuse(unwell)).on_watch(Reply::body(status(500, "InternalError")));
         source.on_watch(Reply::body(event("ADDED", "a@2") + &bookmark(10, true)).then_hang());
         let world = World::started(queue, source);
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 3], vec!["a@2".to_owned()]));
         assert!((20.0 + 1.6..20.0 + 3.3).contains(&world.elapsed()), "{}", world.elapsed());
@@ -109,7 +109,7 @@ async fn a_watch_that_expires_after_a_streamed_list_is_followed_by_another_strea
         source.on_watch(Reply::body(list)).on_watch(Reply::refuse(error(Class::Expired)));
         source.on_watch(Reply::body(event("ADDED", "a@11") + &bookmark(20, true)).then_hang());
         let world = World::started(queue, source);
-        world.source.until_asked(3).await;
+        world.until_asked(3).await;
         assert_eq!(world.asked(), ["stream", "watch 11", "stream"]);
         world.settle().await;
         assert_eq!(world.cached(), ["a@11"]);
@@ -129,7 +129,7 @@ async fn a_list_is_streamed_only_where_both_the_source_and_the_user_want_it() {
         ] {
             let world = World::on(queue, source, |builder| builder.list_mode(mode));
             world.start();
-            world.source.until_asked(1).await;
+            world.until_asked(1).await;
             assert_eq!(world.asked(), [first]);
         }
     }

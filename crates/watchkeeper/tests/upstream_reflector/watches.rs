@@ -20,7 +20,7 @@ async fn a_short_watch_that_brought_something_is_resumed_at_once() {
             .for_each(|n| drop(source.on_watch(Reply::body(event("MODIFIED", &format!("a@{n}")))).clone()));
         source.on_watch(silence());
         let world = World::started(queue, source);
-        world.source.until_asked(22).await;
+        world.until_asked(22).await;
         assert_eq!((world.asked().pop().unwrap(), world.elapsed()), ("watch 30".to_owned(), 0.0));
         assert_eq!(world.reasons(), [(ListReason::First, 1)]);
     }
@@ -47,7 +47,7 @@ async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts
         assert_eq!(world.informer.last_sync_version(), 32.into());
         assert_eq!(world.informer.indexer().version(), 32.into());
         drop(feed);
-        world.source.until_asked(3).await;
+        world.until_asked(3).await;
         assert_eq!(world.asked()[2], "watch 32");
         assert_eq!(world.reports(), 4, "one report for each");
     }
@@ -91,7 +91,7 @@ async fn watches_last_for_the_time_that_was_set_but_not_less_than_five_minutes()
             builder.min_watch_timeout(Duration::from_secs(set))
         });
         world.start();
-        world.source.until_asked(22).await;
+        world.until_asked(22).await;
         let mut lengths: Vec<_> = world.source.asked()[1..]
             .iter()
             .map(|asked| match asked {
@@ -117,7 +117,7 @@ async fn a_transform_cannot_take_the_version_away_and_the_store_follows_every_ev
         source.on_list(list(10, &["a@1"])).on_watch(reply);
         let world = World::on(queue, source, |builder| builder.transform(transform));
         world.start();
-        world.informer.wait_until_synced().await;
+        world.until_synced().await;
         world.settle().await;
         assert_eq!(world.informer.indexer().version(), 10.into());
         feed.send(event("ADDED", "b@11") + &event("MODIFIED", "a@12"));

@@ -200,6 +200,9 @@ async fn a_file_that_cannot_be_read_is_named() {
     world.args.kubeconfig = Some(world.path("nothing"));
     let error = world.error().await;
     assert!(error.starts_with("cannot read the kubeconfig /nothing: No such file"), "{error}");
+    world.args.kubeconfig = Some(world.folder.path().to_owned());
+    let error = world.error().await;
+    assert!(error.starts_with("cannot read the kubeconfig : Is a directory"), "{error}");
 }
 
 #[tokio::test]

@@ -54,8 +54,8 @@ async fn many_producers_and_workers_share_a_queue() {
                 }
             });
         }
-        producers.join_all().await;
-        shut_down(&queue, ending).await;
+        within(&env, producers.join_all()).await;
+        within(&env, shut_down(&queue, ending)).await;
         queue.add(u32::MAX);
         within(&env, workers.join_all()).await;
         assert!(queue.is_empty());
@@ -88,7 +88,7 @@ async fn workers_may_add_the_key_they_hold() {
             });
         }
         env.clock.sleep(SECOND).await;
-        shut_down(&queue, ending).await;
+        within(&env, shut_down(&queue, ending)).await;
         let seen = within(&env, workers.join_all()).await;
         assert!(queue.is_empty());
         for key in 0..50 {
@@ -118,8 +118,8 @@ async fn a_hundred_workers_drain_twenty_thousand_keys_each_once() {
         });
     }
     (0..20_000).for_each(|key| queue.add(key));
-    queue.shut_down_with_drain().await;
-    let mut done = workers.join_all().await.concat();
+    within(&env, queue.shut_down_with_drain()).await;
+    let mut done = within(&env, workers.join_all()).await.concat();
     done.sort_unstable();
     assert!(done.into_iter().eq(0..20_000));
 }

@@ -302,6 +302,10 @@ fn nothing_is_written_twice_while_the_cache_is_behind_its_own_writes() {
                 posts.filter(|line| line.ends_with(end)).count()
             };
             assert_eq!((count(" 201"), count(" 409")), (3, 0), "{held} s: {:#?}", run.trace);
+            // client-go: TestDoNothing. A Deployment that is as the Foo wants it is left alone.
+            let is_update = |line: &&String| line.contains(" PUT ") || line.contains(" PATCH ");
+            let updates = run.trace.iter().filter(|line| line.contains("/deployments/")).filter(is_update);
+            assert_eq!(updates.count(), 0, "{held} s: {:#?}", run.trace);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! It keeps objects in memory, and in a folder if it is given one, with one version counter, optimistic concurrency, watches that resume without gaps, server-side apply,
 //! and CustomResourceDefinitions with their schemas and rules. It runs in process, on a paused clock if need be, or on a loopback socket for
-//! kubectl and other clients. It is not a cluster: no controller but the garbage collector ([`collect_garbage`]) comes with
-//! it, and whoever has the token may do everything.
+//! kubectl and other clients. It is not a cluster: controllers, such as the garbage collector, are in the crate
+//! `watchkeeper-controllers`, and whoever has the token may do everything.
 //!
 //! It answers as a real kube-apiserver 1.36 does; `docs/apiserver-conformance.md` names every answer that is known to differ. Bodies may
 //! come in JSON, YAML or protobuf; answers are JSON or YAML. Not served: RBAC, tokens of service accounts, webhooks, and what needs a
@@ -25,7 +25,6 @@
 
 mod access;
 mod codec;
-mod collector;
 mod failure;
 mod fields;
 mod http;
@@ -39,7 +38,6 @@ mod tests;
 mod types;
 mod verbs;
 
-pub use collector::collect_garbage;
 pub use http::reply::ReplyBody;
 pub use listen::credentials::{Credentials, CredentialsError};
 pub use listen::serve::{ListenOptions, Listening, ServeError};

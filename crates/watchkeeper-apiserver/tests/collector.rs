@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use watchkeeper::{Clients, ObjectName};
-use watchkeeper_apiserver::collect_garbage;
+use watchkeeper_controllers::garbage_collector;
 
 struct World {
     server: Server,
@@ -136,7 +136,7 @@ impl World {
 
     fn start(&mut self, theirs: Clients) {
         let token = self.stop.clone();
-        self.collector = Some(tokio::spawn(async move { collect_garbage(&theirs, &token).await }));
+        self.collector = Some(tokio::spawn(async move { garbage_collector::run(&theirs, token).await }));
     }
 
     fn key(&self, name: &str) -> ObjectName {

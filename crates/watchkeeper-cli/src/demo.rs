@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, Lister, NotSynced, on_change};
 use watchkeeper::wire::ApiError;
 use watchkeeper::{Clients, Env, Kind, ObjectName, SharedInformerFactory};
-use watchkeeper_apiserver::{ApiServer, collect_garbage};
+use watchkeeper_apiserver::ApiServer;
+use watchkeeper_controllers::garbage_collector;
 
 use crate::args::DemoArgs;
 use crate::front::{BOLD, DIM, GREEN, RED};
@@ -59,7 +60,8 @@ pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) ->
         let _stop = stop.clone().drop_guard();
         sample_controller::run(&clients, &args.options, stop).await
     };
-    let (story, controller, ()) = tokio::join!(story, controller, collect_garbage(&clients, stop));
+    let collector = garbage_collector::run(&clients, stop.clone());
+    let (story, controller, ()) = tokio::join!(story, controller, collector);
     controller.map_err(DemoError::from).and(story)
 }
 

@@ -11,8 +11,8 @@ use watchkeeper::process::ClientArgs;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::{
     ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
-    collect_garbage,
 };
+use watchkeeper_controllers::garbage_collector;
 
 use crate::args::ServeArgs;
 use crate::front;
@@ -86,7 +86,7 @@ impl Plane {
         })?;
         let (clients, stop) = (Clients::from_client(server.client(), env), CancellationToken::new());
         let token = stop.clone();
-        let collector = tokio::spawn(async move { collect_garbage(&clients, &token).await });
+        let collector = tokio::spawn(async move { garbage_collector::run(&clients, token).await });
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         let contents = args.data_dir.is_none().then_some(contents);
         Ok(Self { server, listening, kubeconfig, contents, _held: held, collector, stop })

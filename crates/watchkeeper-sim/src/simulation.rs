@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use watchkeeper::clock::Clock;
 use watchkeeper::{Clients, Env};
-use watchkeeper_apiserver::{ApiServer, collect_garbage};
+use watchkeeper_apiserver::ApiServer;
+use watchkeeper_controllers::garbage_collector;
 
 use crate::net::{Moment, Net, Rates};
 use crate::trace::Trace;
@@ -172,7 +173,7 @@ impl Simulation {
         };
         let collect = async {
             if self.collect_garbage {
-                collect_garbage(&collector, &stop).await;
+                garbage_collector::run(&collector, stop.clone()).await;
             }
         };
         tokio::join!(live, work, collect);

@@ -25,7 +25,8 @@ use watchkeeper::process::ClientArgs;
 use watchkeeper::source::Resources;
 use watchkeeper::wire::Class;
 use watchkeeper::{Clients, Env, Kind, Object, ObjectName, SharedInformer, SharedInformerFactory};
-use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening, collect_garbage};
+use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening};
+use watchkeeper_controllers::garbage_collector;
 use watchkeeper_sim::{Net, Trace};
 
 /// How the controller reaches the server.
@@ -95,7 +96,7 @@ impl World {
         factory.start(&stop);
         factory.wait_for_sync(&stop).await.unwrap();
         let (theirs, token) = (admin.clone(), stop.clone());
-        let collector = tokio::spawn(async move { collect_garbage(&theirs, &token).await });
+        let collector = tokio::spawn(async move { garbage_collector::run(&theirs, token).await });
         Self { controller_env, admin, namespace, factory, changed, link, stop, controller, collector }
     }
 

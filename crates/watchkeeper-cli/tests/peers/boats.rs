@@ -8,7 +8,8 @@ use kube_core::params::Patch;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::{Clients, ObjectName};
-use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions, collect_garbage};
+use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions};
+use watchkeeper_controllers::garbage_collector;
 
 use crate::World;
 use crate::observer::Observer;
@@ -83,7 +84,7 @@ pub(crate) async fn an_operator_of_kube_rs_serves_boats_through_a_restart(world:
     let user = User { clients: Clients::from_client(server.client(), &world.env) };
     let collector = (user.clients.clone(), CancellationToken::new());
     let _stopped_at_the_end = collector.1.clone().drop_guard();
-    tokio::spawn(async move { collect_garbage(&collector.0, &collector.1).await });
+    tokio::spawn(async move { garbage_collector::run(&collector.0, collector.1).await });
     let observer = Observer::of(user.clients.clone());
     observer.observe::<ConfigMap>().await;
     observer.observe::<Secret>().await;

@@ -1,4 +1,4 @@
-//! Which kinds are there, and who owns whom? An informer of metadata per kind, with indexes by uid and by owner.
+//! The ownership graph: an informer of object metadata per served kind, indexed by the uid of the owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,29 +24,29 @@ use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInf
 use super::decide::Dependent;
 use super::{CollectError, live};
 
-/// All that is cached of an object.
+/// What the caches hold of an object.
 pub(super) type Meta = PartialObjectMeta<DynamicObject>;
 
 const OWNER: &str = "owner";
-/// How many objects are looked at to find out whether they wait for each other.
+/// How many objects the search for a cycle visits.
 const CIRCLE: usize = 100;
 
-/// One kind, and the cache of its objects.
-pub(super) struct Kind {
+/// The informer of one kind.
+pub(super) struct Monitor {
     pub(super) resource: ApiResource,
     is_namespaced: bool,
     informer: SharedInformer<Meta>,
     stop: CancellationToken,
 }
 
-impl Kind {
-    /// The object of that key, if it has that uid.
+impl Monitor {
+    /// The cached object with this key and uid.
     pub(super) fn cached(&self, key: &ObjectName, uid: &str) -> Option<Arc<Meta>> {
         let object = self.informer.indexer().get(key).filter(|object| object.uid() == uid)?;
         object.get().ok()
     }
 
-    /// The key under which an owner of this kind is found; none where an object without a namespace names one that has to have one.
+    /// The key of an owner of this kind; `None` where a cluster-scoped object names a namespaced owner, which cannot be.
     pub(super) fn key_of_owner(&self, item: &Item, owner: &OwnerReference) -> Option<ObjectName> {
         match (self.is_namespaced, item.key.namespace()) {
             (true, namespace) => Some(ObjectName::namespaced(namespace?, &owner.name)),
@@ -55,17 +55,17 @@ impl Kind {
     }
 }
 
-/// One object, as long as it lives.
+/// One object, identified by its uid: a later object of the same name is another item.
 #[derive(Clone)]
 pub(super) struct Item {
-    pub(super) kind: Arc<Kind>,
+    pub(super) monitor: Arc<Monitor>,
     pub(super) key: ObjectName,
     pub(super) uid: Arc<str>,
 }
 
 impl PartialEq for Item {
     fn eq(&self, other: &Self) -> bool {
-        // Uids are unique among all kinds.
+        // Uids are unique across kinds.
         self.uid == other.uid && self.key == other.key
     }
 }
@@ -80,7 +80,7 @@ impl Hash for Item {
 
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.resource.plural, self.key)
+        write!(f, "{} {}", self.monitor.resource.plural, self.key)
     }
 }
 
@@ -90,45 +90,45 @@ impl fmt::Debug for Item {
     }
 }
 
-/// All kinds that can be collected.
-pub(super) struct Kinds {
+/// The monitors of all kinds that can be listed, watched and deleted.
+pub(super) struct Graph {
     clients: Clients,
     queue: RateLimitingQueue<Item>,
-    /// A kind may have come or gone.
+    /// Notified when a CustomResourceDefinition changes, as kinds may have been added or removed.
     changed: Arc<Notify>,
-    /// By group and kind; of several versions the recommended one.
-    known: Arc<Mutex<Known>>,
-    /// Those whose turn comes when all kinds can be seen.
+    monitors: Arc<Mutex<Monitors>>,
+    /// Objects to enqueue once every monitor has synced.
     waiting: Arc<Mutex<Waiting>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-type Known = BTreeMap<(String, String), Arc<Kind>>;
+/// By group and kind, for the group's preferred version.
+type Monitors = BTreeMap<(String, String), Arc<Monitor>>;
 /// By uid.
 type Waiting = BTreeMap<Arc<str>, Item>;
-/// By group and kind, with whether its objects have namespaces.
+/// By group and kind, with whether the kind is namespaced.
 type Served = BTreeMap<(String, String), (ApiResource, bool)>;
 
-impl Kinds {
+impl Graph {
     pub(super) fn new(clients: &Clients, queue: &RateLimitingQueue<Item>, changed: &Arc<Notify>) -> Self {
         Self {
             clients: clients.clone(),
             queue: queue.clone(),
             changed: changed.clone(),
-            known: Arc::default(),
+            monitors: Arc::default(),
             waiting: Arc::default(),
             tasks: Mutex::default(),
         }
     }
 
-    /// The kinds that the server has now.
+    /// The kinds that the server has now, by discovery.
     async fn served(&self) -> Result<Served, kube_client::Error> {
         let discovery = Discovery::new(self.clients.watch().clone()).run_aggregated().await?;
         let mut found = Served::new();
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let can = |verb| capabilities.supports_operation(verb);
-                // Events own nothing and are owned by nobody, and there are many.
+                // Events have no owners, and there are many of them.
                 if resource.kind != "Event" && can(verbs::LIST) && can(verbs::WATCH) && can(verbs::DELETE) {
                     let is_namespaced = capabilities.scope == KindScope::Namespaced;
                     found.insert((resource.group.clone(), resource.kind.clone()), (resource, is_namespaced));
@@ -138,52 +138,53 @@ impl Kinds {
         Ok(found)
     }
 
-    /// Starts informers for kinds that are new, and stops those of kinds that are gone.
+    /// Starts monitors for new kinds, and stops those of kinds that are no longer served.
     pub(super) async fn discover(&self, env: &Env) -> Result<(), kube_client::Error> {
         let found = self.served().await?;
-        let mut known = self.known.lock();
-        known.retain(|name, kind| {
+        let mut monitors = self.monitors.lock();
+        monitors.retain(|name, monitor| {
             let same = |(resource, is_namespaced): &(ApiResource, bool)| {
-                *resource == kind.resource && *is_namespaced == kind.is_namespaced
+                *resource == monitor.resource && *is_namespaced == monitor.is_namespaced
             };
-            // One that a panic has ended is started anew.
-            let stays = found.get(name).is_some_and(same) && !kind.informer.is_stopped();
+            // A monitor that ended with a panic is started again.
+            let stays = found.get(name).is_some_and(same) && !monitor.informer.is_stopped();
             if !stays {
-                kind.stop.cancel();
+                monitor.stop.cancel();
             }
             stays
         });
         for (name, (resource, is_namespaced)) in found {
-            known.entry(name).or_insert_with(|| self.start(resource, is_namespaced, env));
+            monitors.entry(name).or_insert_with(|| self.start(resource, is_namespaced, env));
         }
-        drop(known);
-        // A kind that has gone is not waited for.
-        release(&self.known, &self.waiting, &self.queue);
+        drop(monitors);
+        // Kinds that are gone no longer delay a sync.
+        release(&self.monitors, &self.waiting, &self.queue);
         Ok(())
     }
 
-    fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Kind> {
+    fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Monitor> {
         let source = ApiSource::new::<Meta>(&self.clients, &resource, &Scope::Cluster);
         let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
             object.owner_references().into_iter().map(|owner| owner.uid)
         });
         let informer =
             SharedInformer::<Meta>::builder_of(resource.clone(), env).indexes([by_owner]).build(source);
-        let kind = Arc::new(Kind { resource, is_namespaced, informer, stop: CancellationToken::new() });
+        let monitor = Arc::new(Monitor { resource, is_namespaced, informer, stop: CancellationToken::new() });
         let handler = Relations {
-            kind: Arc::downgrade(&kind),
-            known: Arc::downgrade(&self.known),
+            monitor: Arc::downgrade(&monitor),
+            monitors: Arc::downgrade(&self.monitors),
             queue: self.queue.clone(),
             changed: self.changed.clone(),
         };
-        if kind.informer.add_handler(handler).is_ok() {
-            let running = kind.clone();
-            let (known, waiting, queue) = (self.known.clone(), self.waiting.clone(), self.queue.clone());
+        if monitor.informer.add_handler(handler).is_ok() {
+            let running = monitor.clone();
+            let (monitors, waiting, queue) =
+                (self.monitors.clone(), self.waiting.clone(), self.queue.clone());
             let reporter = env.reporter.clone();
             self.tasks.lock().spawn(async move {
                 let synced = async {
                     if running.informer.synced_or_stopped().await {
-                        release(&known, &waiting, &queue);
+                        release(&monitors, &waiting, &queue);
                     }
                 };
                 let run = AssertUnwindSafe(running.informer.run(running.stop.clone())).catch_unwind();
@@ -192,37 +193,37 @@ impl Kinds {
                 }
             });
         }
-        kind
+        monitor
     }
 
-    /// The object as the cache has it.
+    /// The cached state of an item.
     pub(super) fn cached(&self, item: &Item) -> Option<Arc<Meta>> {
-        item.kind.cached(&item.key, &item.uid)
+        item.monitor.cached(&item.key, &item.uid)
     }
 
-    pub(super) fn of_owner(&self, owner: &OwnerReference) -> Option<Arc<Kind>> {
-        of_owner(&self.known.lock(), owner)
+    pub(super) fn of_owner(&self, owner: &OwnerReference) -> Option<Arc<Monitor>> {
+        of_owner(&self.monitors.lock(), owner)
     }
 
-    /// Whether the caches of all kinds are filled: only then may anything follow from what they do not have.
+    /// Whether all monitors have synced. Only then does absence from the caches mean anything.
     pub(super) fn are_synced(&self) -> bool {
-        are_synced(&self.known.lock())
+        are_synced(&self.monitors.lock())
     }
 
-    /// Adds an object to the queue once all kinds have synced.
+    /// Enqueues an item once all monitors have synced.
     pub(super) fn add_when_synced(&self, item: Item) {
         self.waiting.lock().insert(item.uid.clone(), item);
-        release(&self.known, &self.waiting, &self.queue);
+        release(&self.monitors, &self.waiting, &self.queue);
     }
 
-    /// All that an object owns and the server has now, whatever the caches know of it, each with its kind.
+    /// All dependents of an item that the server has now, independent of the caches.
     pub(super) async fn dependents_now(
         &self,
         owner: &Item,
     ) -> Result<Vec<(ApiResource, Meta)>, CollectError> {
         let (mut found, namespace) = (Vec::new(), owner.key.namespace());
         for (kind, is_namespaced) in self.served().await?.into_values() {
-            // What is in a namespace owns nothing elsewhere.
+            // A namespaced object owns nothing outside its namespace.
             if namespace.is_none() || is_namespaced {
                 let owned = live::owned(&owner.uid, &kind, namespace, &self.clients).await?;
                 found.extend(owned.into_iter().map(|object| (kind.clone(), object)));
@@ -231,12 +232,12 @@ impl Kinds {
         Ok(found)
     }
 
-    /// All that an object owns, as far as the caches know.
+    /// The cached dependents of an item.
     pub(super) fn dependents(&self, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
-        dependents(&self.known.lock(), owner)
+        dependents(&self.monitors.lock(), owner)
     }
 
-    /// Whether those that keep an object from going wait for it in turn, as far as the caches know; looks at a number of them only.
+    /// Whether the dependents that block an item wait for it in turn, as far as the caches know. Visits at most [`CIRCLE`] of them.
     pub(super) fn waits_for_itself(&self, item: &Item) -> bool {
         let (mut seen, mut next) = (BTreeSet::new(), vec![item.clone()]);
         while let Some(owner) = next.pop().filter(|_| seen.len() < CIRCLE) {
@@ -250,29 +251,29 @@ impl Kinds {
         seen.contains(&item.uid)
     }
 
-    /// Stops all informers, and waits for their end.
+    /// Stops all monitors and waits for them to end.
     pub(super) async fn stop(&self) {
-        self.known.lock().values().for_each(|kind| kind.stop.cancel());
+        self.monitors.lock().values().for_each(|monitor| monitor.stop.cancel());
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}
     }
 }
 
-/// Queues what has to be looked at after a change of an object of one kind: itself, those that it owns, and those that own it or did.
+/// Enqueues what a change of an object may affect: the object, its dependents, and its present and former owners.
 struct Relations {
-    kind: Weak<Kind>,
-    known: Weak<Mutex<Known>>,
+    monitor: Weak<Monitor>,
+    monitors: Weak<Mutex<Monitors>>,
     queue: RateLimitingQueue<Item>,
     changed: Arc<Notify>,
 }
 
 impl Relations {
     fn item(&self, object: &Object<Meta>) -> Option<Item> {
-        let kind = self.kind.upgrade()?;
-        if kind.resource.kind == "CustomResourceDefinition" {
+        let monitor = self.monitor.upgrade()?;
+        if monitor.resource.kind == "CustomResourceDefinition" {
             self.changed.notify_one();
         }
-        Some(Item { kind, key: object.key(), uid: object.uid().into() })
+        Some(Item { monitor, key: object.key(), uid: object.uid().into() })
     }
 
     fn add_object(&self, object: &Object<Meta>) {
@@ -283,17 +284,17 @@ impl Relations {
         }
     }
 
-    /// They may have waited for the object.
+    /// The owners may have waited for the object.
     fn add_owners(&self, object: &Object<Meta>) {
-        if let (Some(item), Some(known)) = (self.item(object), self.known.upgrade()) {
-            owners(&known.lock(), &item, object).into_iter().for_each(|owner| self.queue.add(owner));
+        if let (Some(item), Some(monitors)) = (self.item(object), self.monitors.upgrade()) {
+            owners(&monitors.lock(), &item, object).into_iter().for_each(|owner| self.queue.add(owner));
         }
     }
 
-    /// They may have no owner left.
+    /// The dependents may have no owner left.
     fn add_dependents(&self, object: &Object<Meta>) {
-        if let (Some(item), Some(known)) = (self.item(object), self.known.upgrade()) {
-            let dependents = dependents(&known.lock(), &item);
+        if let (Some(item), Some(monitors)) = (self.item(object), self.monitors.upgrade()) {
+            let dependents = dependents(&monitors.lock(), &item);
             dependents.into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
         }
     }
@@ -327,46 +328,49 @@ impl Handler<Meta> for Relations {
     }
 }
 
-fn are_synced(known: &Known) -> bool {
-    known.values().all(|kind| kind.informer.has_synced())
+fn are_synced(monitors: &Monitors) -> bool {
+    monitors.values().all(|monitor| monitor.informer.has_synced())
 }
 
-/// Queues those that wait, if all kinds have synced.
-fn release(known: &Mutex<Known>, waiting: &Mutex<Waiting>, queue: &RateLimitingQueue<Item>) {
-    if are_synced(&known.lock()) {
+/// Enqueues the waiting items if all monitors have synced.
+fn release(monitors: &Mutex<Monitors>, waiting: &Mutex<Waiting>, queue: &RateLimitingQueue<Item>) {
+    if are_synced(&monitors.lock()) {
         std::mem::take(&mut *waiting.lock()).into_values().for_each(|item| queue.add(item));
     }
 }
 
-fn of_owner(known: &Known, owner: &OwnerReference) -> Option<Arc<Kind>> {
+fn of_owner(monitors: &Monitors, owner: &OwnerReference) -> Option<Arc<Monitor>> {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    known.get(&(group.to_owned(), owner.kind.clone())).cloned()
+    monitors.get(&(group.to_owned(), owner.kind.clone())).cloned()
 }
 
-fn dependents(known: &Known, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
+fn dependents(monitors: &Monitors, owner: &Item) -> Vec<(Item, Arc<Meta>)> {
     let mut found = Vec::new();
-    for kind in known.values() {
-        // Every informer here has the index.
-        let snapshot = kind.informer.indexer().snapshot();
+    for monitor in monitors.values() {
+        // Every monitor has this index.
+        let snapshot = monitor.informer.indexer().snapshot();
         for object in snapshot.by_index(OWNER, &owner.uid).into_iter().flatten() {
-            // What is in a namespace owns nothing in another.
+            // A namespaced object owns nothing outside its namespace.
             let is_near = owner.key.namespace().is_none() || owner.key.namespace() == object.namespace();
             if let (true, Ok(meta)) = (is_near, object.get()) {
-                found.push((Item { kind: kind.clone(), key: object.key(), uid: object.uid().into() }, meta));
+                found.push((
+                    Item { monitor: monitor.clone(), key: object.key(), uid: object.uid().into() },
+                    meta,
+                ));
             }
         }
     }
     found
 }
 
-/// Those that own an object and are in the cache.
-fn owners(known: &Known, item: &Item, object: &Object<Meta>) -> Vec<Item> {
+/// The cached owners of an object.
+fn owners(monitors: &Monitors, item: &Item, object: &Object<Meta>) -> Vec<Item> {
     let references = object.owner_references().into_iter();
     let owners = references.filter_map(|reference| {
-        let kind = of_owner(known, &reference)?;
-        let key = kind.key_of_owner(item, &reference)?;
-        kind.cached(&key, &reference.uid)?;
-        Some(Item { kind, key, uid: reference.uid.into() })
+        let monitor = of_owner(monitors, &reference)?;
+        let key = monitor.key_of_owner(item, &reference)?;
+        monitor.cached(&key, &reference.uid)?;
+        Some(Item { monitor, key, uid: reference.uid.into() })
     });
     owners.collect()
 }

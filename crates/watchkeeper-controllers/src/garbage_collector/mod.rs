@@ -1,10 +1,11 @@
-//! Who removes what nobody owns any more? A controller like any other, over the metadata of all kinds, those made at run time included.
-//!
-//! `kinds.rs` keeps an informer for each kind that the server has, `live.rs` asks the server where those are not enough, `decide.rs` says what is
-//! to be done with an object, and this file does it.
+//! The garbage collector: deletes objects whose owners are gone, in all kinds, including those of
+//! CustomResourceDefinitions.
+
+// `graph.rs` has a metadata informer per served kind, `live.rs` asks the server where caches are not enough, `decide.rs`
+// chooses the action for an object, and this file carries it out.
 
 mod decide;
-mod kinds;
+mod graph;
 mod live;
 
 use std::error::Error;
@@ -23,28 +24,30 @@ use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, limiter};
 use watchkeeper::{Clients, ObjectName};
 
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
-use kinds::{Item, Kinds, Meta};
+use graph::{Graph, Item, Meta};
 
-/// Kinds come and go; those that no CustomResourceDefinition tells of are looked for this often.
+/// How often discovery runs, beside each change of a CustomResourceDefinition.
 const DISCOVERY: Duration = Duration::from_secs(30);
 const WORKERS: usize = 2;
 
-/// Deletes objects whose owners are all gone, and carries out foreground and orphaning deletions, until `stop`. Returns when all its tasks have
-/// ended; dropping the future ends them too.
+/// Runs the garbage collector until `stop`: deletes objects whose owners are all gone, and carries out foreground and
+/// orphaning deletions.
 ///
-/// An owner is known by its uid: one that was made anew under the same name is another.
+/// An owner is identified by its uid: an object created again under the same name is not the owner.
 ///
-/// What cannot be seen is not taken for absent. While a kind cannot be listed, owners that are deleted in the foreground or orphaning stay; all
-/// else goes on.
-pub async fn collect_garbage(clients: &Clients, stop: &CancellationToken) {
+/// Absence must be proven. While a kind cannot be listed, owners in foreground or orphaning deletion stay; everything
+/// else continues.
+///
+/// Returns when all tasks of the collector have ended. Dropping the future ends them too.
+pub async fn run(clients: &Clients, stop: CancellationToken) {
     let env = clients.env().fork("garbage collector");
     let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
     let changed = Arc::new(Notify::new());
     let collector =
-        Arc::new(Collector { clients: clients.clone(), kinds: Kinds::new(clients, &queue, &changed), queue });
+        Arc::new(Collector { clients: clients.clone(), graph: Graph::new(clients, &queue, &changed), queue });
     let discover = async {
         loop {
-            if let Err(error) = collector.kinds.discover(&env).await {
+            if let Err(error) = collector.graph.discover(&env).await {
                 env.reporter.error("garbage collector", "discovery", &error);
             }
             let again = env.clock.timeout(DISCOVERY, changed.notified());
@@ -52,21 +55,21 @@ pub async fn collect_garbage(clients: &Clients, stop: &CancellationToken) {
                 break;
             }
         }
-        collector.kinds.stop().await;
+        collector.graph.stop().await;
     };
     let this = collector.clone();
     let work =
-        run_workers(WORKERS, &collector.queue, stop, &env, move |item| this.clone().process_item(item));
+        run_workers(WORKERS, &collector.queue, &stop, &env, move |item| this.clone().process_item(item));
     tokio::join!(discover, work);
 }
 
 struct Collector {
     clients: Clients,
-    kinds: Kinds,
+    graph: Graph,
     queue: RateLimitingQueue<Item>,
 }
 
-/// Why an object could not be dealt with, for now.
+/// Why an object cannot be processed for now.
 #[derive(Debug, thiserror::Error)]
 enum CollectError {
     #[error(transparent)]
@@ -86,7 +89,7 @@ enum CollectError {
 }
 
 impl CollectError {
-    /// Whether somebody else's next change may settle it: then nothing is said at first.
+    /// Whether the next change by somebody else may resolve it: reported only after a few retries.
     fn may_pass(&self) -> bool {
         match self {
             Self::Api(error) => error.class() == Class::Conflict,
@@ -100,29 +103,29 @@ impl Collector {
     async fn process_item(self: Arc<Self>, item: WorkItem<Item>) {
         match self.process(item.key()).await {
             Ok(()) => item.forget(),
-            // Its kind may be made later. There is nothing to be said about it each time.
+            // The kind may be installed later; no error is reported for each attempt.
             Err(CollectError::UnknownOwnerKind(kind)) => {
                 tracing::debug!(object = %item.key(), kind, "the kind of an owner is not served");
                 item.retry_after(DISCOVERY);
             }
-            // The informer of the kind that is missing tells why.
+            // The informer that has not synced reports why.
             Err(CollectError::NotSynced) => {
                 let key = item.key().clone();
                 item.forget();
-                self.kinds.add_when_synced(key);
+                self.graph.add_when_synced(key);
             }
             Err(error) if error.may_pass() => item.retry_quietly(error),
             Err(error) => item.retry(error),
         }
     }
 
-    /// Decides by the caches first; only where there is something to do is the server asked for the newest state.
+    /// Decides by the caches first, and asks the server for the newest state only if there is something to do.
     async fn process(&self, item: &Item) -> Result<(), CollectError> {
-        let Some(cached) = self.kinds.cached(item) else { return Ok(()) };
+        let Some(cached) = self.graph.cached(item) else { return Ok(()) };
         if let Action::Nothing = self.action(item, &cached).await? {
             return Ok(());
         }
-        let objects = self.clients.requests().of_kind::<Meta>(item.kind.resource.clone());
+        let objects = self.clients.requests().of_kind::<Meta>(item.monitor.resource.clone());
         let newest = match objects.get(&item.key).await {
             Err(error) if error.class() == Class::NotFound => return Ok(()),
             found => found?,
@@ -139,14 +142,14 @@ impl Collector {
 
     async fn action(&self, item: &Item, object: &Meta) -> Result<Action, CollectError> {
         let mut owners = Vec::new();
-        // What is being deleted goes whoever owns it.
+        // An object in deletion goes whatever its owners are.
         let is_deleting = object.metadata.deletion_timestamp.is_some();
         for owner in object.metadata.owner_references.iter().flatten().filter(|_| !is_deleting) {
             owners.push((owner.uid.clone(), self.owner_state(item, owner).await?));
         }
-        // Asked before the caches are.
-        let is_synced = self.kinds.are_synced();
-        let dependents = self.kinds.dependents(item).into_iter();
+        // Before the caches are read: a sync in between must not count.
+        let is_synced = self.graph.are_synced();
+        let dependents = self.graph.dependents(item).into_iter();
         let dependents: Vec<_> =
             dependents.map(|(_, dependent)| Dependent::of(&dependent, &item.uid)).collect();
         let action = decide(&object.metadata, &owners, &dependents);
@@ -156,23 +159,23 @@ impl Collector {
         Ok(action)
     }
 
-    /// Whether an owner is there, by the cache, or where that does not know it, by the server.
+    /// The state of an owner by the cache or, if it is not cached, by the server.
     async fn owner_state(
         &self,
         item: &Item,
         owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
     ) -> Result<OwnerState, CollectError> {
-        let Some(kind) = self.kinds.of_owner(owner) else {
+        let Some(monitor) = self.graph.of_owner(owner) else {
             return Err(CollectError::UnknownOwnerKind(format!("{} {}", owner.api_version, owner.kind)));
         };
-        let Some(key) = kind.key_of_owner(item, owner) else {
-            // What has no namespace cannot be owned by what has one. Nobody can tell which is meant: it stays.
+        let Some(key) = monitor.key_of_owner(item, owner) else {
+            // A cluster-scoped object cannot have a namespaced owner. Which one is meant is unknown, so the object stays.
             return Ok(OwnerState::Solid);
         };
-        if let Some(cached) = kind.cached(&key, &owner.uid) {
+        if let Some(cached) = monitor.cached(&key, &owner.uid) {
             return Ok(OwnerState::of(&cached.metadata));
         }
-        match self.clients.requests().of_kind::<Meta>(kind.resource.clone()).get(&key).await {
+        match self.clients.requests().of_kind::<Meta>(monitor.resource.clone()).get(&key).await {
             Ok(found) if found.metadata.uid.as_deref() == Some(&owner.uid) => {
                 Ok(OwnerState::of(&found.metadata))
             }
@@ -183,12 +186,12 @@ impl Collector {
     }
 
     async fn carry_out(&self, item: &Item, object: &Meta, action: Action) -> Result<(), CollectError> {
-        let objects = self.clients.requests().of_kind::<Meta>(item.kind.resource.clone());
+        let objects = self.clients.requests().of_kind::<Meta>(item.monitor.resource.clone());
         let metadata = &object.metadata;
         match action {
             Action::Nothing => {}
             Action::Delete(policy) => {
-                tracing::debug!(object = %item, ?policy, "deleting what nobody owns");
+                tracing::debug!(object = %item, ?policy, "deleting an object without owners");
                 let preconditions = Preconditions {
                     uid: metadata.uid.clone(),
                     resource_version: metadata.resource_version.clone(),
@@ -206,16 +209,16 @@ impl Collector {
                 self.patch_item(item, object, json!({"ownerReferences": owners})).await?;
             }
             Action::DeleteDependents => {
-                // One that waits for its own dependents is told by their deletion, and not by us.
-                let mut idle = self.kinds.dependents(item);
+                // A dependent that waits for its own dependents is enqueued when those are deleted.
+                let mut idle = self.graph.dependents(item);
                 idle.retain(|(_, dependent)| !decide::is_waiting(&dependent.metadata));
-                if idle.is_empty() && self.kinds.waits_for_itself(item) {
+                if idle.is_empty() && self.graph.waits_for_itself(item) {
                     return Err(CollectError::Circle);
                 }
                 idle.into_iter().for_each(|(dependent, _)| self.queue.add(dependent));
             }
             Action::Orphan => {
-                for (kind, dependent) in self.kinds.dependents_now(item).await? {
+                for (kind, dependent) in self.graph.dependents_now(item).await? {
                     let ObjectMeta { owner_references, uid, resource_version, .. } = &dependent.metadata;
                     let owners = owner_references.iter().flatten().filter(|owner| owner.uid != *item.uid);
                     let change = json!({
@@ -240,7 +243,7 @@ impl Collector {
         self.patch_item(item, object, json!({"finalizers": finalizers})).await
     }
 
-    /// Changes metadata, of that version and of that object only.
+    /// Patches the metadata of exactly this object in exactly this version.
     async fn patch_item(
         &self,
         item: &Item,
@@ -249,7 +252,7 @@ impl Collector {
     ) -> Result<(), CollectError> {
         change["uid"] = (*item.uid).into();
         change["resourceVersion"] = object.metadata.resource_version.as_deref().into();
-        Ok(self.patch(item.kind.resource.clone(), &item.key, change).await?)
+        Ok(self.patch(item.monitor.resource.clone(), &item.key, change).await?)
     }
 
     async fn patch(
@@ -263,7 +266,7 @@ impl Collector {
     }
 }
 
-/// As the server would choose, were it asked without a policy.
+/// The policy that the server chooses for a delete without one.
 fn policy_of(finalizers: &[String]) -> PropagationPolicy {
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
     match () {

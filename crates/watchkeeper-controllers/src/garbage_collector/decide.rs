@@ -1,24 +1,24 @@
-//! What is to be done with an object, given its owners and those that it owns?
+//! Chooses the action for an object from the state of its owners and dependents. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::core::params::PropagationPolicy;
 
-use super::kinds::Meta;
+use super::graph::Meta;
 use super::policy_of;
 
-/// Holds an owner until those that block it are gone.
+/// The finalizer that keeps an owner until its blocking dependents are gone.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Holds an owner until its dependents have been let go.
+/// The finalizer that keeps an owner until its dependents no longer name it.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// Whether an owner still owns.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerState {
-    /// It is there.
+    /// Exists, and is not waiting for its dependents.
     Solid,
-    /// It is gone, or another has its name.
+    /// Gone, or another object has its name.
     Absent,
-    /// It is there until its dependents are gone.
+    /// In foreground deletion: waits until its dependents are gone.
     Waiting,
 }
 
@@ -28,12 +28,12 @@ impl OwnerState {
     }
 }
 
-/// One that the object owns.
+/// An object that this one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dependent {
-    /// Its owner cannot go, in the foreground, before it is gone.
+    /// `blockOwnerDeletion` is set: a foreground deletion of the owner waits for it.
     pub(super) blocks: bool,
-    /// It waits for dependents of its own.
+    /// In foreground deletion itself.
     pub(super) is_waiting: bool,
 }
 
@@ -51,15 +51,15 @@ impl Dependent {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     Nothing,
-    /// Delete it.
+    /// Delete the object.
     Delete(PropagationPolicy),
-    /// Forget the owners with these uids; others remain.
+    /// Remove the references to the owners with these uids; others remain.
     DropOwners(Vec<String>),
-    /// Look at those that it owns: it waits for them.
+    /// Enqueue the dependents: the object waits for them.
     DeleteDependents,
-    /// Let its dependents go, then itself.
+    /// Remove the references of all dependents, then the finalizer.
     Orphan,
-    /// Nobody blocks it any more: let it go.
+    /// No blocking dependent is left: remove the finalizer.
     Unblock,
 }
 
@@ -67,22 +67,22 @@ fn has_finalizer(object: &ObjectMeta, name: &str) -> bool {
     object.finalizers.iter().flatten().any(|finalizer| finalizer == name)
 }
 
-/// Whether it stays until its dependents are gone.
+/// Whether the object is in foreground deletion.
 pub(super) fn is_waiting(object: &ObjectMeta) -> bool {
     object.deletion_timestamp.is_some() && has_finalizer(object, FOREGROUND)
 }
 
-/// Whether a dependent that nobody has seen could make it another action.
+/// Whether a dependent that is not in the caches could change the action.
 pub(super) fn needs_all_dependents(action: &Action, owners: &[(String, OwnerState)]) -> bool {
     match action {
         Action::Unblock => true,
         Action::Delete(_) => owners.iter().any(|(_, state)| *state == OwnerState::Waiting),
-        // Whoever orphans asks the server.
+        // Orphaning lists the dependents from the server.
         Action::Nothing | Action::DropOwners(_) | Action::DeleteDependents | Action::Orphan => false,
     }
 }
 
-/// `owners` are the uids of all its references, with what became of each; nobody asks for those of an object that is being deleted.
+/// `owners` has the uid and state of each owner reference; it is not read for an object in deletion.
 pub(super) fn decide(
     object: &ObjectMeta,
     owners: &[(String, OwnerState)],
@@ -106,8 +106,8 @@ pub(super) fn decide(
         let gone: Vec<_> = of(OwnerState::Absent).chain(of(OwnerState::Waiting)).collect();
         return if gone.is_empty() { Action::Nothing } else { Action::DropOwners(gone) };
     }
-    // Where an owner waits for it, it waits for its own in turn; but not for one that waits already, or two that own each other would
-    // wait for ever.
+    // If an owner waits for this object, the object waits for its own dependents in turn. But not for one that is waiting
+    // already: two objects that own each other would wait forever.
     let waits = of(OwnerState::Waiting).next().is_some();
     if waits && !dependents.is_empty() && !dependents.iter().any(|dependent| dependent.is_waiting) {
         return Action::Delete(PropagationPolicy::Foreground);

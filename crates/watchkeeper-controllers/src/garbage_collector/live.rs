@@ -1,13 +1,13 @@
-//! Objects that another owns, as the server has them now: caches may be behind, or not be filled yet.
+//! Lists the dependents of an object from the server, where a cache may be behind or not have synced.
 
 use kube_client::core::ApiResource;
 use watchkeeper::Clients;
 use watchkeeper::source::{Scope, Selection};
 
 use super::CollectError;
-use super::kinds::Meta;
+use super::graph::Meta;
 
-/// An error unless all of them are seen, in one namespace or in all.
+/// All dependents of one kind, in one namespace or in all. Fails unless every page could be read.
 pub(super) async fn owned(
     owner: &str,
     kind: &ApiResource,
@@ -18,7 +18,7 @@ pub(super) async fn owned(
     let unseen = |source| CollectError::Unseen { kind: kind.plural.clone(), source };
     let objects = clients.requests().of_kind::<Meta>(kind.clone());
     let mut found = match objects.list(&scope, &Selection::default()).await {
-        // The kind has gone just now, with all its objects.
+        // The kind was removed meanwhile, with all its objects.
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         Err(error) => return Err(unseen(error.into())),
         Ok(listing) => listing.complete().map_err(|error| unseen(error.into()))?,

@@ -20,7 +20,7 @@ use crate::codec::media_type::content_type;
 use crate::failure::{Failure, Result, quoted};
 use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
-use crate::http::options::read_body;
+use crate::http::parameters::collect_body;
 use crate::http::reply::{self, Reply, ReplyBody};
 use crate::http::route::{Query, Route, Target, route};
 use crate::http::shared::Shared;
@@ -210,7 +210,7 @@ impl Call {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let read = read_body(&self.shared.clock, body).await?;
+        let read = collect_body(&self.shared.clock, body).await?;
         // It is waited for over a socket alone, where others are to be served meanwhile.
         if self.stop.is_some() && read.len() > LARGE && self.turn.get().is_none() {
             let turn = self.shared.large.clone().acquire_owned().await;

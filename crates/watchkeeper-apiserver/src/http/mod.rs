@@ -6,7 +6,7 @@ pub(crate) mod handler;
 pub(crate) mod metrics;
 pub(crate) mod negotiate;
 pub(crate) mod openapi;
-pub(crate) mod options;
+pub(crate) mod parameters;
 pub(crate) mod reply;
 pub(crate) mod route;
 pub(crate) mod shared;

@@ -201,7 +201,7 @@ impl Call {
 }
 
 /// The whole body, up to the limit, if it comes in time.
-pub(crate) async fn read_body<B>(clock: &Clock, body: B) -> Result<Bytes>
+pub(crate) async fn collect_body<B>(clock: &Clock, body: B) -> Result<Bytes>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,

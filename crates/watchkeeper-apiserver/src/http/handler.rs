@@ -229,7 +229,11 @@ impl Call {
     }
 
     /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
-    fn change<T>(&self, kind: &Arc<Kind>, write: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+    fn commit_if_current<T>(
+        &self,
+        kind: &Arc<Kind>,
+        write: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
         self.shared.run(|core| self.check(core, kind).and_then(|()| write(core)))
     }
 
@@ -248,7 +252,7 @@ impl Call {
         let draft = self.work(if self.may_grow(kind) { usize::MAX } else { bytes }, || work(&seen))?;
         let limit = if bytes > LARGE || kind.is_definition() { LARGE_TRIES } else { TRIES };
         let name = draft.key.name.clone();
-        self.change(kind, |core| core.store(draft)).map_err(|failure| {
+        self.commit_if_current(kind, |core| core.store(draft)).map_err(|failure| {
             let given_up = failure.outdated && tries >= limit;
             if given_up { Failure::conflict(kind, &name, MODIFIED) } else { failure }
         })
@@ -405,7 +409,7 @@ impl Call {
                 let options = self.delete_options(&body)?;
                 // These two take everything with them that they hold.
                 let bytes = if kind.is_definition() || kind.is("", "Namespace") { usize::MAX } else { 0 };
-                let delete = || self.change(&kind, |core| core.delete(&kind, key, &options));
+                let delete = || self.commit_if_current(&kind, |core| core.delete(&kind, key, &options));
                 match self.work(bytes, delete)? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
                     Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),

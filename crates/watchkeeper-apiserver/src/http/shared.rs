@@ -59,7 +59,8 @@ impl Shared {
 
     /// Runs a write on the core, and then wakes those who wait for changes.
     pub(crate) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
-        let (result, has_batch) = core::change(&self.core, |core| (write(core), core.store.has_batch()));
+        let (result, has_batch) =
+            core::commit_change(&self.core, |core| (write(core), core.store.has_batch()));
         if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
             durable.wake();
         }

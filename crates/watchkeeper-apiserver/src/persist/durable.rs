@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::persist::disk::{DataDirError, Disk};
-use crate::state::core::{Core, change};
+use crate::state::core::{Core, commit_change};
 
 /// How far the writing is.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ fn write_on(disk: &Disk, core: &Mutex<Core>, woken: &Receiver<()>, said: &watch:
                 tracing::error!(error = why, "nothing is written down any more: every request is refused");
                 said.send_replace(Progress::Failed(why.into()));
                 // Whoever watched would take a world that stands still for one in which nothing happens.
-                change(core, |core| core.store.end_watches());
+                commit_change(core, |core| core.store.end_watches());
                 return;
             }
         };
@@ -101,6 +101,6 @@ fn write_on(disk: &Disk, core: &Mutex<Core>, woken: &Receiver<()>, said: &watch:
 fn write_batch(disk: &Disk, core: &Mutex<Core>) -> Result<Option<u64>, DataDirError> {
     let Some(batch) = core.lock().store.take_batch() else { return Ok(None) };
     disk.write(&batch)?;
-    change(core, |core| core.store.settle(&batch));
+    commit_change(core, |core| core.store.settle(&batch));
     Ok(Some(batch.revision))
 }

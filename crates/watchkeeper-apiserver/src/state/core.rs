@@ -31,7 +31,7 @@ pub(crate) fn first_revision(env: &Env) -> u64 {
 }
 
 /// Runs a change on a core, and then wakes the watches that it concerns.
-pub(crate) fn change<T>(core: &Mutex<Core>, change: impl FnOnce(&mut Core) -> T) -> T {
+pub(crate) fn commit_change<T>(core: &Mutex<Core>, change: impl FnOnce(&mut Core) -> T) -> T {
     let (result, wakers) = {
         let mut core = core.lock();
         (change(&mut core), core.store.take_wakers())

@@ -21,7 +21,7 @@ use crate::persist::disk::{DataDirError, Disk, Kept};
 use crate::persist::durable::Durable;
 use crate::persist::restore::restore;
 use crate::server::ApiServer;
-use crate::state::core::{Core, change};
+use crate::state::core::{Core, commit_change};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -89,7 +89,7 @@ async fn a_watch_is_told_of_a_change_once_it_is_safe() {
     let server = ApiServer::builder(&Env::simulated(1)).with(core.clone(), None);
     let settle = || {
         let batch = core.lock().store.take_batch().unwrap();
-        change(&core, |core| core.store.settle(&batch));
+        commit_change(&core, |core| core.store.settle(&batch));
     };
     settle();
     let path = format!("{MAPS}?watch=1&resourceVersion={}&allowWatchBookmarks=1", server.revision());

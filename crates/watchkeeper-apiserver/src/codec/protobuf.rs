@@ -264,7 +264,7 @@ fn wrapped(form: &'static Form, bytes: &[u8], depth: usize) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::shape;
+    use crate::types::normalize;
 
     /// Each line is one object of a real server, in both forms.
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             let mut read = read(&body, ("", "")).unwrap();
             let text = |field: &str| read[field].as_str().unwrap().to_owned();
             let (version, kind) = (text("apiVersion"), text("kind"));
-            let unknown = shape::shape(of_kind(&version, &kind).unwrap(), &mut read).unwrap();
+            let unknown = normalize::normalize(of_kind(&version, &kind).unwrap(), &mut read).unwrap();
             assert_eq!(unknown, Vec::<String>::new(), "{kind}");
             assert_eq!(read, pair["json"], "{kind}");
         }

@@ -26,8 +26,8 @@ pub(crate) struct Cause {
 impl Cause {
     /// Whether the object is not of the shape that rules about it may count on.
     pub(crate) fn hides_others(&self) -> bool {
-        let shape = ["NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"];
-        self.reason.strip_prefix("FieldValue").is_some_and(|reason| shape.contains(&reason))
+        let structural = ["NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"];
+        self.reason.strip_prefix("FieldValue").is_some_and(|reason| structural.contains(&reason))
     }
 
     /// All that was found wrong, each thing once.

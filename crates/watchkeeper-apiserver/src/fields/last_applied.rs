@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::set::Set;
 use super::walk::{self, Comparison};
-use crate::kinds::merge_shape::Shape;
+use crate::kinds::merge_type::MergeType;
 use crate::kinds::meta;
 
 /// Where kubectl keeps what it applied.
@@ -22,7 +22,7 @@ fn annotation(object: &Value) -> Option<&str> {
 }
 
 /// The fields that `manager` may take without a conflict: applied by kubectl before, and not changed since.
-pub(super) fn yielded(shape: Shape<'_>, live: &Value, manager: &str) -> Set {
+pub(super) fn yielded(merge_type: MergeType<'_>, live: &Value, manager: &str) -> Set {
     let applied = annotation(live).filter(|_| manager == KUBECTL);
     let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
         return Set::default();
@@ -30,8 +30,8 @@ pub(super) fn yielded(shape: Shape<'_>, live: &Value, manager: &str) -> Set {
     if applied["apiVersion"] != live["apiVersion"] {
         return Set::default();
     }
-    let since = Comparison::of(shape, &applied, live);
-    walk::set_of(shape, &applied).minus(&since.modified).minus(&since.added).minus(&since.removed)
+    let since = Comparison::of(merge_type, &applied, live);
+    walk::set_of(merge_type, &applied).minus(&since.modified).minus(&since.added).minus(&since.removed)
 }
 
 /// Writes what was applied into the annotation, if the object has one.

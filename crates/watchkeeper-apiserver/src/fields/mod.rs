@@ -11,7 +11,7 @@ mod last_applied;
 pub(crate) mod set;
 mod walk;
 
-use crate::kinds::merge_shape::Shape;
+use crate::kinds::merge_type::MergeType;
 use set::Set;
 use walk::Comparison;
 
@@ -206,8 +206,14 @@ impl Managers {
     }
 
     /// Takes note of a write that was not an apply: what it added or changed is the writer's, and nobody else's.
-    pub(crate) fn update(&mut self, shape: Shape<'_>, before: &Value, after: &Value, writer: &Writer<'_>) {
-        let mut changes = Comparison::of(shape, before, after);
+    pub(crate) fn update(
+        &mut self,
+        merge_type: MergeType<'_>,
+        before: &Value,
+        after: &Value,
+        writer: &Writer<'_>,
+    ) {
+        let mut changes = Comparison::of(merge_type, before, after);
         changes.filter(|set| strip(set, writer));
         let mut written = changes.added;
         written.union(&changes.modified);
@@ -267,34 +273,34 @@ impl Managers {
     /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away.
     pub(crate) fn apply(
         &mut self,
-        shape: Shape<'_>,
+        merge_type: MergeType<'_>,
         live: &Value,
         config: &Value,
         writer: &Writer<'_>,
         force: bool,
     ) -> Result<Value, Box<Failure>> {
         // What says which object it is takes part, so that what is beside it stays, but is nobody's.
-        let whole = walk::set_of(shape, config);
+        let whole = walk::set_of(merge_type, config);
         let mut set = whole.clone();
         strip(&mut set, writer);
-        let merged = walk::merge(shape, Some(live), config);
+        let merged = walk::merge(merge_type, Some(live), config);
         let own = self.0.iter().position(|manager| manager.is(writer, true));
         let last = own.map(|at| self.0.remove(at));
         let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
         self.0.push(Manager::of(writer, true, whole));
         let mut object = match &last {
-            Some(last) if !last.set.is_empty() => self.prune(shape, &merged, &last.set),
+            Some(last) if !last.set.is_empty() => self.prune(merge_type, &merged, &last.set),
             _ => merged,
         };
         let others = self.0.len() - 1;
         self.0[others].set = set;
         keep_identity(live, &mut object);
-        let mut changes = Comparison::of(shape, live, &object);
+        let mut changes = Comparison::of(merge_type, live, &object);
         let effect = !(changes.added.is_empty() && changes.modified.is_empty() && changes.removed.is_empty());
         changes.filter(|set| strip(set, writer));
         let mut written = changes.added.clone();
         written.union(&changes.modified);
-        let taken = written.minus(&last_applied::yielded(shape, live, writer.manager));
+        let taken = written.minus(&last_applied::yielded(merge_type, live, writer.manager));
         let conflicts = self.0[..others].iter().map(|other| (other.shown(), other.set.and(&taken)));
         let conflicts: Vec<_> = conflicts.filter(|(_, set)| !set.is_empty()).collect();
         if !force && !conflicts.is_empty() {
@@ -312,18 +318,18 @@ impl Managers {
         Ok(object)
     }
 
-    fn prune(&self, shape: Shape<'_>, merged: &Value, last: &Set) -> Value {
-        let last = last.with_fields(shape);
-        let members = |value: &Value| walk::set_of(shape, value).with_fields(shape);
+    fn prune(&self, merge_type: MergeType<'_>, merged: &Value, last: &Set) -> Value {
+        let last = last.with_fields(merge_type);
+        let members = |value: &Value| walk::set_of(merge_type, value).with_fields(merge_type);
         let without = |set: &Set| {
             let mut value = merged.clone();
-            walk::remove(shape, &mut value, set);
+            walk::remove(merge_type, &mut value, set);
             value
         };
         let all = members(merged);
         let mut kept = members(&without(&last));
         for manager in &self.0 {
-            kept.union(&manager.set.with_fields(shape));
+            kept.union(&manager.set.with_fields(merge_type));
         }
         let owned = without(&all.minus(&kept));
         without(&all.minus(&members(&owned)).and(&last))
@@ -338,7 +344,7 @@ pub(crate) fn track(
     mut managers: Managers,
     writer: &Writer<'_>,
 ) {
-    managers.update(kind.shape(), before, after, writer);
+    managers.update(kind.merge_type(), before, after, writer);
     managers.merge_oldest();
     managers.write(after);
 }
@@ -413,8 +419,8 @@ mod tests {
 
     use super::*;
 
-    fn shape(name: &str) -> Shape<'static> {
-        Shape::Kind(crate::types::named(name).unwrap())
+    fn merge_type(name: &str) -> MergeType<'static> {
+        MergeType::Kind(crate::types::named(name).unwrap())
     }
 
     fn writer(manager: &str) -> Writer<'_> {
@@ -432,13 +438,13 @@ mod tests {
     fn a_write_takes_what_it_changes_from_all_others() {
         let mut managers = Managers::default();
         let first = json!({"metadata": {"name": "x"}, "data": {"a": "1", "b": "2"}});
-        managers.update(shape("core/v1.ConfigMap"), &json!({"metadata": {}}), &first, &writer("m1"));
+        managers.update(merge_type("core/v1.ConfigMap"), &json!({"metadata": {}}), &first, &writer("m1"));
         assert_eq!(
             entries(&managers),
             json!([["m1", "Update", {"f:data": {".": {}, "f:a": {}, "f:b": {}}}]])
         );
         let second = json!({"metadata": {"name": "x"}, "data": {"a": "9"}});
-        managers.update(shape("core/v1.ConfigMap"), &first, &second, &writer("m2"));
+        managers.update(merge_type("core/v1.ConfigMap"), &first, &second, &writer("m2"));
         assert_eq!(
             entries(&managers),
             json!([["m1", "Update", {"f:data": {}}], ["m2", "Update", {"f:data": {"f:a": {}}}]])
@@ -450,7 +456,7 @@ mod tests {
         let mut managers = Managers::default();
         let apply = |managers: &mut Managers, live: &Value, data: Value, who: &str| {
             let config = json!({"metadata": {"name": "x"}, "data": data});
-            managers.apply(shape("core/v1.ConfigMap"), live, &config, &writer(who), false)
+            managers.apply(merge_type("core/v1.ConfigMap"), live, &config, &writer(who), false)
         };
         let live =
             apply(&mut managers, &json!({"metadata": {}}), json!({"a": "1", "b": "2", "c": "3"}), "m1")
@@ -470,10 +476,11 @@ mod tests {
             json!({"spec": {"template": {"spec": {"containers": [container]}}}})
         };
         let live = managers
-            .apply(shape("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false)
+            .apply(merge_type("apps/v1.Deployment"), &json!({}), &with("a"), &writer("m1"), false)
             .unwrap();
-        let live =
-            managers.apply(shape("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false).unwrap();
+        let live = managers
+            .apply(merge_type("apps/v1.Deployment"), &live, &with("b"), &writer("m2"), false)
+            .unwrap();
         let names = |value: &Value| -> Vec<String> {
             let list =
                 value["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
@@ -488,7 +495,7 @@ mod tests {
         );
         let nothing = json!({"spec": {"template": {"spec": {}}}});
         let live =
-            managers.apply(shape("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false).unwrap();
+            managers.apply(merge_type("apps/v1.Deployment"), &live, &nothing, &writer("m2"), false).unwrap();
         assert_eq!(names(&live), ["a"]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::kinds::merge_shape::Shape;
+use crate::kinds::merge_type::MergeType;
 
 /// A set of paths, as a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,11 +117,11 @@ impl Set {
     }
 
     /// The set with every named field on the way to a member; elements of maps and lists are not named.
-    pub(crate) fn with_fields(&self, shape: Shape<'_>) -> Self {
+    pub(crate) fn with_fields(&self, merge_type: MergeType<'_>) -> Self {
         let nodes = self.0.iter().map(|(step, node)| {
             let (inner, named) = match step.strip_prefix("f:") {
-                Some(name) => shape.field(name).unwrap_or((Shape::Whole, false)),
-                None => (shape.item(), false),
+                Some(name) => merge_type.field(name).unwrap_or((MergeType::Whole, false)),
+                None => (merge_type.item(), false),
             };
             let member = node.member || (named && !node.below.is_empty());
             (step.clone(), Node { member, below: node.below.with_fields(inner) })
@@ -206,7 +206,7 @@ mod tests {
         let b = set(json!({"f:a": {"f:b": {}}}));
         assert_eq!(a.minus(&b).write(), json!({"f:a": {}, "f:c": {}}));
         assert_eq!(a.and(&b), b);
-        assert_eq!(b.with_fields(Shape::Any), b);
+        assert_eq!(b.with_fields(MergeType::Any), b);
         let mut c = a.clone();
         c.cut(&["f:a"]);
         assert_eq!(c.write(), json!({"f:c": {}}));

@@ -1,11 +1,11 @@
-//! How do two states of an object differ, and how do they become one? Walks over values along their shape.
+//! How do two states of an object differ, and how do they become one? Walks over values along their merge type.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::set::Set;
-use crate::kinds::merge_shape::{Shape, Treatment};
+use crate::kinds::merge_type::{MergeType, Treatment};
 
 /// What became of the fields between two states.
 #[derive(Debug, Default)]
@@ -25,15 +25,15 @@ fn is_empty(value: Option<&Value>) -> bool {
 }
 
 impl Comparison {
-    pub(crate) fn of(shape: Shape<'_>, old: &Value, new: &Value) -> Self {
+    pub(crate) fn of(merge_type: MergeType<'_>, old: &Value, new: &Value) -> Self {
         let mut comparison = Self::default();
-        comparison.compare(shape, Some(old), Some(new), &mut Vec::new());
+        comparison.compare(merge_type, Some(old), Some(new), &mut Vec::new());
         comparison
     }
 
     fn compare(
         &mut self,
-        shape: Shape<'_>,
+        merge_type: MergeType<'_>,
         old: Option<&Value>,
         new: Option<&Value>,
         path: &mut Vec<String>,
@@ -42,13 +42,13 @@ impl Comparison {
         if old == new {
             return;
         }
-        let treatment = shape.treatment(some);
+        let treatment = merge_type.treatment(some);
         let leaf = treatment == Treatment::Leaf || (is_empty(old) && is_empty(new)) || some.is_null();
         if !leaf {
             match (&treatment, some) {
-                (Treatment::Map, Value::Object(_)) => self.compare_maps(shape, old, new, path),
-                (_, Value::Array(_)) => self.compare_lists(shape, &treatment, old, new, path),
-                // Of another type than its shape says: it is one thing.
+                (Treatment::Map, Value::Object(_)) => self.compare_maps(merge_type, old, new, path),
+                (_, Value::Array(_)) => self.compare_lists(merge_type, &treatment, old, new, path),
+                // Of another type than its merge type says: it is one thing.
                 _ => return self.note(old, new, path),
             }
         }
@@ -67,7 +67,7 @@ impl Comparison {
 
     fn compare_maps(
         &mut self,
-        shape: Shape<'_>,
+        merge_type: MergeType<'_>,
         old: Option<&Value>,
         new: Option<&Value>,
         path: &mut Vec<String>,
@@ -77,7 +77,7 @@ impl Comparison {
         let in_new = |name: &str| new.and_then(|new| new.get(name));
         let gone = old.into_iter().flat_map(Map::keys).filter(|name| in_new(name).is_none());
         for name in new.into_iter().flat_map(Map::keys).chain(gone) {
-            let Some((inner, _)) = shape.field(name) else { continue };
+            let Some((inner, _)) = merge_type.field(name) else { continue };
             path.push(format!("f:{name}"));
             self.compare(inner, in_old(name), in_new(name), path);
             path.pop();
@@ -86,39 +86,45 @@ impl Comparison {
 
     fn compare_lists(
         &mut self,
-        shape: Shape<'_>,
+        merge_type: MergeType<'_>,
         treatment: &Treatment<'_>,
         old: Option<&Value>,
         new: Option<&Value>,
         path: &mut Vec<String>,
     ) {
-        let (old, new) = (steps(shape, treatment, old), steps(shape, treatment, new));
+        let (old, new) = (steps(merge_type, treatment, old), steps(merge_type, treatment, new));
         let (in_old, in_new) = (grouped(&old), grouped(&new));
         let gone = in_old.keys().filter(|step| !in_new.contains_key(*step));
         for step in in_new.keys().chain(gone) {
             let before = in_old.get(step).map_or(&[][..], Vec::as_slice);
             let after = in_new.get(step).map_or(&[][..], Vec::as_slice);
             path.push((*step).to_owned());
-            self.compare_elements(shape.item(), before, after, path);
+            self.compare_elements(merge_type.item(), before, after, path);
             path.pop();
         }
     }
 
     /// Compares the elements of one name. Where there are several they are one thing, which comes with the second of them and goes with it.
-    fn compare_elements(&mut self, shape: Shape<'_>, old: &[&Value], new: &[&Value], path: &mut Vec<String>) {
+    fn compare_elements(
+        &mut self,
+        merge_type: MergeType<'_>,
+        old: &[&Value],
+        new: &[&Value],
+        path: &mut Vec<String>,
+    ) {
         let (first_old, first_new) = (old.first().copied(), new.first().copied());
         match (old, new) {
             ([_, _, ..], [_, _, ..]) if old == new => {}
             ([_, _, ..], [_, _, ..]) => self.modified.insert(path),
             ([_, _, ..], _) => {
-                self.compare(shape, None, first_new, path);
+                self.compare(merge_type, None, first_new, path);
                 self.removed.insert(path);
             }
             (_, [_, _, ..]) => {
-                self.compare(shape, first_old, None, path);
+                self.compare(merge_type, first_old, None, path);
                 self.added.insert(path);
             }
-            _ => self.compare(shape, first_old, first_new, path),
+            _ => self.compare(merge_type, first_old, first_new, path),
         }
     }
 
@@ -147,24 +153,24 @@ fn by_step<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, &'a Value> {
     steps.iter().rev().map(|(step, value)| (step.as_str(), *value)).collect()
 }
 
-fn steps<'a>(shape: Shape<'_>, treatment: &Treatment<'_>, list: Option<&'a Value>) -> Steps<'a> {
+fn steps<'a>(merge_type: MergeType<'_>, treatment: &Treatment<'_>, list: Option<&'a Value>) -> Steps<'a> {
     let list = list.and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(|value| Some((shape.step(treatment, value)?, value))).collect()
+    list.filter_map(|value| Some((merge_type.step(treatment, value)?, value))).collect()
 }
 
 /// Every path of a value that somebody applied.
-pub(crate) fn set_of(shape: Shape<'_>, value: &Value) -> Set {
+pub(crate) fn set_of(merge_type: MergeType<'_>, value: &Value) -> Set {
     let mut set = Set::default();
-    collect(shape, value, &mut Vec::new(), &mut set);
+    collect(merge_type, value, &mut Vec::new(), &mut set);
     set
 }
 
-fn collect(shape: Shape<'_>, value: &Value, path: &mut Vec<String>, set: &mut Set) {
-    let treatment = shape.treatment(value);
+fn collect(merge_type: MergeType<'_>, value: &Value, path: &mut Vec<String>, set: &mut Set) {
+    let treatment = merge_type.treatment(value);
     match (&treatment, value) {
         (Treatment::Map, Value::Object(map)) => {
             for (name, value) in map {
-                let Some((inner, named)) = shape.field(name) else { continue };
+                let Some((inner, named)) = merge_type.field(name) else { continue };
                 path.push(format!("f:{name}"));
                 collect(inner, value, path, set);
                 if !named || value.is_null() || value.as_object().is_some_and(Map::is_empty) {
@@ -175,9 +181,9 @@ fn collect(shape: Shape<'_>, value: &Value, path: &mut Vec<String>, set: &mut Se
         }
         (Treatment::Set | Treatment::Keys(_), Value::Array(list)) => {
             for value in list {
-                let Some(step) = shape.step(&treatment, value) else { continue };
+                let Some(step) = merge_type.step(&treatment, value) else { continue };
                 path.push(step);
-                collect(shape.item(), value, path, set);
+                collect(merge_type.item(), value, path, set);
                 set.insert(path);
                 path.pop();
             }
@@ -187,9 +193,9 @@ fn collect(shape: Shape<'_>, value: &Value, path: &mut Vec<String>, set: &mut Se
 }
 
 /// `live` with what was applied laid over it.
-pub(crate) fn merge(shape: Shape<'_>, live: Option<&Value>, applied: &Value) -> Value {
+pub(crate) fn merge(merge_type: MergeType<'_>, live: Option<&Value>, applied: &Value) -> Value {
     let Some(live) = live.filter(|live| !live.is_null()) else { return applied.clone() };
-    let treatment = shape.treatment(if applied.is_null() { live } else { applied });
+    let treatment = merge_type.treatment(if applied.is_null() { live } else { applied });
     match (&treatment, live, applied) {
         // Nothing is laid over what has parts: they stay.
         (Treatment::Map | Treatment::Set | Treatment::Keys(_), live, Value::Null)
@@ -200,21 +206,22 @@ pub(crate) fn merge(shape: Shape<'_>, live: Option<&Value>, applied: &Value) -> 
         (Treatment::Map, Value::Object(live), Value::Object(applied)) => {
             let mut merged = live.clone();
             for (name, value) in applied {
-                let inner = shape.field(name).map_or(Shape::Whole, |(inner, _)| inner);
+                let inner = merge_type.field(name).map_or(MergeType::Whole, |(inner, _)| inner);
                 merged.insert(name.clone(), merge(inner, live.get(name), value));
             }
             Value::Object(merged)
         }
         (Treatment::Set | Treatment::Keys(_), Value::Array(_), Value::Array(_)) => {
-            merge_lists(shape, &treatment, live, applied)
+            merge_lists(merge_type, &treatment, live, applied)
         }
         _ => applied.clone(),
     }
 }
 
 /// The elements of both lists: each in the order of its own list, and those that are in both keep the two together.
-fn merge_lists(shape: Shape<'_>, treatment: &Treatment<'_>, live: &Value, applied: &Value) -> Value {
-    let (left, right) = (steps(shape, treatment, Some(live)), steps(shape, treatment, Some(applied)));
+fn merge_lists(merge_type: MergeType<'_>, treatment: &Treatment<'_>, live: &Value, applied: &Value) -> Value {
+    let (left, right) =
+        (steps(merge_type, treatment, Some(live)), steps(merge_type, treatment, Some(applied)));
     let (in_left, right_steps) = (by_step(&left), by_step(&right));
     let in_right = |step: &str| right_steps.contains_key(step);
     let steps = right.iter().map(|(step, _)| step);
@@ -223,7 +230,7 @@ fn merge_lists(shape: Shape<'_>, treatment: &Treatment<'_>, live: &Value, applie
     while l < left.len() || r < right.len() {
         if let (Some((step, old)), Some((next, new))) = (left.get(l), right.get(r)) {
             if step == next {
-                merged.push(merge(shape.item(), Some(old), new));
+                merged.push(merge(merge_type.item(), Some(old), new));
                 (l, r) = (l + 1, r + 1);
                 shared.next();
                 continue;
@@ -239,7 +246,7 @@ fn merge_lists(shape: Shape<'_>, treatment: &Treatment<'_>, live: &Value, applie
                 l += 1;
             }
             (_, Some((step, new))) => {
-                merged.push(merge(shape.item(), in_left.get(step.as_str()).copied(), new));
+                merged.push(merge(merge_type.item(), in_left.get(step.as_str()).copied(), new));
                 if shared.peek().is_some_and(|wanted| *wanted == step) {
                     shared.next();
                 }
@@ -253,8 +260,8 @@ fn merge_lists(shape: Shape<'_>, treatment: &Treatment<'_>, live: &Value, applie
 }
 
 /// Removes what the set names.
-pub(crate) fn remove(shape: Shape<'_>, value: &mut Value, set: &Set) {
-    let treatment = shape.treatment(value);
+pub(crate) fn remove(merge_type: MergeType<'_>, value: &mut Value, set: &Set) {
+    let treatment = merge_type.treatment(value);
     match (&treatment, value) {
         (Treatment::Map, Value::Object(map)) => {
             for step in set.steps() {
@@ -262,7 +269,7 @@ pub(crate) fn remove(shape: Shape<'_>, value: &mut Value, set: &Set) {
                 if set.has(step) {
                     map.remove(name);
                 } else if let (Some(value), Some((inner, _)), Some(below)) =
-                    (map.get_mut(name), shape.field(name), set.below(step))
+                    (map.get_mut(name), merge_type.field(name), set.below(step))
                 {
                     remove(inner, value, below);
                     // What has lost its last part is null, and refused where that is not allowed.
@@ -273,12 +280,12 @@ pub(crate) fn remove(shape: Shape<'_>, value: &mut Value, set: &Set) {
             }
         }
         (Treatment::Set | Treatment::Keys(_), Value::Array(list)) => {
-            list.retain(|element| shape.step(&treatment, element).is_none_or(|step| !set.has(&step)));
+            list.retain(|element| merge_type.step(&treatment, element).is_none_or(|step| !set.has(&step)));
             for element in list {
                 if let Some(below) =
-                    shape.step(&treatment, element).and_then(|step| set.below(&step).cloned())
+                    merge_type.step(&treatment, element).and_then(|step| set.below(&step).cloned())
                 {
-                    remove(shape.item(), element, &below);
+                    remove(merge_type.item(), element, &below);
                 }
             }
         }
@@ -299,13 +306,13 @@ mod tests {
             "x-kubernetes-list-type": "set", "items": {"type": "string"}}}});
         let (schema, problems) = Schema::compile(&schema, "");
         assert_eq!(problems, []);
-        let shape = Shape::Custom(schema.root());
+        let merge_type = MergeType::Custom(schema.root());
         // Enough for a walk through the whole list for each element never to end.
         let names: Vec<_> = (0..50_000).map(|n| format!("element-{n}")).collect();
         let live = json!({"list": names});
         let applied = json!({"list": names.iter().rev().collect::<Vec<_>>()});
-        assert_eq!(merge(shape, Some(&live), &applied), applied);
-        let changes = Comparison::of(shape, &live, &applied);
+        assert_eq!(merge(merge_type, Some(&live), &applied), applied);
+        let changes = Comparison::of(merge_type, &live, &applied);
         assert!(changes.added.is_empty() && changes.modified.is_empty() && changes.removed.is_empty());
     }
 }

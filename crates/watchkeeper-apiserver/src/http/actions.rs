@@ -13,7 +13,7 @@ use crate::http::handler::{BoxError, Call};
 use crate::http::negotiate::{self, Form};
 use crate::http::reply::{self, Reply};
 use crate::kinds::builtin::Review;
-use crate::kinds::merge_shape::Shape;
+use crate::kinds::merge_type::MergeType;
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::state::store::Key;
@@ -59,17 +59,17 @@ impl Call {
     }
 
     /// The object in a body, as its type says it is.
-    fn read_shaped(&self, body: &[u8], kind: (&str, &str)) -> Result<Value> {
+    fn read_typed(&self, body: &[u8], kind: (&str, &str)) -> Result<Value> {
         let (mut value, _) = negotiate::read_object(&self.headers, body, kind, true)?;
         if let Some(id) = types::of_kind(kind.0, kind.1) {
-            types::shape::shape(id, &mut value).map_err(Failure::bad_request)?;
+            types::normalize::normalize(id, &mut value).map_err(Failure::bad_request)?;
         }
         Ok(value)
     }
 
     /// The object in a body, which names the pod that it is about, as the path does.
     fn read_about(&self, body: &[u8], kind: (&str, &str), key: &Key) -> Result<Value> {
-        let value = self.read_shaped(body, kind)?;
+        let value = self.read_typed(body, kind)?;
         if meta::text(&value, "name") != key.name {
             let message = format!("name in URL does not match name in {} object", kind.1);
             return Err(Failure::bad_request(message));
@@ -87,7 +87,7 @@ impl Call {
         }
         let form = negotiate::accept_plain(&self.headers)?;
         let api_version = format!("{}/{}", review.group, review.version);
-        let mut value = self.read_shaped(body, (&api_version, review.kind))?;
+        let mut value = self.read_typed(body, (&api_version, review.kind))?;
         let write = self.write_options("CreateOptions")?;
         if let Some(id) = types::of_kind(&api_version, review.kind) {
             let (mut managers, now) = (Managers::default(), crate::kinds::meta::timestamp(self.now()));
@@ -98,7 +98,7 @@ impl Call {
                 now: &now,
                 ignored: &["f:status"],
             };
-            managers.update(Shape::Kind(id), &types::shape::empty(id), &value, &writer);
+            managers.update(MergeType::Kind(id), &types::normalize::empty(id), &value, &writer);
             managers.write(&mut value);
         }
         if review.kind == "SelfSubjectReview" {

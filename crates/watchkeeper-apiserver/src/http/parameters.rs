@@ -70,7 +70,7 @@ impl Call {
         }
         write
             .judge(twice)
-            .and_then(|()| write.shape(kind, &mut value))
+            .and_then(|()| write.normalize(kind, &mut value))
             .map_err(|why| unusable(kind, &why))?;
         Ok(value)
     }

@@ -29,10 +29,10 @@ fn rename(value: &mut Value, pairs: impl Iterator<Item = (&'static str, &'static
 }
 
 /// Prints zeros as the type does.
-fn reshape(api_version: &str, value: &mut Value) {
+fn normalize_as(api_version: &str, value: &mut Value) {
     if let Some(id) = types::of_kind(api_version, "Event") {
         // Both types know the same fields under their two names: what fits one fits the other.
-        let _fits = types::shape::shape(id, value);
+        let _fits = types::normalize::normalize(id, value);
     }
 }
 
@@ -40,7 +40,7 @@ fn reshape(api_version: &str, value: &mut Value) {
 pub(crate) fn from_storage(kind: &Kind, mut value: Value) -> Value {
     if is_new_event(kind) {
         rename(&mut value, EVENT_FIELDS.iter().copied());
-        reshape("events.k8s.io/v1", &mut value);
+        normalize_as("events.k8s.io/v1", &mut value);
     }
     let schema = kind.custom.as_ref().map(|custom| &*custom.schema);
     relabel(&mut value, &kind.api_version, schema);
@@ -52,7 +52,7 @@ pub(crate) fn to_storage(kind: &Kind, mut value: Value) -> Value {
     if is_new_event(kind) {
         rename(&mut value, EVENT_FIELDS.iter().map(|(old, new)| (*new, *old)));
         value["apiVersion"] = "v1".into();
-        reshape("v1", &mut value);
+        normalize_as("v1", &mut value);
     }
     if let Some(custom) = &kind.custom {
         relabel(&mut value, &custom.storage_version, custom.storage_schema.as_deref());
@@ -82,7 +82,7 @@ mod tests {
         let registry = Registry::new();
         let new = registry.find("events.k8s.io", "v1", "events").unwrap();
         let mut core = json!({"apiVersion": "v1", "kind": "Event", "message": "m", "involvedObject": {"name": "p"}, "reason": "R"});
-        reshape("v1", &mut core);
+        normalize_as("v1", &mut core);
         let seen = from_storage(new, core.clone());
         assert_eq!(
             (&seen["apiVersion"], &seen["note"], &seen["regarding"], &seen["reason"]),

@@ -8,7 +8,7 @@ pub(crate) mod definition;
 pub(crate) mod failures;
 pub(crate) mod identity;
 pub(crate) mod jsonpath;
-pub(crate) mod merge_shape;
+pub(crate) mod merge_type;
 pub(crate) mod meta;
 pub(crate) mod registry;
 pub(crate) mod rules;

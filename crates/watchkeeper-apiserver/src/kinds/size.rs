@@ -5,7 +5,7 @@ use std::io;
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
-use crate::kinds::merge_shape::Shape;
+use crate::kinds::merge_type::MergeType;
 use crate::kinds::registry::Kind;
 use crate::types::Form;
 
@@ -28,7 +28,7 @@ const PATHS_LIMIT: usize = 256 << 20;
 /// Refuses an object that the real server could not store at `place`, in the words of what refuses it there.
 pub(crate) fn check(kind: &Kind, place: &str, value: &Value) -> Result<()> {
     let version = value["metadata"]["resourceVersion"].as_str().map_or(0, |version| version.len() + 21);
-    let object = if kind.custom.is_some() { text(value) } else { encoded(kind.shape(), value) };
+    let object = if kind.custom.is_some() { text(value) } else { encoded(kind.merge_type(), value) };
     let size = object.saturating_sub(version) + 2 * place.len();
     if size + GRPC_OVERHEAD > GRPC_LIMIT {
         return Err(too_large(size + GRPC_OVERHEAD));
@@ -69,19 +69,20 @@ impl io::Write for Length {
 
 /// About the length of a value of a built-in kind in protobuf, in which the real server stores it: names of fields are numbers there, and
 /// nothing is escaped.
-fn encoded(shape: Shape<'_>, value: &Value) -> usize {
-    match (shape, value) {
-        (Shape::Form(Form::Fields | Form::Raw | Form::Json, _) | Shape::Any | Shape::Whole, value) => {
-            text(value)
-        }
-        (Shape::Form(Form::Bytes, _), Value::String(text)) => text.len() / 4 * 3,
+fn encoded(merge_type: MergeType<'_>, value: &Value) -> usize {
+    match (merge_type, value) {
+        (
+            MergeType::Form(Form::Fields | Form::Raw | Form::Json, _) | MergeType::Any | MergeType::Whole,
+            value,
+        ) => text(value),
+        (MergeType::Form(Form::Bytes, _), Value::String(text)) => text.len() / 4 * 3,
         (_, Value::String(text)) => text.len(),
         (_, Value::Null) => 0,
         (_, Value::Bool(_)) => 1,
         (_, Value::Number(_)) => 2,
-        (_, Value::Array(list)) => list.iter().map(|element| 2 + encoded(shape.item(), element)).sum(),
+        (_, Value::Array(list)) => list.iter().map(|element| 2 + encoded(merge_type.item(), element)).sum(),
         (_, Value::Object(map)) => {
-            let fields = map.iter().map(|(name, value)| match shape.field(name) {
+            let fields = map.iter().map(|(name, value)| match merge_type.field(name) {
                 Some((inner, true)) => 2 + encoded(inner, value),
                 Some((inner, false)) => name.len() + 6 + encoded(inner, value),
                 None => name.len() + 6 + text(value),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+pub(crate) mod normalize;
 pub(crate) mod quantity;
-pub(crate) mod shape;
 
 /// The form of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ impl Seen {
                 meta::set(&mut config, "resourceVersion", "");
                 let mut managers = Managers::default();
                 let writer = write.writer(kind, "", &now);
-                let mut object = managers.apply(kind.shape(), kind.blank(), &config, &writer, force)?;
+                let mut object = managers.apply(kind.merge_type(), kind.blank(), &config, &writer, force)?;
                 finish(kind, &mut object, managers, write, &sent)?;
                 identify(kind, &mut object);
                 place(kind, &key.namespace, &mut object)?;
@@ -68,10 +68,10 @@ impl Seen {
         if managers.is_empty() {
             // Written before anybody kept note: what is there is somebody's, but not the applier's.
             let before = writer_of("before-first-apply");
-            managers.update(kind.shape(), kind.blank(), &live, &before.writer(kind, "", &now));
+            managers.update(kind.merge_type(), kind.blank(), &live, &before.writer(kind, "", &now));
         }
         let writer = write.writer(kind, part.subresource(), &now);
-        let mut object = managers.apply(kind.shape(), &live, &config, &writer, force)?;
+        let mut object = managers.apply(kind.merge_type(), &live, &config, &writer, force)?;
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
@@ -89,7 +89,7 @@ fn described(kind: &Kind, config: &Value) -> String {
 
 fn finish(kind: &Kind, object: &mut Value, managers: Managers, write: &mut Write, sent: &str) -> Result<()> {
     write.applied = true;
-    write.shape(kind, object).map_err(|why| match &kind.custom {
+    write.normalize(kind, object).map_err(|why| match &kind.custom {
         Some(_) => unusable(kind, &why),
         None => Failure::internal(format!(
             "failed to convert new object ({sent}) to proper version: unable to convert unstructured object to {}/{}, Kind={}: {}",
@@ -123,7 +123,7 @@ fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
 }
 
 fn check_types(kind: &Kind, config: &Value, sent: &str) -> Result<()> {
-    let problems = typed::problems(kind.shape(), config);
+    let problems = typed::problems(kind.merge_type(), config);
     if problems.is_empty() {
         return Ok(());
     }

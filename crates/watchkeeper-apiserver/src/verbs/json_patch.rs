@@ -8,7 +8,7 @@ mod document;
 
 use serde_json::Value;
 
-use crate::types::shape::found_type;
+use crate::types::normalize::found_type;
 use document::Node;
 
 /// How many bytes of JSON the copies of one patch may add.

@@ -12,7 +12,7 @@ use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::state::core::Core;
 use crate::state::store::Key;
-use crate::types::shape::found_type;
+use crate::types::normalize::found_type;
 use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::json_patch::{self, Misfit, Operation};
@@ -152,7 +152,7 @@ impl Seen {
         if !matches!(patch, Patch::Strategic(_)) {
             check_identity(kind, key, &value)?;
         }
-        write.shape(kind, &mut value).map_err(|error| match patch {
+        write.normalize(kind, &mut value).map_err(|error| match patch {
             Patch::Strategic(_) => unfit(&restored(&error)),
             _ => unfit(&error),
         })?;

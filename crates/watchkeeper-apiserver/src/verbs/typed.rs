@@ -4,37 +4,37 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::kinds::merge_shape::{Shape, Treatment};
+use crate::kinds::merge_type::{MergeType, Treatment};
 use crate::types::Form;
 
 /// What does not fit, each with its place.
-pub(crate) fn problems(shape: Shape<'_>, value: &Value) -> Vec<String> {
+pub(crate) fn problems(merge_type: MergeType<'_>, value: &Value) -> Vec<String> {
     let mut problems = Vec::new();
-    visit(shape, value, "", &mut problems);
+    visit(merge_type, value, "", &mut problems);
     problems
 }
 
-fn visit(shape: Shape<'_>, value: &Value, path: &str, problems: &mut Vec<String>) {
+fn visit(merge_type: MergeType<'_>, value: &Value, path: &str, problems: &mut Vec<String>) {
     match value {
         Value::Null => {}
-        Value::Object(map) if has_fields(shape, map) => {
+        Value::Object(map) if has_fields(merge_type, map) => {
             for (name, value) in map {
-                match shape.field(name) {
+                match merge_type.field(name) {
                     Some((inner, _)) => visit(inner, value, &format!("{path}.{name}"), problems),
                     None => problems.push(format!("{path}.{name}: field not declared in schema")),
                 }
             }
         }
-        Value::Array(list) => elements(shape, list, path, problems),
-        scalar => problems.extend(unexpected(shape, scalar).map(|problem| format!("{path}: {problem}"))),
+        Value::Array(list) => elements(merge_type, list, path, problems),
+        scalar => problems.extend(unexpected(merge_type, scalar).map(|problem| format!("{path}: {problem}"))),
     }
 }
 
-fn elements(shape: Shape<'_>, list: &[Value], path: &str, problems: &mut Vec<String>) {
-    let treatment = shape.treatment(&Value::Null);
+fn elements(merge_type: MergeType<'_>, list: &[Value], path: &str, problems: &mut Vec<String>) {
+    let treatment = merge_type.treatment(&Value::Null);
     let mut seen = BTreeSet::new();
     for (at, element) in list.iter().enumerate() {
-        let step = match (&treatment, shape.step(&treatment, element)) {
+        let step = match (&treatment, merge_type.step(&treatment, element)) {
             (Treatment::Keys(keys), None) if keys.iter().all(|key| element.get(key).is_none()) => {
                 let keys: Vec<_> = keys.iter().map(|key| Value::from(*key).to_string()).collect();
                 problems.push(format!(
@@ -49,7 +49,7 @@ fn elements(shape: Shape<'_>, list: &[Value], path: &str, problems: &mut Vec<Str
         if !step.is_empty() && seen.contains(&step) {
             problems.push(format!("{path}: duplicate entries for key {step}"));
         }
-        visit(shape.item(), element, &format!("{path}{step}"), problems);
+        visit(merge_type.item(), element, &format!("{path}{step}"), problems);
         seen.insert(step);
     }
 }
@@ -66,12 +66,12 @@ fn shown(step: &str) -> String {
 }
 
 /// What is wrong with the type of a value that has no parts.
-fn unexpected(shape: Shape<'_>, value: &Value) -> Option<String> {
-    let wanted = match shape {
-        Shape::Form(Form::String | Form::Bytes | Form::Time | Form::MicroTime, _) => "string",
-        Shape::Form(Form::Int32 | Form::Int64 | Form::Float, _) => "integer",
-        Shape::Form(Form::Bool, _) => "boolean",
-        Shape::Node(node) => node.kind(),
+fn unexpected(merge_type: MergeType<'_>, value: &Value) -> Option<String> {
+    let wanted = match merge_type {
+        MergeType::Form(Form::String | Form::Bytes | Form::Time | Form::MicroTime, _) => "string",
+        MergeType::Form(Form::Int32 | Form::Int64 | Form::Float, _) => "integer",
+        MergeType::Form(Form::Bool, _) => "boolean",
+        MergeType::Node(node) => node.kind(),
         _ => return None,
     };
     match (wanted, value) {
@@ -91,11 +91,13 @@ fn unexpected(shape: Shape<'_>, value: &Value) -> Option<String> {
     }
 }
 
-/// Whether the shape says which fields there are.
-fn has_fields(shape: Shape<'_>, map: &Map<String, Value>) -> bool {
-    match shape {
-        Shape::Form(Form::Message(_) | Form::Map(_), _) | Shape::Kind(_) | Shape::Custom(_) => true,
-        Shape::Node(_) => !map.is_empty(),
+/// Whether the merge type says which fields there are.
+fn has_fields(merge_type: MergeType<'_>, map: &Map<String, Value>) -> bool {
+    match merge_type {
+        MergeType::Form(Form::Message(_) | Form::Map(_), _) | MergeType::Kind(_) | MergeType::Custom(_) => {
+            true
+        }
+        MergeType::Node(_) => !map.is_empty(),
         _ => false,
     }
 }

@@ -6,10 +6,10 @@ use crate::codec::json;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
 use crate::fields::Writer;
-use crate::kinds::merge_shape::Shape;
+use crate::kinds::merge_type::MergeType;
 use crate::kinds::registry::Kind;
 use crate::kinds::size;
-use crate::types::shape;
+use crate::types::normalize;
 
 /// What becomes of fields that the kind does not know, or that are there twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Write {
     /// Brings an object into the form in which it is stored, and deals with what does not belong there.
     ///
     /// The text of an error says what cannot be read.
-    pub(crate) fn shape(&mut self, kind: &Kind, value: &mut Value) -> Result<(), String> {
+    pub(crate) fn normalize(&mut self, kind: &Kind, value: &mut Value) -> Result<(), String> {
         if json::is_too_deep(value) {
             return Err(format!("exceeded max depth of {}", json::DEPTH_LIMIT));
         }
@@ -58,8 +58,8 @@ impl Write {
             return Err("the names of its fields are too long".to_owned());
         }
         let unknown = match kind.schema {
-            Some(id) => shape::shape(id, value)?,
-            None => shape_custom(kind, value, self.applied)?,
+            Some(id) => normalize::normalize(id, value)?,
+            None => normalize_custom(kind, value, self.applied)?,
         };
         self.judge(unknown.iter().map(|field| format!("unknown field {}", quoted(field))).collect())
     }
@@ -108,13 +108,13 @@ impl Write {
 /// The metadata of a custom object has a type; the rest has its own schema, which drops what it does not know.
 ///
 /// A null that was applied stays, and is refused where it is not allowed; other writes do without it.
-fn shape_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<String>, String> {
+fn normalize_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<String>, String> {
     let Value::Object(map) = value else { return Err("the body is not an object".to_owned()) };
     let metadata = map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
     if metadata.is_null() {
         *metadata = Value::Object(serde_json::Map::new());
     }
-    let mut unknown = shape::shape_metadata(metadata)?;
+    let mut unknown = normalize::normalize_metadata(metadata)?;
     if let Some(custom) = &kind.custom {
         unknown.extend(custom.schema.prune(value, nulls));
     }
@@ -126,19 +126,19 @@ fn shape_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<Strin
 }
 
 impl Kind {
-    /// The shape along which objects of this kind merge.
-    pub(crate) fn shape(&self) -> Shape<'_> {
+    /// The merge type along which objects of this kind merge.
+    pub(crate) fn merge_type(&self) -> MergeType<'_> {
         match (&self.custom, self.schema) {
-            (Some(custom), _) => Shape::Custom(custom.schema.root()),
-            (None, Some(id)) => Shape::Kind(id),
-            (None, None) => Shape::Any,
+            (Some(custom), _) => MergeType::Custom(custom.schema.root()),
+            (None, Some(id)) => MergeType::Kind(id),
+            (None, None) => MergeType::Any,
         }
     }
 
     /// What an object of this kind looks like before anybody has written it.
     pub(crate) fn blank(&self) -> &Value {
         self.blank
-            .get_or_init(|| self.schema.map_or_else(|| serde_json::json!({"metadata": {}}), shape::empty))
+            .get_or_init(|| self.schema.map_or_else(|| serde_json::json!({"metadata": {}}), normalize::empty))
     }
 }
 

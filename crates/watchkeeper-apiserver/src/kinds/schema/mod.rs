@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::codec::json;
 use crate::failure::{Cause, Result};
-use crate::kinds::merge_shape::{Shape, Treatment};
+use crate::kinds::merge_type::{MergeType, Treatment};
 use crate::kinds::size;
 
 mod choices;
@@ -287,13 +287,13 @@ impl Node {
         }
     }
 
-    /// The shape of a field, and whether the schema names that field.
-    pub(crate) fn shape_of(&self, name: &str) -> Option<(Shape<'_>, bool)> {
+    /// The merge type of a field, and whether the schema names that field.
+    pub(crate) fn merge_type_of(&self, name: &str) -> Option<(MergeType<'_>, bool)> {
         match (self.properties.get(name), &self.additional) {
-            (Some(property), _) => Some((Shape::Node(property), true)),
-            (None, Some(additional)) => Some((Shape::Node(additional), false)),
-            (None, None) if self.preserve || self.additional_any => Some((Shape::Any, false)),
-            (None, None) if self.embedded => Some((Shape::Any, false)),
+            (Some(property), _) => Some((MergeType::Node(property), true)),
+            (None, Some(additional)) => Some((MergeType::Node(additional), false)),
+            (None, None) if self.preserve || self.additional_any => Some((MergeType::Any, false)),
+            (None, None) if self.embedded => Some((MergeType::Any, false)),
             (None, None) => None,
         }
     }

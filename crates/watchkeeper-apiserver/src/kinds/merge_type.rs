@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use crate::kinds::schema::Node;
 use crate::types::{self, Form, Id, Merge};
 
-/// The shape of a value.
+/// The merge type of a value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape<'a> {
+pub(crate) enum MergeType<'a> {
     Form(&'static Form, &'static Merge),
     Kind(Id),
     /// A custom object: the metadata of every object, and the rest by its schema.
@@ -19,7 +19,7 @@ pub(crate) enum Shape<'a> {
     Whole,
 }
 
-/// How a value of a shape is treated.
+/// How a value of a merge type is treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment<'a> {
     Leaf,
@@ -30,7 +30,7 @@ pub(crate) enum Treatment<'a> {
 
 static USUAL: Merge = Merge::Usual;
 
-impl<'a> Shape<'a> {
+impl<'a> MergeType<'a> {
     pub(crate) fn treatment(self, value: &Value) -> Treatment<'a> {
         match self {
             Self::Kind(_) | Self::Custom(_) => Treatment::Map,
@@ -48,7 +48,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The shape of a field, and whether the type names that field.
+    /// The merge type of a field, and whether the type names that field.
     pub(crate) fn field(self, name: &str) -> Option<(Self, bool)> {
         match self {
             Self::Kind(_) | Self::Custom(_) if name == "apiVersion" || name == "kind" => {
@@ -58,7 +58,7 @@ impl<'a> Shape<'a> {
             Self::Form(Form::Message(kind), _) => Self::typed(*kind, name),
             Self::Form(Form::Map(inner), _) => Some((Self::Form(inner, &USUAL), false)),
             Self::Custom(_) if name == "metadata" => Some((Self::Form(types::metadata(), &USUAL), true)),
-            Self::Custom(node) | Self::Node(node) => node.shape_of(name),
+            Self::Custom(node) | Self::Node(node) => node.merge_type_of(name),
             Self::Any => Some((Self::Any, false)),
             Self::Form(..) | Self::Whole => None,
         }
@@ -68,7 +68,7 @@ impl<'a> Shape<'a> {
         types::get(kind).field(name).map(|field| (Self::Form(&field.form, &field.merge), true))
     }
 
-    /// The shape of a list's elements.
+    /// The merge type of a list's elements.
     pub(crate) fn item(self) -> Self {
         match self {
             Self::Form(Form::List(inner), _) => Self::Form(inner, &USUAL),

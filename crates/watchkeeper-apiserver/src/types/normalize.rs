@@ -45,27 +45,27 @@ impl Place<'_> {
 /// Brings `value` into the form in which the type `name` is stored; returns the fields that it does not know.
 ///
 /// The error says which value has the wrong type. It never repeats the value: it may be secret.
-pub(crate) fn shape(id: Id, value: &mut Value) -> Result<Vec<String>, String> {
-    let mut shaper = Shaper { unknown: Vec::new(), holder: get(id).name };
-    shaper.message(id, value, None)?;
-    Ok(shaper.unknown)
+pub(crate) fn normalize(id: Id, value: &mut Value) -> Result<Vec<String>, String> {
+    let mut normalizer = Normalizer { unknown: Vec::new(), holder: get(id).name };
+    normalizer.message(id, value, None)?;
+    Ok(normalizer.unknown)
 }
 
-/// As [`shape`], for the metadata of an object.
-pub(crate) fn shape_metadata(value: &mut Value) -> Result<Vec<String>, String> {
-    let mut shaper = Shaper { unknown: Vec::new(), holder: "ObjectMeta" };
+/// As [`normalize`], for the metadata of an object.
+pub(crate) fn normalize_metadata(value: &mut Value) -> Result<Vec<String>, String> {
+    let mut normalizer = Normalizer { unknown: Vec::new(), holder: "ObjectMeta" };
     let place = Place { before: None, step: Step::Field("metadata") };
-    let shaped = shaper.value(metadata(), value, &place);
+    let normalized = normalizer.value(metadata(), value, &place);
     // The real server reads it on its own, and so names the place of a wrong type.
-    shaped.map_err(|problem| problem.replacen(".metadata.", ".", 1))?;
-    Ok(shaper.unknown)
+    normalized.map_err(|problem| problem.replacen(".metadata.", ".", 1))?;
+    Ok(normalizer.unknown)
 }
 
 /// What an object of this type looks like that nobody has filled in.
 pub(crate) fn empty(id: Id) -> Value {
     let mut value = Value::Object(Map::new());
-    let shaped = shape(id, &mut value);
-    debug_assert!(shaped.is_ok(), "nothing is of a wrong type in nothing");
+    let normalized = normalize(id, &mut value);
+    debug_assert!(normalized.is_ok(), "nothing is of a wrong type in nothing");
     value
 }
 
@@ -103,13 +103,13 @@ fn wanted_type(form: &Form) -> String {
     }
 }
 
-struct Shaper {
+struct Normalizer {
     unknown: Vec<String>,
     /// The name of the innermost struct, for messages.
     holder: &'static str,
 }
 
-impl Shaper {
+impl Normalizer {
     fn wrong(&self, form: &Form, found: &Value, at: Option<&Place<'_>>) -> String {
         let fields = at.map(Place::fields).unwrap_or_default();
         // A number is told where it is one that does not fit. Elsewhere it may stand for a secret text.
@@ -313,28 +313,28 @@ mod tests {
     use super::super::named;
     use super::*;
 
-    fn shaped(name: &str, mut value: Value) -> (Value, Vec<String>) {
-        let unknown = shape(named(name).unwrap(), &mut value).unwrap();
+    fn normalized(name: &str, mut value: Value) -> (Value, Vec<String>) {
+        let unknown = normalize(named(name).unwrap(), &mut value).unwrap();
         (value, unknown)
     }
 
     #[test]
     fn zeros_are_printed_where_typed_clients_print_them() {
         let (replica_set, _) =
-            shaped("apps/v1.ReplicaSet", json!({"spec": {"replicas": 0, "minReadySeconds": 0}}));
+            normalized("apps/v1.ReplicaSet", json!({"spec": {"replicas": 0, "minReadySeconds": 0}}));
         assert_eq!(
             replica_set,
             json!({"metadata": {}, "spec": {"replicas": 0, "selector": null, "template": {"metadata": {}, "spec": {"containers": null}}},
                    "status": {"replicas": 0}})
         );
-        let (event, _) = shaped("core/v1.Event", json!({"count": 0, "reason": ""}));
+        let (event, _) = normalized("core/v1.Event", json!({"count": 0, "reason": ""}));
         assert_eq!(event["firstTimestamp"], Value::Null);
         assert_eq!(event.get("count"), None);
     }
 
     #[test]
     fn unknown_fields_are_dropped_and_named_by_their_path() {
-        let (pod, unknown) = shaped(
+        let (pod, unknown) = normalized(
             "core/v1.Pod",
             json!({"kind": "Pod", "metadata": {"foo": 1}, "spec": {"containers": [{"name": "a", "bar": 1}]}}),
         );
@@ -345,18 +345,18 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_is_named_but_not_told() {
         let mut value = json!({"data": {"a": 1}});
-        let error = shape(named("core/v1.ConfigMap").unwrap(), &mut value).unwrap_err();
+        let error = normalize(named("core/v1.ConfigMap").unwrap(), &mut value).unwrap_err();
         assert_eq!(error, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string");
         let mut value = json!({"data": {"a": "no base64!"}});
         assert_eq!(
-            shape(named("core/v1.Secret").unwrap(), &mut value).unwrap_err(),
+            normalize(named("core/v1.Secret").unwrap(), &mut value).unwrap_err(),
             "illegal base64 data at input byte 2"
         );
     }
 
     #[test]
     fn amounts_and_times_have_one_form() {
-        let (pod, _) = shaped(
+        let (pod, _) = normalized(
             "core/v1.Pod",
             json!({"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": "1000m", "memory": 1024}}}]}}),
         );

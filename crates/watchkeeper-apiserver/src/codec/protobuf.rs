@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::types::{Field, Form, Type, get, of_kind, schema};
+use crate::types::{Field, Type, ValueType, get, of_kind, schema};
 
 /// What an object in protobuf begins with.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
@@ -169,13 +169,13 @@ fn message(kind: &'static Type, bytes: &[u8], into: &mut Map<String, Value>, dep
 
 /// Adds what a field says to the object: again for a list or map, instead for all else.
 fn add(field: &'static Field, part: &Part<'_>, into: &mut Map<String, Value>, depth: usize) -> Result<()> {
-    match (&field.form, part) {
-        (Form::List(inner), part) => {
+    match (&field.ty, part) {
+        (ValueType::List(inner), part) => {
             let list = into.entry(field.name).or_insert_with(|| json!([]));
             let Value::Array(list) = list else { return Ok(()) };
             match part {
                 // Numbers may come packed.
-                Part::Bytes(bytes) if matches!(**inner, Form::Int32 | Form::Int64) => {
+                Part::Bytes(bytes) if matches!(**inner, ValueType::Int32 | ValueType::Int64) => {
                     let mut packed = Parts(bytes);
                     while !packed.0.is_empty() {
                         list.push(scalar(inner, &Part::Number(packed.varint()?), depth)?);
@@ -184,7 +184,7 @@ fn add(field: &'static Field, part: &Part<'_>, into: &mut Map<String, Value>, de
                 part => list.push(scalar(inner, part, depth)?),
             }
         }
-        (Form::Map(inner), Part::Bytes(entry)) => {
+        (ValueType::Map(inner), Part::Bytes(entry)) => {
             let (mut key, mut value) = (String::new(), Value::Null);
             for part in Parts(entry) {
                 match part? {
@@ -195,31 +195,31 @@ fn add(field: &'static Field, part: &Part<'_>, into: &mut Map<String, Value>, de
             }
             into.entry(field.name).or_insert_with(|| json!({}))[key] = value;
         }
-        (form, part) => drop(into.insert(field.name.to_owned(), scalar(form, part, depth)?)),
+        (ty, part) => drop(into.insert(field.name.to_owned(), scalar(ty, part, depth)?)),
     }
     Ok(())
 }
 
-fn scalar(form: &'static Form, part: &Part<'_>, depth: usize) -> Result<Value> {
-    Ok(match (form, part) {
-        (Form::Bool, Part::Number(number)) => (*number != 0).into(),
-        (Form::Int32 | Form::Int64, Part::Number(number)) => number.cast_signed().into(),
-        (Form::Float, Part::Number(bits)) => f64::from_bits(*bits).into(),
-        (Form::String, Part::Bytes(bytes)) => utf8(bytes)?.into(),
-        (Form::Bytes, Part::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-        (Form::Message(id), Part::Bytes(bytes)) => {
+fn scalar(ty: &'static ValueType, part: &Part<'_>, depth: usize) -> Result<Value> {
+    Ok(match (ty, part) {
+        (ValueType::Bool, Part::Number(number)) => (*number != 0).into(),
+        (ValueType::Int32 | ValueType::Int64, Part::Number(number)) => number.cast_signed().into(),
+        (ValueType::Float, Part::Number(bits)) => f64::from_bits(*bits).into(),
+        (ValueType::String, Part::Bytes(bytes)) => utf8(bytes)?.into(),
+        (ValueType::Bytes, Part::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        (ValueType::Message(id), Part::Bytes(bytes)) => {
             let mut object = Map::new();
             message(get(*id), bytes, &mut object, depth)?;
             Value::Object(object)
         }
-        (_, Part::Bytes(bytes)) => wrapped(form, bytes, depth)?,
+        (_, Part::Bytes(bytes)) => wrapped(ty, bytes, depth)?,
         // A number where the table knows a text: as little is lost as can be.
         (_, Part::Number(number)) => number.cast_signed().into(),
     })
 }
 
 /// The types that are messages on the wire and something simpler in JSON.
-fn wrapped(form: &'static Form, bytes: &[u8], depth: usize) -> Result<Value> {
+fn wrapped(ty: &'static ValueType, bytes: &[u8], depth: usize) -> Result<Value> {
     let (mut numbers, mut texts): ([i64; 4], [&[u8]; 5]) = ([0; 4], [&[]; 5]);
     let mut all = Vec::new();
     for part in Parts(bytes) {
@@ -234,27 +234,27 @@ fn wrapped(form: &'static Form, bytes: &[u8], depth: usize) -> Result<Value> {
     }
     let schema = |bytes: &[u8]| scalar(schema(), &Part::Bytes(bytes), depth);
     let items = |number: u64| all.iter().filter(move |(at, _)| *at == number).map(|(_, bytes)| *bytes);
-    Ok(match form {
-        Form::Time | Form::MicroTime => {
+    Ok(match ty {
+        ValueType::Time | ValueType::MicroTime => {
             let time = Timestamp::new(numbers[1], i32::try_from(numbers[2]).unwrap_or(0)).ok();
             match time.filter(|_| !bytes.is_empty()) {
                 None => Value::Null,
                 Some(time) => time.to_string().into(),
             }
         }
-        Form::IntOrString if numbers[1] == 0 => numbers[2].into(),
-        Form::IntOrString => utf8(texts[3])?.into(),
-        Form::Quantity => utf8(texts[1])?.into(),
-        Form::Fields | Form::Raw | Form::Json => json(texts[1])?,
-        Form::Strings => {
+        ValueType::IntOrString if numbers[1] == 0 => numbers[2].into(),
+        ValueType::IntOrString => utf8(texts[3])?.into(),
+        ValueType::Quantity => utf8(texts[1])?.into(),
+        ValueType::Fields | ValueType::Raw | ValueType::Json => json(texts[1])?,
+        ValueType::Strings => {
             Value::Array(items(1).map(|text| utf8(text).map(Value::from)).collect::<Result<_>>()?)
         }
-        Form::SchemaOrBool if all.iter().any(|(at, _)| *at == 2) => schema(texts[2])?,
-        Form::SchemaOrBool => (numbers[1] != 0).into(),
-        Form::SchemaOrArray if all.iter().any(|(at, _)| *at == 1) => schema(texts[1])?,
-        Form::SchemaOrArray => Value::Array(items(2).map(schema).collect::<Result<_>>()?),
-        Form::SchemaOrStrings if all.iter().any(|(at, _)| *at == 1) => schema(texts[1])?,
-        Form::SchemaOrStrings => {
+        ValueType::SchemaOrBool if all.iter().any(|(at, _)| *at == 2) => schema(texts[2])?,
+        ValueType::SchemaOrBool => (numbers[1] != 0).into(),
+        ValueType::SchemaOrArray if all.iter().any(|(at, _)| *at == 1) => schema(texts[1])?,
+        ValueType::SchemaOrArray => Value::Array(items(2).map(schema).collect::<Result<_>>()?),
+        ValueType::SchemaOrStrings if all.iter().any(|(at, _)| *at == 1) => schema(texts[1])?,
+        ValueType::SchemaOrStrings => {
             Value::Array(items(2).map(|text| utf8(text).map(Value::from)).collect::<Result<_>>()?)
         }
         _ => Value::Null,

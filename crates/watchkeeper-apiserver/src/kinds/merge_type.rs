@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::kinds::schema::Node;
-use crate::types::{self, Form, Id, Merge};
+use crate::types::{self, Id, Merge, ValueType};
 
 /// The merge type of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MergeType<'a> {
-    Form(&'static Form, &'static Merge),
+    Typed(&'static ValueType, &'static Merge),
     Kind(Id),
     /// A custom object: the metadata of every object, and the rest by its schema.
     Custom(&'a Node),
@@ -34,12 +34,12 @@ impl<'a> MergeType<'a> {
     pub(crate) fn treatment(self, value: &Value) -> Treatment<'a> {
         match self {
             Self::Kind(_) | Self::Custom(_) => Treatment::Map,
-            Self::Form(form, merge) => match (form, merge) {
-                (Form::List(_), Merge::Set) => Treatment::Set,
-                (Form::List(_), Merge::Keys(keys)) => Treatment::Keys(keys.clone()),
-                (Form::Map(_) | Form::Message(_), Merge::Atomic) => Treatment::Leaf,
-                (Form::Message(id), _) if types::get(*id).atomic => Treatment::Leaf,
-                (Form::Map(_) | Form::Message(_), _) => Treatment::Map,
+            Self::Typed(ty, merge) => match (ty, merge) {
+                (ValueType::List(_), Merge::Set) => Treatment::Set,
+                (ValueType::List(_), Merge::Keys(keys)) => Treatment::Keys(keys.clone()),
+                (ValueType::Map(_) | ValueType::Message(_), Merge::Atomic) => Treatment::Leaf,
+                (ValueType::Message(id), _) if types::get(*id).atomic => Treatment::Leaf,
+                (ValueType::Map(_) | ValueType::Message(_), _) => Treatment::Map,
                 _ => Treatment::Leaf,
             },
             Self::Node(node) => node.treatment(value),
@@ -55,23 +55,23 @@ impl<'a> MergeType<'a> {
                 Some((Self::Whole, true))
             }
             Self::Kind(kind) => Self::typed(kind, name),
-            Self::Form(Form::Message(kind), _) => Self::typed(*kind, name),
-            Self::Form(Form::Map(inner), _) => Some((Self::Form(inner, &USUAL), false)),
-            Self::Custom(_) if name == "metadata" => Some((Self::Form(types::metadata(), &USUAL), true)),
+            Self::Typed(ValueType::Message(kind), _) => Self::typed(*kind, name),
+            Self::Typed(ValueType::Map(inner), _) => Some((Self::Typed(inner, &USUAL), false)),
+            Self::Custom(_) if name == "metadata" => Some((Self::Typed(types::metadata(), &USUAL), true)),
             Self::Custom(node) | Self::Node(node) => node.merge_type_of(name),
             Self::Any => Some((Self::Any, false)),
-            Self::Form(..) | Self::Whole => None,
+            Self::Typed(..) | Self::Whole => None,
         }
     }
 
     fn typed(kind: Id, name: &str) -> Option<(Self, bool)> {
-        types::get(kind).field(name).map(|field| (Self::Form(&field.form, &field.merge), true))
+        types::get(kind).field(name).map(|field| (Self::Typed(&field.ty, &field.merge), true))
     }
 
     /// The merge type of a list's elements.
     pub(crate) fn item(self) -> Self {
         match self {
-            Self::Form(Form::List(inner), _) => Self::Form(inner, &USUAL),
+            Self::Typed(ValueType::List(inner), _) => Self::Typed(inner, &USUAL),
             Self::Node(node) => node.item().map_or(Self::Any, Self::Node),
             _ => Self::Any,
         }
@@ -90,11 +90,11 @@ impl<'a> MergeType<'a> {
 
     fn key_default(self, key: &str) -> Option<Value> {
         match self.item() {
-            Self::Form(Form::Message(id), _) => {
+            Self::Typed(ValueType::Message(id), _) => {
                 let field = types::get(*id).field(key)?;
                 // A key that is printed even when empty has a value even when it was not sent.
                 let empty = field.always.then_some("");
-                field.default.or(empty.filter(|_| field.form == Form::String)).map(Value::from)
+                field.default.or(empty.filter(|_| field.ty == ValueType::String)).map(Value::from)
             }
             Self::Node(node) => node.default_of(key).cloned(),
             _ => None,

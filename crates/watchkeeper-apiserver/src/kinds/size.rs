@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::failure::{Failure, Result};
 use crate::kinds::merge_type::MergeType;
 use crate::kinds::registry::Kind;
-use crate::types::Form;
+use crate::types::ValueType;
 
 /// What etcd takes in one request.
 const ETCD_LIMIT: usize = 3 << 19;
@@ -72,10 +72,12 @@ impl io::Write for Length {
 fn encoded(merge_type: MergeType<'_>, value: &Value) -> usize {
     match (merge_type, value) {
         (
-            MergeType::Form(Form::Fields | Form::Raw | Form::Json, _) | MergeType::Any | MergeType::Whole,
+            MergeType::Typed(ValueType::Fields | ValueType::Raw | ValueType::Json, _)
+            | MergeType::Any
+            | MergeType::Whole,
             value,
         ) => text(value),
-        (MergeType::Form(Form::Bytes, _), Value::String(text)) => text.len() / 4 * 3,
+        (MergeType::Typed(ValueType::Bytes, _), Value::String(text)) => text.len() / 4 * 3,
         (_, Value::String(text)) => text.len(),
         (_, Value::Null) => 0,
         (_, Value::Bool(_)) => 1,

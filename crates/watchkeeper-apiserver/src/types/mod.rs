@@ -8,7 +8,7 @@ pub(crate) mod quantity;
 
 /// The form of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ValueType {
     String,
     Bool,
     Int32,
@@ -30,8 +30,8 @@ pub(crate) enum Form {
     SchemaOrStrings,
     /// A list of strings that is a message of its own in protobuf.
     Strings,
-    List(Box<Form>),
-    Map(Box<Form>),
+    List(Box<ValueType>),
+    Map(Box<ValueType>),
     Message(Id),
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Patch {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) number: u64,
-    pub(crate) form: Form,
+    pub(crate) ty: ValueType,
     /// Absent and zero are two things.
     pub(crate) pointer: bool,
     /// Printed even when it has nothing to say.
@@ -106,8 +106,8 @@ pub(crate) struct Type {
 pub(crate) struct Types {
     types: Vec<Type>,
     kinds: BTreeMap<(&'static str, &'static str), Id>,
-    metadata: Form,
-    schema: Form,
+    metadata: ValueType,
+    schema: ValueType,
 }
 
 /// The table itself, which the generator beside it has made.
@@ -116,12 +116,12 @@ pub(crate) const TABLE: &str = include_str!("table.txt");
 static TYPES: LazyLock<Types> = LazyLock::new(|| Types::read(TABLE));
 
 /// The form of every object's metadata.
-pub(crate) fn metadata() -> &'static Form {
+pub(crate) fn metadata() -> &'static ValueType {
     &TYPES.metadata
 }
 
 /// The form of a schema in a definition.
-pub(crate) fn schema() -> &'static Form {
+pub(crate) fn schema() -> &'static ValueType {
     &TYPES.schema
 }
 
@@ -175,17 +175,17 @@ impl Types {
                 (["@type", name, rest @ ..], _) => {
                     types.push(Type { name, atomic: rest.contains(&"=atomic"), ..Type::default() });
                 }
-                ([".", number, form, ..], Some(open)) => {
-                    open.inlined.push((number.parse().unwrap_or(0), ids[form]));
+                ([".", number, ty, ..], Some(open)) => {
+                    open.inlined.push((number.parse().unwrap_or(0), ids[ty]));
                 }
-                ([name, number, form, flags @ ..], Some(open)) => {
-                    open.fields.push(field(&ids, name, number, form, flags));
+                ([name, number, ty, flags @ ..], Some(open)) => {
+                    open.fields.push(field(&ids, name, number, ty, flags));
                 }
                 _ => debug_assert!(false, "the table has no line like {words:?}"),
             }
         }
-        let form = |name: &str| Form::Message(ids[name]);
-        let (metadata, schema) = (form("meta/v1.ObjectMeta"), form("apiextensions/v1.JSONSchemaProps"));
+        let ty = |name: &str| ValueType::Message(ids[name]);
+        let (metadata, schema) = (ty("meta/v1.ObjectMeta"), ty("apiextensions/v1.JSONSchemaProps"));
         let mut table = Self { types, kinds, metadata, schema };
         for at in 0..table.types.len() {
             let mut by_name = BTreeMap::new();
@@ -209,11 +209,11 @@ impl Types {
 
 type Ids = BTreeMap<&'static str, Id>;
 
-fn field(ids: &Ids, name: &'static str, number: &str, form: &'static str, flags: &[&'static str]) -> Field {
+fn field(ids: &Ids, name: &'static str, number: &str, ty: &'static str, flags: &[&'static str]) -> Field {
     let mut field = Field {
         name,
         number: number.parse().unwrap_or(0),
-        form: read_form(ids, form),
+        ty: read_type(ids, ty),
         pointer: false,
         always: false,
         merge: Merge::Usual,
@@ -247,29 +247,29 @@ fn field(ids: &Ids, name: &'static str, number: &str, form: &'static str, flags:
     field
 }
 
-fn read_form(ids: &Ids, text: &'static str) -> Form {
+fn read_type(ids: &Ids, text: &'static str) -> ValueType {
     match text {
-        "string" => Form::String,
-        "bool" => Form::Bool,
-        "int32" => Form::Int32,
-        "int64" => Form::Int64,
-        "float" => Form::Float,
-        "bytes" => Form::Bytes,
-        "time" => Form::Time,
-        "microtime" => Form::MicroTime,
-        "fields" => Form::Fields,
-        "intorstring" => Form::IntOrString,
-        "quantity" => Form::Quantity,
-        "raw" => Form::Raw,
-        "json" => Form::Json,
-        "schemaorbool" => Form::SchemaOrBool,
-        "schemaorarray" => Form::SchemaOrArray,
-        "schemaorstrings" => Form::SchemaOrStrings,
-        "strings" => Form::Strings,
+        "string" => ValueType::String,
+        "bool" => ValueType::Bool,
+        "int32" => ValueType::Int32,
+        "int64" => ValueType::Int64,
+        "float" => ValueType::Float,
+        "bytes" => ValueType::Bytes,
+        "time" => ValueType::Time,
+        "microtime" => ValueType::MicroTime,
+        "fields" => ValueType::Fields,
+        "intorstring" => ValueType::IntOrString,
+        "quantity" => ValueType::Quantity,
+        "raw" => ValueType::Raw,
+        "json" => ValueType::Json,
+        "schemaorbool" => ValueType::SchemaOrBool,
+        "schemaorarray" => ValueType::SchemaOrArray,
+        "schemaorstrings" => ValueType::SchemaOrStrings,
+        "strings" => ValueType::Strings,
         _ => match (text.strip_prefix("[]"), text.strip_prefix("{}")) {
-            (Some(inner), _) => Form::List(Box::new(read_form(ids, inner))),
-            (_, Some(inner)) => Form::Map(Box::new(read_form(ids, inner))),
-            _ => Form::Message(ids[text]),
+            (Some(inner), _) => ValueType::List(Box::new(read_type(ids, inner))),
+            (_, Some(inner)) => ValueType::Map(Box::new(read_type(ids, inner))),
+            _ => ValueType::Message(ids[text]),
         },
     }
 }
@@ -283,7 +283,7 @@ mod tests {
         let volume = get(named("core/v1.Volume").unwrap());
         assert!(volume.field("name").is_some());
         let source = named("core/v1.ConfigMapVolumeSource").unwrap();
-        assert_eq!(volume.field("configMap").unwrap().form, Form::Message(source));
+        assert_eq!(volume.field("configMap").unwrap().ty, ValueType::Message(source));
         let ports = get(named("core/v1.Container").unwrap()).field("ports").unwrap();
         assert_eq!(ports.merge, Merge::Keys(vec!["containerPort", "protocol"]));
         assert_eq!(ports.patch, Some(Patch::Merge(Some("containerPort"))));

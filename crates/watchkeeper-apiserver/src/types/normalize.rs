@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{Field, Form, Id, get, metadata, quantity, schema};
+use super::{Field, Id, ValueType, get, metadata, quantity, schema};
 
 /// A step on the way to a value.
 #[derive(Clone, Copy)]
@@ -84,21 +84,21 @@ pub(crate) fn found_type(value: &Value) -> &'static str {
     }
 }
 
-fn wanted_type(form: &Form) -> String {
-    match form {
+fn wanted_type(ty: &ValueType) -> String {
+    match ty {
         // A time reads itself, from a text.
-        Form::String | Form::Time | Form::MicroTime => "string".to_owned(),
-        Form::Bool => "bool".to_owned(),
-        Form::Int32 => "int32".to_owned(),
-        Form::Int64 => "int64".to_owned(),
-        Form::Float => "float64".to_owned(),
-        Form::Bytes => "[]uint8".to_owned(),
-        Form::List(inner) => format!("[]{}", wanted_type(inner)),
-        Form::Map(inner) => format!("map[string]{}", wanted_type(inner)),
-        Form::Message(id) => get(*id).name.rsplit('/').next().unwrap_or_default().to_owned(),
-        Form::Strings => "[]string".to_owned(),
-        Form::IntOrString => "intstr.IntOrString".to_owned(),
-        Form::Quantity => "resource.Quantity".to_owned(),
+        ValueType::String | ValueType::Time | ValueType::MicroTime => "string".to_owned(),
+        ValueType::Bool => "bool".to_owned(),
+        ValueType::Int32 => "int32".to_owned(),
+        ValueType::Int64 => "int64".to_owned(),
+        ValueType::Float => "float64".to_owned(),
+        ValueType::Bytes => "[]uint8".to_owned(),
+        ValueType::List(inner) => format!("[]{}", wanted_type(inner)),
+        ValueType::Map(inner) => format!("map[string]{}", wanted_type(inner)),
+        ValueType::Message(id) => get(*id).name.rsplit('/').next().unwrap_or_default().to_owned(),
+        ValueType::Strings => "[]string".to_owned(),
+        ValueType::IntOrString => "intstr.IntOrString".to_owned(),
+        ValueType::Quantity => "resource.Quantity".to_owned(),
         _ => "object".to_owned(),
     }
 }
@@ -110,15 +110,17 @@ struct Normalizer {
 }
 
 impl Normalizer {
-    fn wrong(&self, form: &Form, found: &Value, at: Option<&Place<'_>>) -> String {
+    fn wrong(&self, ty: &ValueType, found: &Value, at: Option<&Place<'_>>) -> String {
         let fields = at.map(Place::fields).unwrap_or_default();
         // A number is told where it is one that does not fit. Elsewhere it may stand for a secret text.
-        let (found, wanted) = match (form, found) {
-            (Form::Int32 | Form::Int64, Value::Number(number)) => {
-                (format!("number {number}"), wanted_type(form))
+        let (found, wanted) = match (ty, found) {
+            (ValueType::Int32 | ValueType::Int64, Value::Number(number)) => {
+                (format!("number {number}"), wanted_type(ty))
             }
-            (Form::IntOrString, Value::Number(number)) => (format!("number {number}"), "int32".to_owned()),
-            _ => (found_type(found).to_owned(), wanted_type(form)),
+            (ValueType::IntOrString, Value::Number(number)) => {
+                (format!("number {number}"), "int32".to_owned())
+            }
+            _ => (found_type(found).to_owned(), wanted_type(ty)),
         };
         format!(
             "json: cannot unmarshal {found} into Go struct field {}.{fields} of type {wanted}",
@@ -128,7 +130,7 @@ impl Normalizer {
 
     fn message(&mut self, id: Id, value: &mut Value, at: Option<&Place<'_>>) -> Result<(), String> {
         let kind = get(id);
-        let Value::Object(map) = value else { return Err(self.wrong(&Form::Message(id), value, at)) };
+        let Value::Object(map) = value else { return Err(self.wrong(&ValueType::Message(id), value, at)) };
         let holder = std::mem::replace(&mut self.holder, kind.name);
         let root = at.is_none();
         let mut failed = None;
@@ -166,27 +168,27 @@ impl Normalizer {
 
     /// Shapes a field that is not null; tells whether it is one that is not printed.
     fn field(&mut self, field: &'static Field, value: &mut Value, at: &Place<'_>) -> Result<bool, String> {
-        self.value(&field.form, value, at)?;
+        self.value(&field.ty, value, at)?;
         if field.always || field.pointer {
             return Ok(false);
         }
         Ok(match value {
             Value::Null => true,
             Value::Bool(flag) => !*flag,
-            Value::Number(number) => number.as_f64() == Some(0.0) && field.form != Form::IntOrString,
+            Value::Number(number) => number.as_f64() == Some(0.0) && field.ty != ValueType::IntOrString,
             Value::String(text) => text.is_empty(),
             Value::Array(list) => list.is_empty(),
-            Value::Object(map) => match &field.form {
-                Form::Message(id) => *value == empty_part(*id),
+            Value::Object(map) => match &field.ty {
+                ValueType::Message(id) => *value == empty_part(*id),
                 _ => map.is_empty(),
             },
         })
     }
 
-    fn value(&mut self, form: &'static Form, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
-        let fits = match (form, &mut *value) {
-            (Form::Json, _) => true,
-            (Form::SchemaOrBool | Form::SchemaOrArray | Form::SchemaOrStrings, value) => {
+    fn value(&mut self, ty: &'static ValueType, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
+        let fits = match (ty, &mut *value) {
+            (ValueType::Json, _) => true,
+            (ValueType::SchemaOrBool | ValueType::SchemaOrArray | ValueType::SchemaOrStrings, value) => {
                 let one = [&mut *value];
                 let schemas: Box<dyn Iterator<Item = &mut Value>> = match one {
                     [Value::Array(list)] => Box::new(list.iter_mut()),
@@ -197,10 +199,10 @@ impl Normalizer {
                 }
                 true
             }
-            (Form::Fields | Form::Raw, value) => value.is_object(),
-            (Form::String, value) => value.is_string(),
-            (Form::Bool, value) => value.is_boolean(),
-            (Form::Float, value) => {
+            (ValueType::Fields | ValueType::Raw, value) => value.is_object(),
+            (ValueType::String, value) => value.is_string(),
+            (ValueType::Bool, value) => value.is_boolean(),
+            (ValueType::Float, value) => {
                 // A whole number is printed without a fraction.
                 if let Some(whole) =
                     value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() < 1e15)
@@ -209,44 +211,44 @@ impl Normalizer {
                 }
                 value.is_number()
             }
-            (Form::Int32 | Form::IntOrString, Value::Number(number)) => {
+            (ValueType::Int32 | ValueType::IntOrString, Value::Number(number)) => {
                 number.as_i64().is_some_and(|n| i32::try_from(n).is_ok())
             }
-            (Form::Int64, Value::Number(number)) => number.as_i64().is_some(),
-            (Form::IntOrString, value) => value.is_string(),
-            (Form::Bytes, Value::String(text)) => return check_base64(text),
-            (Form::Quantity, value @ (Value::String(_) | Value::Number(_))) => return amount(value),
-            (Form::Time | Form::MicroTime, Value::String(text)) => {
-                *text = time(text, *form == Form::MicroTime)?;
+            (ValueType::Int64, Value::Number(number)) => number.as_i64().is_some(),
+            (ValueType::IntOrString, value) => value.is_string(),
+            (ValueType::Bytes, Value::String(text)) => return check_base64(text),
+            (ValueType::Quantity, value @ (Value::String(_) | Value::Number(_))) => return amount(value),
+            (ValueType::Time | ValueType::MicroTime, Value::String(text)) => {
+                *text = time(text, *ty == ValueType::MicroTime)?;
                 true
             }
-            (Form::Strings, Value::Array(list)) => list.iter().all(Value::is_string),
-            (Form::List(inner), Value::Array(list)) => {
+            (ValueType::Strings, Value::Array(list)) => list.iter().all(Value::is_string),
+            (ValueType::List(inner), Value::Array(list)) => {
                 for (index, value) in list.iter_mut().enumerate() {
                     let here = Place { before: Some(at), step: Step::Index(index) };
                     self.element(inner, value, &here)?;
                 }
                 true
             }
-            (Form::Map(inner), Value::Object(map)) => {
+            (ValueType::Map(inner), Value::Object(map)) => {
                 for (key, value) in map.iter_mut() {
                     let here = Place { before: Some(at), step: Step::Key(key) };
                     self.element(inner, value, &here)?;
                 }
                 true
             }
-            (Form::Message(id), value) => return self.message(*id, value, Some(at)),
+            (ValueType::Message(id), value) => return self.message(*id, value, Some(at)),
             _ => false,
         };
-        if fits { Ok(()) } else { Err(self.wrong(form, value, Some(at))) }
+        if fits { Ok(()) } else { Err(self.wrong(ty, value, Some(at))) }
     }
 
-    fn element(&mut self, form: &'static Form, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
+    fn element(&mut self, ty: &'static ValueType, value: &mut Value, at: &Place<'_>) -> Result<(), String> {
         if value.is_null() {
-            *value = zero_of(form);
+            *value = zero_of(ty);
             return Ok(());
         }
-        self.value(form, value, at)
+        self.value(ty, value, at)
     }
 }
 
@@ -258,16 +260,16 @@ fn empty_part(id: Id) -> Value {
 
 /// What an absent field is printed as.
 fn zero(field: &'static Field) -> Value {
-    if field.pointer { Value::Null } else { zero_of(&field.form) }
+    if field.pointer { Value::Null } else { zero_of(&field.ty) }
 }
 
-fn zero_of(form: &'static Form) -> Value {
-    match form {
-        Form::String => "".into(),
-        Form::Bool => false.into(),
-        Form::Int32 | Form::Int64 | Form::Float | Form::IntOrString => 0.into(),
-        Form::Quantity => "0".into(),
-        Form::Message(id) => empty_part(*id),
+fn zero_of(ty: &'static ValueType) -> Value {
+    match ty {
+        ValueType::String => "".into(),
+        ValueType::Bool => false.into(),
+        ValueType::Int32 | ValueType::Int64 | ValueType::Float | ValueType::IntOrString => 0.into(),
+        ValueType::Quantity => "0".into(),
+        ValueType::Message(id) => empty_part(*id),
         _ => Value::Null,
     }
 }
@@ -284,10 +286,10 @@ fn check_base64(text: &str) -> Result<(), String> {
 
 fn amount(value: &mut Value) -> Result<(), String> {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let form = quantity::canonical(&text).ok_or(
+    let canonical = quantity::canonical(&text).ok_or(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
     )?;
-    *value = form.into();
+    *value = canonical.into();
     Ok(())
 }
 

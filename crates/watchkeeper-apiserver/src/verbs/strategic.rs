@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::kinds::registry::Kind;
-use crate::types::{self, Field, Form, Id, Patch};
+use crate::types::{self, Field, Id, Patch, ValueType};
 use error::StrategicError;
 use lists::{Ranks, are_objects, arrange, check_order, id_of, key_of};
 
@@ -42,11 +42,11 @@ impl Place {
 
     /// The type of what is in a field: of the struct, or of the elements of the list or map.
     fn inside(field: Option<&'static Field>) -> Self {
-        let mut form = field.map(|field| &field.form);
-        while let Some(Form::List(inner) | Form::Map(inner)) = form {
-            form = Some(&**inner);
+        let mut ty = field.map(|field| &field.ty);
+        while let Some(ValueType::List(inner) | ValueType::Map(inner)) = ty {
+            ty = Some(&**inner);
         }
-        Self { id: if let Some(Form::Message(id)) = form { Some(*id) } else { None } }
+        Self { id: if let Some(ValueType::Message(id)) = ty { Some(*id) } else { None } }
     }
 
     /// The name of the type, as messages have it.
@@ -117,10 +117,10 @@ impl Place {
             (_, Value::Null) => {
                 target.remove(&name);
             }
-            (Some(Value::Object(current)), Value::Object(patch)) => match known.map(|known| &known.form) {
+            (Some(Value::Object(current)), Value::Object(patch)) => match known.map(|known| &known.ty) {
                 _ if known.is_some_and(|known| known.patch == Some(Patch::Replace)) => *current = patch,
                 // The values of a map are a level further down.
-                Some(Form::Map(_)) => Self { id: None }.merge_map(current, patch)?,
+                Some(ValueType::Map(_)) => Self { id: None }.merge_map(current, patch)?,
                 _ => Self::inside(known).merge_map(current, patch)?,
             },
             (Some(Value::Array(current)), Value::Array(patch)) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::kinds::merge_type::{MergeType, Treatment};
-use crate::types::Form;
+use crate::types::ValueType;
 
 /// What does not fit, each with its place.
 pub(crate) fn problems(merge_type: MergeType<'_>, value: &Value) -> Vec<String> {
@@ -68,9 +68,12 @@ fn shown(step: &str) -> String {
 /// What is wrong with the type of a value that has no parts.
 fn unexpected(merge_type: MergeType<'_>, value: &Value) -> Option<String> {
     let wanted = match merge_type {
-        MergeType::Form(Form::String | Form::Bytes | Form::Time | Form::MicroTime, _) => "string",
-        MergeType::Form(Form::Int32 | Form::Int64 | Form::Float, _) => "integer",
-        MergeType::Form(Form::Bool, _) => "boolean",
+        MergeType::Typed(
+            ValueType::String | ValueType::Bytes | ValueType::Time | ValueType::MicroTime,
+            _,
+        ) => "string",
+        MergeType::Typed(ValueType::Int32 | ValueType::Int64 | ValueType::Float, _) => "integer",
+        MergeType::Typed(ValueType::Bool, _) => "boolean",
         MergeType::Node(node) => node.kind(),
         _ => return None,
     };
@@ -94,9 +97,9 @@ fn unexpected(merge_type: MergeType<'_>, value: &Value) -> Option<String> {
 /// Whether the merge type says which fields there are.
 fn has_fields(merge_type: MergeType<'_>, map: &Map<String, Value>) -> bool {
     match merge_type {
-        MergeType::Form(Form::Message(_) | Form::Map(_), _) | MergeType::Kind(_) | MergeType::Custom(_) => {
-            true
-        }
+        MergeType::Typed(ValueType::Message(_) | ValueType::Map(_), _)
+        | MergeType::Kind(_)
+        | MergeType::Custom(_) => true,
         MergeType::Node(_) => !map.is_empty(),
         _ => false,
     }

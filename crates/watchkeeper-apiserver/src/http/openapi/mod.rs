@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::http::discovery::{MINOR, fingerprint};
 use crate::kinds::registry::{Kind, Registry, Version};
-use crate::types::{self, Field, Form, Id, Merge, Patch};
+use crate::types::{self, Field, Id, Merge, Patch, ValueType};
 use words::Words;
 
 /// Changes when the table does, and with every release: the words may be others then.
@@ -95,8 +95,8 @@ fn body(group: &str, version: &Version) -> Value {
             schemas.insert(name, schema);
         }
     }
-    for (form, schema) in SCALARS {
-        if let Some(name) = scalar_name(form) {
+    for (ty, schema) in SCALARS {
+        if let Some(name) = scalar_name(ty) {
             let mut schema = serde_json::from_str(schema).unwrap_or_default();
             describe(&mut schema, words.on_type(&name));
             schemas.insert(name, schema);
@@ -130,31 +130,31 @@ fn enumerate(property: &mut Value, field: &Field) {
 }
 
 /// Types with a name of their own that are not made of fields.
-const SCALARS: &[(Form, &str)] = &[
-    (Form::Time, r#"{"type":"string","format":"date-time"}"#),
-    (Form::MicroTime, r#"{"type":"string","format":"date-time"}"#),
-    (Form::IntOrString, r#"{"format":"int-or-string","oneOf":[{"type":"integer"},{"type":"string"}]}"#),
-    (Form::Quantity, r#"{"oneOf":[{"type":"string"},{"type":"number"}]}"#),
-    (Form::Fields, r#"{"type":"object"}"#),
-    (Form::Raw, r#"{"type":"object"}"#),
-    (Form::Json, "{}"),
-    (Form::SchemaOrBool, "{}"),
-    (Form::SchemaOrArray, "{}"),
-    (Form::SchemaOrStrings, "{}"),
+const SCALARS: &[(ValueType, &str)] = &[
+    (ValueType::Time, r#"{"type":"string","format":"date-time"}"#),
+    (ValueType::MicroTime, r#"{"type":"string","format":"date-time"}"#),
+    (ValueType::IntOrString, r#"{"format":"int-or-string","oneOf":[{"type":"integer"},{"type":"string"}]}"#),
+    (ValueType::Quantity, r#"{"oneOf":[{"type":"string"},{"type":"number"}]}"#),
+    (ValueType::Fields, r#"{"type":"object"}"#),
+    (ValueType::Raw, r#"{"type":"object"}"#),
+    (ValueType::Json, "{}"),
+    (ValueType::SchemaOrBool, "{}"),
+    (ValueType::SchemaOrArray, "{}"),
+    (ValueType::SchemaOrStrings, "{}"),
 ];
 
-fn scalar_name(form: &Form) -> Option<String> {
-    let (package, name) = match form {
-        Form::Time => (KUBERNETES, "apis.meta.v1.Time"),
-        Form::MicroTime => (KUBERNETES, "apis.meta.v1.MicroTime"),
-        Form::Fields => (KUBERNETES, "apis.meta.v1.FieldsV1"),
-        Form::IntOrString => (KUBERNETES, "util.intstr.IntOrString"),
-        Form::Quantity => (KUBERNETES, "api.resource.Quantity"),
-        Form::Raw => (KUBERNETES, "runtime.RawExtension"),
-        Form::Json => (EXTENSIONS, "JSON"),
-        Form::SchemaOrBool => (EXTENSIONS, "JSONSchemaPropsOrBool"),
-        Form::SchemaOrArray => (EXTENSIONS, "JSONSchemaPropsOrArray"),
-        Form::SchemaOrStrings => (EXTENSIONS, "JSONSchemaPropsOrStringArray"),
+fn scalar_name(ty: &ValueType) -> Option<String> {
+    let (package, name) = match ty {
+        ValueType::Time => (KUBERNETES, "apis.meta.v1.Time"),
+        ValueType::MicroTime => (KUBERNETES, "apis.meta.v1.MicroTime"),
+        ValueType::Fields => (KUBERNETES, "apis.meta.v1.FieldsV1"),
+        ValueType::IntOrString => (KUBERNETES, "util.intstr.IntOrString"),
+        ValueType::Quantity => (KUBERNETES, "api.resource.Quantity"),
+        ValueType::Raw => (KUBERNETES, "runtime.RawExtension"),
+        ValueType::Json => (EXTENSIONS, "JSON"),
+        ValueType::SchemaOrBool => (EXTENSIONS, "JSONSchemaPropsOrBool"),
+        ValueType::SchemaOrArray => (EXTENSIONS, "JSONSchemaPropsOrArray"),
+        ValueType::SchemaOrStrings => (EXTENSIONS, "JSONSchemaPropsOrStringArray"),
         _ => return None,
     };
     Some(format!("{package}{name}"))
@@ -184,7 +184,7 @@ fn of_custom(document: &Value, words: &Words, wanted: &mut Vec<Id>) -> Value {
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
-    schema["properties"]["metadata"] = of_form(types::metadata(), wanted);
+    schema["properties"]["metadata"] = of_type(types::metadata(), wanted);
     describe(&mut schema["properties"]["metadata"], words.on_any("metadata"));
     schema
 }
@@ -212,18 +212,18 @@ fn of_type(id: Id, words: &Words, wanted: &mut Vec<Id>) -> Value {
 }
 
 fn of_field(field: &'static Field, wanted: &mut Vec<Id>) -> Value {
-    let mut schema = of_form(&field.form, wanted);
+    let mut schema = of_type(&field.ty, wanted);
     // Beside a bare reference nothing else would count.
     if let Some(reference) = schema.get("$ref") {
         schema = json!({"allOf": [{"$ref": reference}]});
     }
-    match (&field.form, &field.merge) {
-        (Form::List(_), Merge::Set) => schema["x-kubernetes-list-type"] = "set".into(),
-        (Form::List(_), Merge::Keys(keys)) => {
+    match (&field.ty, &field.merge) {
+        (ValueType::List(_), Merge::Set) => schema["x-kubernetes-list-type"] = "set".into(),
+        (ValueType::List(_), Merge::Keys(keys)) => {
             schema["x-kubernetes-list-type"] = "map".into();
             schema["x-kubernetes-list-map-keys"] = json!(keys);
         }
-        (Form::List(_), _) => schema["x-kubernetes-list-type"] = "atomic".into(),
+        (ValueType::List(_), _) => schema["x-kubernetes-list-type"] = "atomic".into(),
         (_, Merge::Atomic) => schema["x-kubernetes-map-type"] = "atomic".into(),
         _ => {}
     }
@@ -247,18 +247,18 @@ fn of_field(field: &'static Field, wanted: &mut Vec<Id>) -> Value {
     schema
 }
 
-fn of_form(form: &'static Form, wanted: &mut Vec<Id>) -> Value {
-    match form {
-        Form::String => json!({"type": "string"}),
-        Form::Bool => json!({"type": "boolean"}),
-        Form::Int32 => json!({"type": "integer", "format": "int32"}),
-        Form::Int64 => json!({"type": "integer", "format": "int64"}),
-        Form::Float => json!({"type": "number", "format": "double"}),
-        Form::Bytes => json!({"type": "string", "format": "byte"}),
-        Form::Strings => json!({"type": "array", "items": {"type": "string"}}),
-        Form::List(inner) => json!({"type": "array", "items": of_form(inner, wanted)}),
-        Form::Map(inner) => json!({"type": "object", "additionalProperties": of_form(inner, wanted)}),
-        Form::Message(id) => {
+fn of_type(ty: &'static ValueType, wanted: &mut Vec<Id>) -> Value {
+    match ty {
+        ValueType::String => json!({"type": "string"}),
+        ValueType::Bool => json!({"type": "boolean"}),
+        ValueType::Int32 => json!({"type": "integer", "format": "int32"}),
+        ValueType::Int64 => json!({"type": "integer", "format": "int64"}),
+        ValueType::Float => json!({"type": "number", "format": "double"}),
+        ValueType::Bytes => json!({"type": "string", "format": "byte"}),
+        ValueType::Strings => json!({"type": "array", "items": {"type": "string"}}),
+        ValueType::List(inner) => json!({"type": "array", "items": of_type(inner, wanted)}),
+        ValueType::Map(inner) => json!({"type": "object", "additionalProperties": of_type(inner, wanted)}),
+        ValueType::Message(id) => {
             wanted.push(*id);
             let name = schema_name(types::get(*id).name);
             json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}], "default": {}})

@@ -1,13 +1,14 @@
 //! One HTTP call: routing, parameters, content negotiation, answers, and the documents clients discover the API by.
 
-pub(crate) mod actions;
 pub(crate) mod discovery;
 pub(crate) mod handler;
 pub(crate) mod metrics;
 pub(crate) mod negotiate;
 pub(crate) mod openapi;
 pub(crate) mod parameters;
+pub(crate) mod pod_actions;
 pub(crate) mod reply;
+pub(crate) mod reviews;
 pub(crate) mod route;
 pub(crate) mod shared;
 pub(crate) mod static_routes;

@@ -16,6 +16,7 @@ use crate::http::negotiate;
 use crate::kinds::identity::{Mismatch, mismatch};
 use crate::kinds::registry::Kind;
 use crate::state::selector::Selector;
+use crate::types;
 use crate::verbs::delete::DeleteOptions;
 use crate::verbs::list::{ListOptions, Match};
 use crate::verbs::patch::Patch;
@@ -72,6 +73,15 @@ impl Call {
             .judge(twice)
             .and_then(|()| write.normalize(kind, &mut value))
             .map_err(|why| unusable(kind, &why))?;
+        Ok(value)
+    }
+
+    /// Decodes and normalizes a body of the built-in type `kind`, given as `(apiVersion, kind)`.
+    pub(crate) fn read_typed(&self, body: &[u8], kind: (&str, &str)) -> Result<Value> {
+        let (mut value, _) = negotiate::read_object(&self.headers, body, kind, true)?;
+        if let Some(id) = types::of_kind(kind.0, kind.1) {
+            types::normalize::normalize(id, &mut value).map_err(Failure::bad_request)?;
+        }
         Ok(value)
     }
 

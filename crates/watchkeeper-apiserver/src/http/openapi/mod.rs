@@ -184,7 +184,7 @@ fn of_custom(document: &Value, words: &Words, wanted: &mut Vec<Id>) -> Value {
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
-    schema["properties"]["metadata"] = of_type(types::metadata(), wanted);
+    schema["properties"]["metadata"] = schema_of(types::metadata(), wanted);
     describe(&mut schema["properties"]["metadata"], words.on_any("metadata"));
     schema
 }
@@ -212,7 +212,7 @@ fn of_type(id: Id, words: &Words, wanted: &mut Vec<Id>) -> Value {
 }
 
 fn of_field(field: &'static Field, wanted: &mut Vec<Id>) -> Value {
-    let mut schema = of_type(&field.ty, wanted);
+    let mut schema = schema_of(&field.ty, wanted);
     // Beside a bare reference nothing else would count.
     if let Some(reference) = schema.get("$ref") {
         schema = json!({"allOf": [{"$ref": reference}]});
@@ -247,7 +247,7 @@ fn of_field(field: &'static Field, wanted: &mut Vec<Id>) -> Value {
     schema
 }
 
-fn of_type(ty: &'static ValueType, wanted: &mut Vec<Id>) -> Value {
+fn schema_of(ty: &'static ValueType, wanted: &mut Vec<Id>) -> Value {
     match ty {
         ValueType::String => json!({"type": "string"}),
         ValueType::Bool => json!({"type": "boolean"}),
@@ -256,8 +256,8 @@ fn of_type(ty: &'static ValueType, wanted: &mut Vec<Id>) -> Value {
         ValueType::Float => json!({"type": "number", "format": "double"}),
         ValueType::Bytes => json!({"type": "string", "format": "byte"}),
         ValueType::Strings => json!({"type": "array", "items": {"type": "string"}}),
-        ValueType::List(inner) => json!({"type": "array", "items": of_type(inner, wanted)}),
-        ValueType::Map(inner) => json!({"type": "object", "additionalProperties": of_type(inner, wanted)}),
+        ValueType::List(inner) => json!({"type": "array", "items": schema_of(inner, wanted)}),
+        ValueType::Map(inner) => json!({"type": "object", "additionalProperties": schema_of(inner, wanted)}),
         ValueType::Message(id) => {
             wanted.push(*id);
             let name = schema_name(types::get(*id).name);

@@ -1,4 +1,4 @@
-//! Is the embedded API server quick to start, light, and fast enough? The command itself as a process, and many watchers of one change.
+//! Start time, memory, write rate and watch fan-out of the embedded API server.
 
 mod fanout;
 mod http;
@@ -21,31 +21,31 @@ use process::Process;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Start the embedded API server as its users do, and measure it.
+/// Start the embedded API server as users do, and measure it.
 #[derive(Debug, Args)]
 pub struct ApiserverArgs {
-    /// The command to measure; the one beside this program unless given
+    /// The `watchkeeper` binary to measure; by default the one next to this program
     #[arg(long, value_name = "FILE")]
     watchkeeper: Option<PathBuf>,
-    /// How often it is started
+    /// Number of starts
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     starts: u32,
-    /// How long it is left alone before it is weighed, in milliseconds
+    /// Idle time before memory is read, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 3000)]
     idle: u64,
-    /// How many ConfigMaps of 1 KB are created
+    /// Number of ConfigMaps of 1 KB to create
     #[arg(long, value_name = "N", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..))]
     creates: u32,
-    /// On how many connections at once
+    /// Number of concurrent connections
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
-    /// How many watch one object
+    /// Number of watchers of one object
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     watchers: u32,
-    /// How often it changes
+    /// Number of changes to that object
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     changes: u32,
-    /// Where the data directories are made; in the system's folder for temporary files unless given
+    /// Parent of the data directories; by default the system directory for temporary files
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ pub struct ApiserverArgs {
 #[derive(Debug, Serialize)]
 struct Start {
     phase: &'static str,
-    /// `tls` until its line, `http` until it has also answered /readyz, `kept` the same with the objects of the creates in its folder.
+    /// `tls`: until the line `ready`. `http`: until /readyz answers. `kept`: the same, with the created objects in the data directory.
     mode: &'static str,
     starts: u32,
     p50_ms: f64,
@@ -75,7 +75,7 @@ struct Creates {
     connections: u32,
     wall_s: f64,
     creates_per_s: f64,
-    /// Processor time of the server.
+    /// CPU time of the server.
     cpu_us_per_create: f64,
     rss_mb: f64,
 }
@@ -132,7 +132,7 @@ fn weigh(args: &ApiserverArgs, clock: &Clock, program: &Path) -> Result<(), Fail
     Ok(())
 }
 
-/// A ConfigMap whose JSON text has this size.
+/// A ConfigMap with this size as JSON.
 fn config_map(name: &str, size: usize) -> String {
     let text = |filler: &str| {
         format!(
@@ -174,7 +174,7 @@ fn create(
     Ok(())
 }
 
-/// Creates every so manyth object, one after the other.
+/// Creates every n-th object, one after another.
 fn create_some(address: SocketAddr, first: u32, creates: u32, step: u32) -> Result<(), Failure> {
     let mut connection = Connection::open(address)?;
     for number in (first..creates).step_by(step as usize) {

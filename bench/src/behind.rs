@@ -1,4 +1,4 @@
-//! What does a handler that never comes back cost? The memory, while another handler has to be told of everything and in order.
+//! Memory cost of a handler that never returns, while another handler must receive every event in order.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -20,51 +20,51 @@ mod load;
 
 use load::{Event, Load};
 
-/// Let one handler sleep for ever while events pass: over the same objects first, then over objects that come and go.
+/// Block one handler forever while events pass: first on the same objects, then on short-lived ones.
 #[derive(Debug, Args)]
 pub struct BehindArgs {
-    /// How many events pass, and then how many short-lived objects
+    /// Number of events in the first phase, and of short-lived objects in the second
     #[arg(long, value_name = "M", default_value_t = 1_000_000)]
     events: u32,
-    /// How many objects there are, and then at most at one time
+    /// Number of objects, in the second phase at any time
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     objects: u32,
-    /// After how many events the memory is read
+    /// Read memory after this many events
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
-    /// Draw the curves into this file
+    /// Draw the curves into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// How it stood after so many events.
+/// One sample of the curve.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     phase: &'static str,
     load: &'static str,
     events: u64,
     rss_mb: f64,
-    /// What waits for the handler that sleeps, and what it will never be told of one by one.
+    /// Pending notifications of the blocked handler, and those coalesced.
     pending: usize,
     coalesced: u64,
 }
 
-/// The curve in three numbers.
+/// Summary of the curve.
 #[derive(Debug, Serialize)]
 struct Summary {
     phase: &'static str,
     load: &'static str,
     events: u64,
-    /// Each event was told to the other handler, in order; else there is no such line.
+    /// Events delivered in order to the other handler; the run fails otherwise.
     told_in_order: u64,
     before_mb: f64,
     highest_mb: f64,
     after_mb: f64,
 }
 
-/// So many events are sent together,
+/// Events sent per batch.
 const CHUNK: u64 = 500;
-/// and so many wait at most for the handler that is awake, so that it is never far enough behind to be told less.
+/// Maximum backlog of the running handler, so that its notifications are never coalesced.
 const WINDOW: u64 = 1_000;
 
 /// Runs the benchmark and prints the curves.
@@ -120,7 +120,7 @@ async fn measure(load: &Load, every: u64) -> Result<Vec<Line>, Failure> {
     Ok(curve)
 }
 
-/// A handler that compares what it is told with what was sent: how many were right so far, or what was wrong first.
+/// A handler that compares its notifications with what was sent: the number of matches so far, or the first mismatch.
 fn check(expects: mpsc::Receiver<Event>, told: watch::Sender<Result<u64, String>>) -> impl Handler<Pod> {
     on_change(move |change: Change<'_, Pod>| {
         if matches!(change, Change::Added { in_initial_list: true, .. }) {
@@ -138,7 +138,7 @@ fn check(expects: mpsc::Receiver<Event>, told: watch::Sender<Result<u64, String>
     })
 }
 
-/// Sends the events of a load, as fast as the handler that is awake can take them.
+/// Sends the events of a load, as fast as the running handler takes them.
 struct Feeder<'a> {
     load: &'a Load,
     feed: Feed,
@@ -173,7 +173,7 @@ impl Feeder<'_> {
         Ok(curve)
     }
 
-    /// Prints how it stands after `events` events.
+    /// Prints a sample after `events` events.
     fn sample(&self, events: u64, sleeper: &Registration<Pod>) -> Result<Line, Failure> {
         let (stats, load) = (sleeper.stats(), self.load.name());
         let rss_mb = megabytes(memory()?.resident);
@@ -191,7 +191,7 @@ impl Feeder<'_> {
         if self.feed.send(chunk) { Ok(()) } else { Err("the informer has ended its watch".into()) }
     }
 
-    /// Waits until the handler that is awake was told of so many events, all of them as they were sent.
+    /// Waits until the running handler has received this many events, all as sent.
     async fn until_told(&mut self, count: u64) -> Result<u64, Failure> {
         let told = self.telling.wait_for(|told| told.as_ref().map_or(true, |told| *told >= count)).await?;
         Ok(told.clone()?)

@@ -1,4 +1,4 @@
-//! How does a benchmark keep others' time and memory out of its own? It runs them as processes of their own, from the same program.
+//! Child processes of a benchmark, whose time and memory do not count as its own.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::informer::Failure;
 
-/// A `bench serve` in a process of its own, which ends when this is dropped.
+/// A `bench serve` child process; dropping it ends the process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -22,7 +22,7 @@ struct Ready {
 }
 
 impl Server {
-    /// Starts a server with these arguments of `bench serve`, on a free port.
+    /// Starts `bench serve` with these arguments, on a free port.
     pub(crate) fn start(args: &[&str]) -> Result<Self, Failure> {
         let mut command = this_program("serve", args)?;
         let child = command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -36,7 +36,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub(crate) fn url(&self) -> &http::Uri {
         &self.url
     }
@@ -50,7 +50,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs another benchmark to its end; the lines that it prints.
+/// Runs another benchmark to its end and returns the lines it prints.
 pub(crate) fn run(benchmark: &str, args: &[&str]) -> Result<Vec<Value>, Failure> {
     let output = this_program(benchmark, args)?.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {

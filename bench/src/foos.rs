@@ -1,4 +1,4 @@
-//! How long does a running sample-controller take for many Foos, and how often does it write? Told by the API server and its metrics.
+//! Time and writes that a running sample controller needs for many Foos, as observed at the API server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
 use crate::informer::Failure;
 use crate::measure::{print, rounded};
 
-/// Create Foos on a cluster where the sample-controller runs, and wait until all are served.
+/// Create Foos on a cluster where the sample controller runs, and wait until all are reconciled.
 #[derive(Debug, Args)]
 pub struct FoosArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// How many Foos
+    /// Number of Foos
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// How many of them are created at once
+    /// Number of concurrent creates
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     at_once: u64,
-    /// Give up after so many seconds
+    /// Timeout in seconds
     #[arg(long, value_name = "S", default_value_t = 600)]
     patience: u64,
 }
@@ -43,20 +43,20 @@ pub struct FoosArgs {
 #[derive(Debug, Serialize)]
 struct Line {
     count: u64,
-    /// From the first create until the last Foo had its Deployment and its status, as a watch tells.
+    /// From the first create until a watch has shown the Deployment and the status of the last Foo.
     seconds: f64,
-    /// Writes by others than this program: of Deployments, of Foos, of Events.
+    /// Writes by other programs: to Deployments, Foos and Events.
     writes_per_foo: f64,
-    /// Of those, how many were refused as made from an old state, or as made already.
+    /// How many of those failed as Conflict or AlreadyExists.
     conflicts: u64,
 }
 
-/// Which Foos have what.
+/// Which Foos have a Deployment and a status.
 #[derive(Default)]
 struct Seen {
     deployments: BTreeSet<String>,
     statuses: BTreeSet<String>,
-    /// How many have both.
+    /// Number of Foos with both.
     served: u64,
 }
 
@@ -70,7 +70,7 @@ impl Seen {
     }
 }
 
-/// Writes that the server has answered, as its metrics count them.
+/// Writes counted by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Writes {
     made: u64,
@@ -176,7 +176,7 @@ async fn clean_up(clients: &Clients, namespace: &str, args: &FoosArgs) -> Result
     Ok(clients.requests().of::<Namespace>().delete(&ObjectName::cluster(namespace)).await?)
 }
 
-/// The writes once no more are made: events come a little after what they tell of.
+/// The writes, once their number no longer changes: events are written a little later than what they report.
 async fn settled(client: &Client, clock: &Clock) -> Result<Writes, Failure> {
     let (mut last, mut equal) = (writes(client).await?, 0);
     for _ in 0..20 {
@@ -196,7 +196,7 @@ async fn writes(client: &Client) -> Result<Writes, Failure> {
     Ok(count(&client.request_text(request).await?))
 }
 
-/// What the text of `/metrics` says of writes to the kinds that the controller writes.
+/// Parses the writes to the controller's kinds from `/metrics`.
 fn count(text: &str) -> Writes {
     const RESOURCES: [&str; 3] = ["deployments", "foos", "events"];
     const VERBS: [&str; 4] = ["POST", "PUT", "PATCH", "APPLY"];

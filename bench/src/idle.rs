@@ -1,4 +1,4 @@
-//! What do informers cost while nothing happens? The processor time of this process; the server is another one.
+//! CPU time of idle informers; the server is another process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +18,16 @@ use crate::child::Server;
 use crate::informer::Failure;
 use crate::measure::{Phase, megabytes, print, rounded};
 
-/// Let informers stand by while a server sends nothing but a bookmark a minute.
+/// Keep informers idle while a server sends one bookmark per minute.
 #[derive(Debug, Args)]
 pub struct IdleArgs {
-    /// How many informers there are, each with a watch and a handler
+    /// Number of informers, each with a watch and a handler
     #[arg(long, value_name = "N", default_value_t = 50)]
     informers: usize,
-    /// How long they are watched
+    /// Duration in seconds
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// How many Pods each of them has
+    /// Number of Pods per informer
     #[arg(long, value_name = "N", default_value_t = 100)]
     objects: u32,
 }
@@ -37,7 +37,7 @@ struct Line {
     phase: &'static str,
     informers: usize,
     seconds: f64,
-    /// All that arrived in that time, to show that the watches were open.
+    /// Bookmarks received in that time, as proof that the watches were open.
     bookmarks: u64,
     cpu_ms: f64,
     cpu_ms_per_minute: f64,

@@ -1,4 +1,4 @@
-//! What does an informer of ours cost? It syncs from any server of Pods, and then applies its events.
+//! Cost of an informer: it syncs from a server of Pods and then applies its events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,22 +20,22 @@ use crate::measure::{Line, Phase};
 /// Sync an informer from a server, then apply its events.
 #[derive(Debug, Args)]
 pub struct InformerArgs {
-    /// The server's URL, such as http://127.0.0.1:8001
+    /// URL of the server, such as http://127.0.0.1:8001
     #[arg(long, value_name = "URL")]
     server: http::Uri,
-    /// What to list and watch
+    /// Resource to list and watch
     #[arg(long, value_enum, default_value_t = Resource::Pods)]
     resource: Resource,
-    /// How many objects the server has
+    /// Number of objects that the server has
     #[arg(long, value_name = "N")]
     objects: usize,
-    /// How many events follow after `GET URL/start`; 0 ends after the sync
+    /// Number of events after `GET URL/start`; 0 stops after the sync
     #[arg(long, value_name = "M", default_value_t = 0)]
     events: u64,
-    /// How the first state is read: in pages, or as the beginning of a watch
+    /// How to read the initial state: in pages, or as a streamed list
     #[arg(long, value_enum, default_value_t = List::Stream)]
     list: List,
-    /// The queue between watch and cache
+    /// Queue between watch and cache
     #[arg(long, value_enum, default_value_t = Queue::Ordered)]
     queue: Queue,
 }
@@ -66,10 +66,10 @@ enum Queue {
     Delta,
 }
 
-/// Why there is no figure.
+/// Why the benchmark failed.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Counts what reaches a handler.
+/// A handler that counts notifications.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     count: AtomicU64,
@@ -85,12 +85,12 @@ impl Counter {
         }
     }
 
-    /// How many changes have come.
+    /// The number of notifications so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Waits until `target` changes have come.
+    /// Waits for `target` notifications.
     pub(crate) async fn until(&self, target: u64) {
         self.target.store(target, Ordering::Relaxed);
         while self.count() < target {
@@ -146,7 +146,7 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the server answers to a request of its own API, such as `/start`.
+/// Calls the benchmark server's own API, such as `/start`.
 pub(crate) async fn get(client: &Client, path: &str) -> Result<String, Failure> {
     let response = client.send(Request::get(path).body(Body::empty())?).await?;
     let status = response.status();

@@ -1,4 +1,4 @@
-//! How long does an event take from the server's socket to a handler? Each is compared with itself, and every sample is kept.
+//! Latency of events from the server's socket to a handler.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
@@ -20,27 +20,27 @@ use crate::informer::{Failure, get};
 use crate::measure::{print, rounded};
 use crate::serve::{Pace, Sent, Service, World, answer};
 
-/// Send events to an informer, first seldom, then many, and time each.
+/// Send events to an informer, first one at a time, then at a high rate, and time each.
 #[derive(Debug, Args)]
 pub struct LatencyArgs {
-    /// How many Pods there are
+    /// Number of Pods
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     objects: u32,
-    /// How many events are sent one by one
+    /// Number of events to send one at a time
     #[arg(long, value_name = "M", default_value_t = 200)]
     seldom: u32,
-    /// The time between two of those, in milliseconds
+    /// Interval between those, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
-    /// How many events are sent at the rate
+    /// Number of events to send at the rate
     #[arg(long, value_name = "M", default_value_t = 100_000)]
     events: u32,
-    /// Events per second
+    /// Rate, in events per second
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate: u64,
 }
 
-/// What was measured, in microseconds.
+/// The result, in microseconds.
 #[derive(Debug, PartialEq, Serialize)]
 struct Line {
     phase: &'static str,
@@ -49,11 +49,11 @@ struct Line {
     p50_us: f64,
     p99_us: f64,
     max_us: f64,
-    /// From the moment for which the event was planned: a sender that was held up counts against us.
+    /// From the planned time of the event, so that a delayed sender does not hide latency.
     p99_from_due_us: f64,
 }
 
-/// What the handler has seen: the number of the event, and when.
+/// The number of an event, and when the handler received it.
 type Heard = Vec<(u64, Instant)>;
 
 /// Runs the benchmark and prints a line for each pace.
@@ -81,7 +81,7 @@ fn measure(phase: &'static str, objects: u32, events: u32, every: Duration) -> R
     Line::new(phase, &sent, &heard)
 }
 
-/// Starts the events of the server, and waits until the handler has heard of the last.
+/// Starts the events, and waits until the handler has received the last.
 async fn listen(server: http::Uri, env: &Env, events: u32, every: Duration) -> Result<Heard, Failure> {
     let clients = Clients::from_config(Config::new(server), env)?;
     let factory = SharedInformerFactory::builder(&clients).build();
@@ -99,7 +99,7 @@ async fn listen(server: http::Uri, env: &Env, events: u32, every: Duration) -> R
     Ok(heard?)
 }
 
-/// A handler that notes when it heard of each event, and hands its notes over after the last.
+/// A handler that records when it receives each event, and sends the records after the last.
 fn record(
     clock: Clock,
     events: u32,
@@ -152,13 +152,13 @@ impl Line {
     }
 }
 
-/// The least sample that `percent` of all `sorted` samples do not exceed; zero without samples.
+/// The percentile of `sorted` samples; zero without samples.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-/// A server on a thread and a runtime of its own, which ends when this is dropped.
+/// A server on its own thread and runtime; dropping it ends both.
 struct Sender {
     address: SocketAddr,
     stop: CancellationToken,
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(percentile(&[], 99), Duration::ZERO);
     }
 
-    /// Three events, 10 ms apart, of which the last was sent 5 ms late; heard 1, 2 and 3 ms after they were sent.
+    /// Three events, 10 ms apart, the last sent 5 ms late; received 1, 2 and 3 ms after they were sent.
     fn three() -> (Vec<Sent>, Heard) {
         let start = Clock::system().now();
         let due = |number: u64| start + MS(10 * number);

@@ -1,4 +1,4 @@
-//! Benchmarks as programs: a server that is faster than its clients, and the measures taken of them.
+//! Benchmarks as programs: a server that is faster than its clients, and measurements of those clients.
 #![forbid(unsafe_code)]
 
 pub mod apiserver;

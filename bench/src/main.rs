@@ -1,4 +1,4 @@
-//! What does the `bench` command do? It reads the command line and hands over.
+//! The `bench` command: parses the command line and runs the benchmark.
 
 use bench::apiserver::{self, ApiserverArgs};
 use bench::behind::{self, BehindArgs};
@@ -15,12 +15,12 @@ use bench::worst::{self, WorstArgs};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-// glibc's allocator keeps the pages of a burst for good, so that the resident set would show the worst moment instead of what is held.
-// jemalloc gives them back, and is what a controller with a large cache would be shipped with.
+// glibc's allocator does not return the pages of a burst, so the resident set would show the peak instead of the live data. jemalloc returns
+// them, and is what a controller with a large cache would ship with.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Benchmarks of watchkeeper and of its peers.
+/// Benchmarks of watchkeeper and its peers.
 #[derive(Parser)]
 #[command(name = "bench", version)]
 struct Cli {
@@ -30,29 +30,29 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve many Pods and events over plain HTTP on the loopback interface, for any client to be measured against.
+    /// Serve Pods and events over plain HTTP on loopback, for any client.
     Serve(ServeArgs),
-    /// Sync an informer from a server of Pods, apply its events, and print what both cost.
+    /// Measure an informer: initial sync, then events.
     Informer(InformerArgs),
-    /// Time a work queue, and weigh a million keys that wait in it.
+    /// Measure the work queue: time per round, and memory of a million delayed keys.
     Queue(QueueArgs),
-    /// Read and write the store, and what else it could be made of, and print how long that takes and waits.
+    /// Measure reads and writes of the store and of alternative implementations.
     Store(StoreArgs),
-    /// Print how long events take from the server's write to a handler, seldom ones and many.
+    /// Measure the latency of events from the server's write to a handler.
     Latency(LatencyArgs),
-    /// Print what many informers cost while nothing happens but bookmarks.
+    /// Measure the CPU time of many idle informers.
     Idle(IdleArgs),
-    /// Print the memory while one handler sleeps and another is told of every event, which is checked.
+    /// Measure memory while one handler is blocked and another receives every event.
     Behind(BehindArgs),
-    /// Create many Foos on a cluster where the sample-controller runs, and print how long it takes and how often it writes.
+    /// Measure the sample controller on a cluster: time and writes for many Foos.
     Foos(FoosArgs),
-    /// Print what syncs of ever more small Pods cost, each in a process of its own.
+    /// Measure syncs of a growing number of small Pods, each in its own process.
     Scale(ScaleArgs),
-    /// Print the memory of relists of an unchanged and of an entirely changed world.
+    /// Measure the memory of a relist where nothing changed, and where everything did.
     Relist(RelistArgs),
-    /// Start the embedded API server, and print how soon it is ready, what it weighs, and how fast it writes and tells.
+    /// Measure the embedded API server: start time, memory, write rate and watch fan-out.
     Apiserver(ApiserverArgs),
-    /// Send the embedded API server large requests of many kinds, and print how long they hold up the small requests of others.
+    /// Search for the large request to the embedded API server that delays small requests longest.
     Worst(WorstArgs),
 }
 

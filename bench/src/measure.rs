@@ -1,4 +1,4 @@
-//! What did a phase cost this process? Wall time, processor time, and memory, read from the system.
+//! Wall time, CPU time and memory of a phase of this process.
 
 use std::fs;
 use std::io;
@@ -8,16 +8,16 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use watchkeeper::clock::{Clock, Instant};
 
-/// Why a measure cannot be taken.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// Linux tells it there; elsewhere, or without /proc, nothing does.
+    /// The file cannot be read: not Linux, or no /proc.
     #[error("cannot read the status of a process: {0}; measuring memory needs Linux with /proc mounted")]
     Status(#[source] io::Error),
     /// A line that every Linux has is missing.
     #[error("the status of a process has no line {0}")]
     Line(&'static str),
-    /// The peak would be that of an earlier phase.
+    /// The peak cannot be reset, so it would be that of an earlier phase.
     #[error("cannot reset the peak by way of /proc/self/clear_refs: {0}")]
     ResetPeak(#[source] io::Error),
 }
@@ -25,9 +25,9 @@ pub enum MeasureError {
 /// The memory of this process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What is resident now.
+    /// Resident now.
     pub resident: u64,
-    /// The most that was resident since the start, or since [`reset_peak`].
+    /// The peak since the start, or since [`reset_peak`].
     pub peak: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn memory_of(process: u32) -> Result<Memory, MeasureError> {
     parse_status(&fs::read_to_string(format!("/proc/{process}/status")).map_err(MeasureError::Status)?)
 }
 
-/// The processor time of all threads of another process that are still there.
+/// The CPU time of all live threads of another process.
 pub(crate) fn cpu_time_of(process: u32) -> Result<Duration, MeasureError> {
     let mut nanoseconds = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task")).map_err(MeasureError::Status)? {
@@ -62,12 +62,12 @@ fn parse_status(status: &str) -> Result<Memory, MeasureError> {
     Ok(Memory { resident: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }
 
-/// Sets the peak to what is resident now, so that the next phase has a peak of its own.
+/// Resets the peak to the resident size, so that the next phase has its own peak.
 pub fn reset_peak() -> Result<(), MeasureError> {
     fs::write("/proc/self/clear_refs", "5").map_err(MeasureError::ResetPeak)
 }
 
-/// The processor time of all threads of this process so far, in user and kernel mode together.
+/// The CPU time of all threads of this process so far, user and kernel.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -84,22 +84,22 @@ pub struct Phase {
 /// What a phase cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// The time that passed.
+    /// Wall time.
     pub wall: Duration,
-    /// The processor time that was used.
+    /// CPU time.
     pub cpu: Duration,
     /// The memory at its end, and the peak during it.
     pub memory: Memory,
 }
 
 impl Phase {
-    /// Begins a phase, with a peak of its own.
+    /// Starts a phase, with its own peak.
     pub fn start(clock: &Clock) -> Result<Self, MeasureError> {
         reset_peak()?;
         Ok(Self { clock: clock.clone(), started: clock.now(), cpu: cpu_time() })
     }
 
-    /// What it cost up to now.
+    /// The cost so far.
     pub fn cost(&self) -> Result<Cost, MeasureError> {
         // The clocks first: reading memory costs time itself.
         let (wall, cpu) = (self.clock.now() - self.started, cpu_time().saturating_sub(self.cpu));
@@ -113,28 +113,28 @@ impl Phase {
 pub enum Line {
     /// The first list, until everything is in the cache.
     Sync {
-        /// How many objects the cache has.
+        /// Objects in the cache.
         objects: usize,
-        /// Seconds that passed.
+        /// Wall time in seconds.
         wall_s: f64,
-        /// Seconds of processor time.
+        /// CPU time in seconds.
         cpu_s: f64,
-        /// Megabytes resident at the end.
+        /// Resident at the end, in megabytes.
         rss_mb: f64,
-        /// Megabytes resident at the worst moment.
+        /// Peak, in megabytes.
         peak_mb: f64,
     },
     /// The events, until the last is applied to the cache.
     Watch {
-        /// How many events were applied.
+        /// Events applied.
         events: u64,
         /// Events per second.
         applied_per_s: f64,
-        /// Microseconds of processor time for each event.
+        /// CPU time per event, in microseconds.
         cpu_us_per_event: f64,
-        /// Megabytes resident at the end.
+        /// Resident at the end, in megabytes.
         rss_mb: f64,
-        /// Megabytes resident at the worst moment.
+        /// Peak, in megabytes.
         peak_mb: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! How are figures drawn? As SVG, written by hand, with colours that follow the reader's light or dark theme.
+//! Figures as SVG, with colours that follow the reader's light or dark theme.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What does a work queue cost? Rounds of add, get and done, alone and in a crowd, and a million keys that wait for their time.
+//! Cost of a work queue: rounds of add, get and done, uncontended and contended, and a million delayed keys.
 
 use std::io;
 use std::thread;
@@ -13,19 +13,19 @@ use watchkeeper::{Env, ObjectName};
 
 use crate::measure::{Phase, megabytes, rounded};
 
-/// Time a work queue, and weigh it.
+/// Measure the time and memory of a work queue.
 #[derive(Debug, Args)]
 pub struct QueueArgs {
-    /// How many rounds of add, get and done
+    /// Number of rounds of add, get and done
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     rounds: u64,
-    /// How many different keys the rounds go through
+    /// Number of distinct keys
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// How many keys are delayed, and how many are rate limited
+    /// Number of delayed keys, and of rate-limited keys
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pending: u64,
-    /// Only this phase; each in a process of its own shows its own memory best
+    /// Run only this phase; memory is most accurate with one phase per process
     #[arg(long, value_enum)]
     phase: Vec<PhaseName>,
 }
@@ -38,7 +38,7 @@ enum PhaseName {
     Limited,
 }
 
-/// Rounds that are timed together.
+/// Rounds per timed batch.
 const BATCH: u64 = 1_000;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -47,10 +47,10 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Serialize)]
 #[serde(tag = "phase", rename_all = "lowercase")]
 enum Line {
-    /// One task adds a key, gets it and is done with it: the median and the best of batches short enough to have a processor for
-    /// themselves. The metrics are always on.
+    /// One task adds a key, gets it and finishes it: the median and the best of batches short enough not to be preempted. Metrics are always
+    /// on.
     Alone { rounds: u64, keys: u64, ns_per_round: f64, best_ns_per_round: f64 },
-    /// Producers and workers, each on a thread of its own, until every key added last was handed out.
+    /// Producers and workers, each on its own thread, until every key was processed after its last add.
     Crowd {
         producers: u64,
         workers: u64,
@@ -60,7 +60,7 @@ enum Line {
         ns_per_run: f64,
         cpu_ns_per_run: f64,
     },
-    /// Keys added with random delays up to ten minutes.
+    /// Keys added with random delays of up to ten minutes.
     Delayed(Pending),
     /// Keys that failed once.
     Limited(Pending),
@@ -71,7 +71,7 @@ struct Pending {
     keys: u64,
     ns_per_add: f64,
     cpu_ns_per_add: f64,
-    /// What became resident by them, texts of the keys included.
+    /// Their memory, including the keys' text.
     held_mb: f64,
     rss_mb: f64,
     peak_mb: f64,

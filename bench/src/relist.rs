@@ -1,4 +1,4 @@
-//! How much memory does a relist take at its worst moment? Once where nothing has changed, and once where everything has.
+//! Peak memory of a relist: once where nothing changed, and once where everything did.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::child::Server;
 use crate::informer::{Counter, Failure, List, get};
 use crate::measure::{Cost, Line as SyncLine, Phase, megabytes, print, rounded};
 
-/// Let the version that an informer watches expire, twice: the world is the same at first, and another one then.
+/// Expire the version that an informer watches, twice: first with the same Pods, then with all of them changed.
 #[derive(Debug, Args)]
 pub struct RelistArgs {
-    /// How many Pods there are
+    /// Number of Pods
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     objects: u32,
-    /// How states are read: in pages, or as the beginning of a watch
+    /// How to list: in pages, or as a streamed list
     #[arg(long, value_enum, default_value_t = List::Stream)]
     list: List,
 }
@@ -30,13 +30,13 @@ struct Line {
     phase: &'static str,
     world: &'static str,
     objects: u64,
-    /// How many updates the handler was told of.
+    /// Updates that the handler received.
     updates: u64,
     wall_s: f64,
     cpu_s: f64,
     rss_mb: f64,
     peak_mb: f64,
-    /// The peak, as a multiple of what was resident after the first sync.
+    /// The peak, as a multiple of the memory after the initial sync.
     peak_to_synced: f64,
 }
 

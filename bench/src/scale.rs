@@ -1,4 +1,4 @@
-//! Does the cost stay linear? Syncs of ever more small Pods, each with a server and a client in processes of their own.
+//! Whether cost grows linearly: syncs of a growing number of small Pods, each with its own server and client process.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,24 @@ use crate::informer::Failure;
 use crate::measure::{print, rounded};
 use crate::plot::{Axis, Panel, Series, number, svg};
 
-/// Sync ever more small Pods, and compare with the sync of none.
+/// Sync a growing number of small Pods, and compare with an empty sync.
 #[derive(Debug, Args)]
 pub struct ScaleArgs {
-    /// How many Pods there are, point by point
+    /// Numbers of Pods
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000])]
     objects: Vec<u32>,
-    /// How often each point is measured; the run with the least processor time counts
+    /// Runs per point; the one with the least CPU time counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How the state is read: paged or stream
+    /// How to list: paged or stream
     #[arg(long, default_value = "stream")]
     list: String,
-    /// Draw the figures into this file
+    /// Draw the curves into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// What `bench informer` says of a sync.
+/// The output of `bench informer` for a sync.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Sync {
     wall_s: f64,
@@ -36,7 +36,7 @@ struct Sync {
     peak_mb: f64,
 }
 
-/// A point. The costs for each object are over those of an informer that has none.
+/// A point. The costs per object are those above an empty informer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Line {
     phase: &'static str,
@@ -65,7 +65,7 @@ pub fn run(args: &ScaleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The best of some syncs, each by a new process from the same server.
+/// The best of several syncs from one server, each in a new process.
 fn measure(args: &ScaleArgs, objects: u32) -> Result<Sync, Failure> {
     let objects = objects.to_string();
     let server = Server::start(&["--small", "--events", "0", "--objects", &objects])?;

@@ -1,4 +1,4 @@
-//! How long do reads and writes of the store take, and how long does a write wait for readers? Compared with what else it could be made of.
+//! Time of reads and writes of the store, with and without concurrent readers, compared with alternative implementations.
 
 mod candidates;
 
@@ -20,16 +20,16 @@ use crate::serve::World;
 /// Read and write stores of Pods.
 #[derive(Debug, Args)]
 pub struct StoreArgs {
-    /// How many Pods there are
+    /// Number of Pods
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     objects: u32,
-    /// How many of each operation are measured
+    /// Samples per operation
     #[arg(long, value_name = "M", default_value_t = 3_000)]
     operations: u32,
-    /// How many threads list everything, over and over, during the last measure
+    /// Threads that list everything in a loop during the last measurement
     #[arg(long, value_name = "R", default_value_t = 4)]
     readers: usize,
-    /// Where all variety comes from
+    /// Seed of the Pods
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -49,9 +49,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Gets are too short to be timed one by one.
 const GETS: usize = 100;
-/// The pause between two updates: a store under a steady stream of events, not a race for the processor.
+/// The pause between two updates: a steady stream of events, not a race for the CPU.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often everything is listed, and replaced.
+/// Number of lists, and of replacements.
 const LISTS: usize = 100;
 const REPLACES: usize = 5;
 
@@ -98,7 +98,7 @@ fn reads(
     timer.print("list")
 }
 
-/// Runs `measure` while threads list everything over and over.
+/// Runs `measure` while threads list everything in a loop.
 fn while_listing(store: &dyn Candidate, readers: usize, measure: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn while_listing(store: &dyn Candidate, readers: usize, measure: impl FnOnce()) 
     });
 }
 
-/// Replaces all Pods by the same ones in other allocations, then by other versions of them, and frees what that leaves.
+/// Replaces all Pods by copies, then by new versions, and frees the old ones.
 fn replaces(timer: &mut Timer, env: &Env, pods: Vec<Object<Pod>>) -> Result<(), Failure> {
     let store = Indexer::<Pod>::new(env, [namespace_index()]);
     timer.store = "indexer";
@@ -178,7 +178,7 @@ fn remade(store: &Indexer<Pod>, change: impl Fn(String) -> String) -> Result<Vec
     texts.map(|text| Ok(Object::from_json(text.as_bytes())?)).collect()
 }
 
-/// Takes the time of operations, and prints it.
+/// Times operations and prints the result.
 struct Timer {
     clock: Clock,
     runtime: Runtime,
@@ -206,7 +206,7 @@ impl Timer {
         }
     }
 
-    /// Prints a line about all samples since the last one.
+    /// Prints a line about all samples since the previous one.
     fn print(&mut self, operation: &'static str) -> Result<(), Failure> {
         let mut samples = std::mem::take(&mut self.samples);
         samples.sort_unstable();

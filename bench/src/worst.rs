@@ -1,4 +1,4 @@
-//! Search for the request that holds other requests up longest: families of large requests, and how long small ones wait meanwhile.
+//! Search for the large request that delays small requests longest.
 
 mod families;
 
@@ -22,25 +22,25 @@ use families::{Case, FAMILIES, Sent};
 
 const PROBED: &str = "/api/v1/namespaces/kube-system/configmaps/probed";
 
-/// How many bytes of an answer are read: of a watch that never ends, the beginning.
+/// Bytes to read of an answer, which for a watch never ends.
 const READ: usize = 16 << 20;
 
-/// Send large requests to a server in this process, and time the small ones of others.
+/// Send large requests to a server in this process, and time concurrent small requests.
 #[derive(Debug, Args)]
 pub struct WorstArgs {
-    /// How large a request may be, in bytes
+    /// Maximum request size, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 3 << 20, value_parser = clap::value_parser!(u32).range(1_000..=(3 << 20)))]
     size: u32,
-    /// How many requests of each family are tried
+    /// Requests per family
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
-    /// How often each is sent, to a server of its own; the shortest wait counts, as the machine may be busy with something else
+    /// Repetitions, each on a new server; the shortest delay counts, to exclude other load on the machine
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// The seed of the search
+    /// Seed of the search
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Only the families whose name has this in it
+    /// Only families whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     family: String,
 }
@@ -52,13 +52,13 @@ struct Line {
     attempt: u32,
     /// The size of the largest request.
     bytes: usize,
-    /// What the last request was answered with.
+    /// The status of the last answer.
     code: u16,
-    /// How long the requests took.
+    /// Duration of the requests.
     took_ms: f64,
-    /// The longest that a small request of another client took meanwhile.
+    /// The longest concurrent small request.
     waited_ms: f64,
-    /// The same while nothing else was asked for.
+    /// The same without a large request.
     idle_ms: f64,
     peak_mb: f64,
 }
@@ -104,7 +104,7 @@ pub fn run(args: &WorstArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends the requests of a case; none if the server does not store what they build on, which has to be smaller.
+/// Sends the requests of a case; `None` if the server refuses the objects they build on, which must then be smaller.
 fn measure(family: &'static str, attempt: u32, case: &Case) -> Result<Option<Line>, Failure> {
     let clock = Clock::system();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -146,7 +146,7 @@ fn measure(family: &'static str, attempt: u32, case: &Case) -> Result<Option<Lin
     }))
 }
 
-/// Does `work` while another thread reads and writes a small object, and gives the longest that one such request took.
+/// Runs `work` while another thread reads and writes a small object; returns the longest such request.
 fn probing<T>(server: &ApiServer, work: impl FnOnce() -> T) -> Result<(T, Duration), Failure> {
     let over = Arc::new(AtomicBool::new(false));
     let prober = {
@@ -189,7 +189,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Sends a request and reads the answer, of a watch the beginning.
+    /// Sends a request and reads the answer, or the beginning of a watch.
     fn send(&self, sent: &Sent) -> Result<u16, Failure> {
         let request = http::Request::builder()
             .method(sent.method)

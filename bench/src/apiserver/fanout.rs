@@ -1,4 +1,4 @@
-//! How long until a thousand watchers know of a change, and how often is it encoded? A server on a thread of its own, in this process.
+//! Time until all of many watchers have received a change, and the number of its encodings.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,10 +30,10 @@ struct Line {
     max_ms: f64,
 }
 
-/// How long a watcher may take to hear of a change before it counts as lost.
+/// How long a watcher may take to receive a change before the run fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Changes an object that many watch, and prints how that went.
+/// Changes an object with many watchers, and prints the result.
 pub(crate) fn run(watchers: usize, changes: usize) -> Result<(), Failure> {
     let env = Env::system();
     let (stop, (started, listening)) = (CancellationToken::new(), channel());
@@ -92,7 +92,7 @@ fn serve(env: &Env, stop: &CancellationToken, started: &Sender<Result<SocketAddr
     });
 }
 
-/// The time at which the last of so many was told.
+/// The time at which the last watcher received the change.
 fn all(told: &Receiver<Instant>, watchers: usize) -> Result<Instant, Failure> {
     let mut last = None;
     for _ in 0..watchers {
@@ -102,7 +102,7 @@ fn all(told: &Receiver<Instant>, watchers: usize) -> Result<Instant, Failure> {
     last.ok_or_else(|| "no watchers".into())
 }
 
-/// Tells the time of every event, until the connection ends.
+/// Sends the time of every event, until the connection ends.
 async fn watch(address: SocketAddr, clock: Clock, told: Sender<Instant>) -> Result<(), Failure> {
     let stream = TcpStream::connect(address).await?;
     let path = format!("{MAPS}?watch=1&fieldSelector=metadata.name%3Dwatched");

@@ -1,4 +1,4 @@
-//! How does the benchmark talk to a server at next to no cost? Blocking HTTP/1.1 that looks at nothing but the status and the length.
+//! A minimal blocking HTTP/1.1 client that reads only the status and the length.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

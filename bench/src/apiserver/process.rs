@@ -1,4 +1,4 @@
-//! How is the `watchkeeper` command started to be measured? As its users do, on one processor if wanted.
+//! A `watchkeeper serve` process to measure, pinned to one core if wanted.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use tempfile::TempDir;
 
 use crate::informer::Failure;
 
-/// A `watchkeeper serve`, which is killed when this is dropped.
+/// A `watchkeeper serve` process; dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens, if without TLS.
+    /// Its address, if without TLS.
     address: Option<SocketAddr>,
     _folder: TempDir,
 }
 
 impl Process {
-    /// Starts it and waits for its line `ready`.
+    /// Starts it and waits for the line `ready`.
     pub(crate) fn start(program: &Path, args: &[&str]) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(program);
@@ -45,7 +45,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts it with all its threads on the first processor that this thread may use; this one moves to the others, if there are any.
+    /// Starts it pinned to the first core that this thread may use, and moves this thread to the other cores, if any.
     pub(crate) fn start_on_one_core(program: &Path, args: &[&str]) -> Result<Self, Failure> {
         let all = sched_getaffinity(None)?;
         let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).ok_or("no processor")?;
@@ -76,7 +76,7 @@ impl Drop for Process {
     }
 }
 
-/// The `watchkeeper` that was built beside this program.
+/// The `watchkeeper` binary next to this program.
 pub(crate) fn beside_this() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()?.with_file_name("watchkeeper");
     if program.exists() {

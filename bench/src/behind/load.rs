@@ -1,4 +1,4 @@
-//! Which events pass a handler that is behind? Each follows from its number, so that it can be checked when it is told.
+//! The events of the benchmark; each is a function of its number, so that a handler can check it.
 
 use watchkeeper::informer::Change;
 
@@ -9,7 +9,7 @@ use crate::serve::{Version, World, small_pod};
 pub(super) enum Load {
     /// Changes of the same objects, in turn.
     Changes { objects: u32, events: u64 },
-    /// Objects that come and go under names of their own, at most `at_once` at one time.
+    /// Objects that are created and deleted under their own names, at most `at_once` at a time.
     ShortLived { at_once: u32, objects: u32 },
 }
 
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Deleted,
 }
 
-/// One event, as it is sent and as it must be told.
+/// One event, as it is sent and as it must be delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     kind: Kind,
@@ -61,7 +61,7 @@ impl Load {
         }
     }
 
-    /// How many events there are.
+    /// The number of events.
     pub(super) fn events(&self) -> u64 {
         match *self {
             Self::Changes { events, .. } => events,
@@ -130,7 +130,7 @@ impl Load {
         (kind, index as u32)
     }
 
-    /// How many objects there are in all.
+    /// The total number of objects.
     fn names(&self) -> u32 {
         match *self {
             Self::Changes { objects, .. } | Self::ShortLived { objects, .. } => objects,

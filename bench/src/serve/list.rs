@@ -1,4 +1,4 @@
-//! How does a page of a list reach the client? In frames that are made when the connection asks for them.
+//! Pages of a list, as frames that are produced on demand.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What if the synthetic Pods are too friendly? Then Pods are made of manifests that others wrote.
+//! Pods made from manifests, as an alternative to synthetic ones.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What do clients run against when they are measured? A server that holds all its answers ready, so that the client is the slow part.
+//! A server that clients are measured against; its answers are prepared, so that the client is the bottleneck.
 
 mod list;
 mod manifests;
@@ -32,36 +32,36 @@ pub use world::World;
 /// What to serve.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
-    /// How many Pods there are.
+    /// Number of Pods.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(0..=5_000_000))]
     pub objects: u32,
-    /// How many events follow `GET /start`.
+    /// Number of events after `GET /start`.
     #[arg(long, default_value_t = 50_000)]
     pub events: u32,
-    /// The port on 127.0.0.1; 0 takes a free one.
+    /// Port on 127.0.0.1; 0 selects a free one.
     #[arg(long, default_value_t = 8090)]
     pub port: u16,
-    /// Where all variety comes from: the same seed gives the same bytes.
+    /// Seed of the Pods and events; the same seed gives the same bytes.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Serve Pods of about 1,000 bytes, without managedFields, instead of those of a real size.
+    /// Serve Pods of about 1,000 bytes, without managedFields, instead of realistic ones.
     #[arg(long, conflicts_with = "manifests")]
     pub small: bool,
-    /// Take the Pods, and the Pod templates of workloads, from the JSON and YAML files of this directory, over and over.
+    /// Use the Pods and Pod templates in the JSON and YAML files of this directory, repeated as needed.
     #[arg(long, value_name = "DIR")]
     pub manifests: Option<PathBuf>,
-    /// Refuse streaming lists (watches with sendInitialEvents=true), as an API server without them does.
+    /// Refuse streamed lists (watches with sendInitialEvents=true), as an API server without support does.
     #[arg(long)]
     pub no_streaming: bool,
 }
 
-/// Why there is nothing to be served.
+/// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The manifests cannot be used.
     #[error(transparent)]
     Manifests(#[from] ManifestError),
-    /// The port is taken, or not ours to take.
+    /// The port is in use or not permitted.
     #[error("cannot listen on 127.0.0.1:{port}: {source}; --port 0 takes a free one")]
     Listen {
         /// The port asked for.
@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-/// Serves until it is interrupted; says on standard output, in one line of JSON, when it is ready.
+/// Serves until it is interrupted; prints one line of JSON when it is ready.
 pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
     let generator = Generator::seeded(args.seed);
     let world = match &args.manifests {

@@ -1,4 +1,4 @@
-//! What does a client ask for? The options of a list or watch, read from the query of its URL.
+//! Options of a list or watch, parsed from the query of the URL.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! How does one stored Pod become many versions of itself? Its JSON is kept once, with slots where versions differ.
+//! A Pod stored once as JSON, with slots where its versions differ.
 
 use std::fmt::{self, Write};
 

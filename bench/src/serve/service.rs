@@ -1,4 +1,4 @@
-//! What does the server answer? One function from a request to a response; bodies are made while they are read.
+//! The API of the server: a function from request to response, with bodies produced on demand.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How do events reach a client? As lines that are made when the connection asks for them: a slow client slows only itself.
+//! Watches, as lines that are produced on demand, so that a slow client delays only itself.
 
 use std::ops::Range;
 use std::sync::{Arc, mpsc};

@@ -1,4 +1,4 @@
-//! Which Pods are there, and what happens to them? All of it follows from the seed: no event is stored, only what it changes.
+//! The Pods and events, as functions of the seed: events are not stored, only what they change.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What else could the store be made of? Each candidate keeps objects by key and by namespace, with a new state for every change.
+//! Alternative stores. Each keeps objects by key and by namespace, with a new state for every change.
 
 use std::sync::Arc;
 

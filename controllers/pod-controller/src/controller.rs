@@ -1,4 +1,4 @@
-//! How do Pods become lines? The handler queues keys, workers look the Pods up and say what they find.
+//! The Pod controller: the handler enqueues keys, workers look up the Pods and print them.
 
 use std::sync::Arc;
 
@@ -15,32 +15,32 @@ use watchkeeper::{Env, Object, ObjectName, RateLimitingQueue};
 use crate::options::Options;
 use crate::output::Output;
 
-/// A key that keeps failing is tried again so often, and then dropped.
+/// How often a failing key is retried before it is dropped.
 const RETRIES: u32 = 5;
 
-/// The controller of Pods.
+/// A controller that prints what happens to Pods.
 #[derive(Debug)]
 pub struct Controller {
     indexer: Indexer<Pod>,
     queue: RateLimitingQueue<ObjectName>,
     informer: Informer<Pod>,
     output: Output,
-    /// A key whose sync fails, to see what happens to it.
+    /// A key whose sync fails on purpose.
     fail: Option<ObjectName>,
     env: Env,
 }
 
-/// The cache did not fill before the stop.
+/// The cache did not sync before the stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("timed out waiting for the cache of Pods to sync")]
 pub struct NotSynced;
 
-/// A sync that fails because it was told to.
+/// A sync that fails on purpose.
 #[derive(Debug, thiserror::Error)]
-#[error("told to fail by --fail")]
-struct ToldToFail;
+#[error("failed on purpose, because of --fail")]
+struct FailedOnPurpose;
 
-/// Prints what it is told, and queues the key of it.
+/// Prints each notification, and enqueues its key.
 struct Enqueue {
     queue: RateLimitingQueue<ObjectName>,
     output: Output,
@@ -57,7 +57,7 @@ impl Handler<Pod> for Enqueue {
         self.queue.add(new.key());
     }
 
-    // A tombstone has a key too.
+    // A tombstone also has a key.
     fn delete(&mut self, pod: &Deleted<Pod>) {
         self.output.line(format_args!("delete pod:{}", pod.key().name()));
         self.queue.add(pod.key());
@@ -65,7 +65,7 @@ impl Handler<Pod> for Enqueue {
 }
 
 impl Controller {
-    /// A controller of the Pods of `source`; what it finds goes to `output`.
+    /// Creates a controller of the Pods of `source` that prints to `output`.
     pub fn new<S: ListerWatcher>(source: S, options: &Options, output: Output, env: &Env) -> Arc<Self> {
         let env = env.fork(crate::COMPONENT);
         let queue = RateLimitingQueue::new("pods", limiter::default_controller(), &env);
@@ -78,12 +78,12 @@ impl Controller {
         Arc::new(Self { indexer, queue, informer, output, fail: options.fail.clone(), env })
     }
 
-    /// The cache. What is put in before the start is what the controller believes to be there; the first list corrects it.
+    /// The cache. Objects added before the start count as known; the first list corrects them.
     pub fn indexer(&self) -> &Indexer<Pod> {
         &self.indexer
     }
 
-    /// Watches and works with `workers` workers until `stop`, and returns when all of it has ended.
+    /// Runs the informer and `workers` workers until `stop`, and returns when both have ended.
     pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) -> Result<(), NotSynced> {
         tracing::info!("starting the Pod controller");
         let work = async {
@@ -105,7 +105,7 @@ impl Controller {
         result
     }
 
-    /// Says what is there under one key, and decides what becomes of the key.
+    /// Syncs one key, and finishes, retries or drops it.
     fn process(&self, item: WorkItem<ObjectName>) {
         match self.sync_to_stdout(item.key()) {
             Ok(()) => item.forget(),
@@ -114,13 +114,13 @@ impl Controller {
         }
     }
 
-    /// The business of this controller. What failed is tried again by whoever called it.
-    fn sync_to_stdout(&self, key: &ObjectName) -> Result<(), ToldToFail> {
+    /// The business logic. The caller retries failures.
+    fn sync_to_stdout(&self, key: &ObjectName) -> Result<(), FailedOnPurpose> {
         if self.fail.as_ref() == Some(key) {
-            return Err(ToldToFail);
+            return Err(FailedOnPurpose);
         }
         match self.indexer.get(key) {
-            // A Pod that was recreated under the same name is told of as any other change: compare the uid where that matters.
+            // A Pod that was recreated under the same name looks like any other change: compare the uid if that matters.
             Some(pod) => self.output.line(format_args!("Sync/Add/Update for Pod {}", pod.name())),
             None => self.output.line(format_args!("Pod {key} does not exist anymore")),
         }

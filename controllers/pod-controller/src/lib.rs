@@ -1,4 +1,4 @@
-//! The classic work-queue example: it watches the Pods of a namespace, and says what happens to them.
+//! The classic work-queue example: watches the Pods of a namespace and prints what happens to them.
 //!
 //! [`Controller`] has the shape of client-go's `examples/workqueue`: an indexer, an informer that is not shared, and a rate-limiting queue of
 //! keys between its handler and the workers.

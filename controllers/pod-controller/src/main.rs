@@ -1,4 +1,4 @@
-//! The pod-controller as a program, against the cluster of a kubeconfig or the one it runs in.
+//! The Pod controller as a program, on the cluster of a kubeconfig or the one it runs in.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use watchkeeper::Env;
 use watchkeeper::process::{ClientArgs, LogArgs, signals};
 use watchkeeper::report::What;
 
-/// Says what happens to the Pods of a namespace
+/// Prints what happens to the Pods of a namespace
 #[derive(Parser)]
 #[command(version)]
 struct Args {

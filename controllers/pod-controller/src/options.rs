@@ -1,4 +1,4 @@
-//! How is the controller run as a program?
+//! Command-line options of the controller, and how it is run with them.
 
 use std::num::NonZeroUsize;
 
@@ -12,22 +12,22 @@ use watchkeeper::{Clients, Object, ObjectName};
 use crate::controller::{Controller, NotSynced};
 use crate::output::Output;
 
-/// Settings of the controller, for `#[command(flatten)]`.
+/// Options of the controller, for `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The namespace whose Pods are watched; "" for all
+    /// Namespace of the Pods to watch; "" for all namespaces
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub namespace: String,
-    /// Only Pods with these labels, such as app=web,tier!=cache
+    /// Label selector, such as app=web,tier!=cache
     #[arg(short = 'l', long, default_value = "", hide_default_value = true, value_name = "LABELS")]
     pub selector: String,
-    /// Only Pods with these fields, such as spec.nodeName=node-1
+    /// Field selector, such as spec.nodeName=node-1
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FIELDS")]
     pub field_selector: String,
-    /// How many keys are worked on at once
+    /// Number of keys to process concurrently
     #[arg(long, default_value = "1", value_name = "N")]
     pub workers: NonZeroUsize,
-    /// The queue between watch and cache: changes in their order, or gathered by object
+    /// Queue between watch and cache: changes in stream order, or grouped by object
     #[arg(long, default_value_t, value_name = "ordered|delta")]
     pub queue: QueueKind,
     /// Let the sync of this key fail, to see five retries and the drop
@@ -38,10 +38,10 @@ pub struct Options {
 /// Why the controller did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The cache did not fill.
+    /// The cache did not sync.
     #[error(transparent)]
     NotSynced(#[from] NotSynced),
-    /// The Pod that is put in by hand is none.
+    /// The Pod added by hand is invalid.
     #[error(transparent)]
     Pod(#[from] IdentityError),
 }
@@ -57,7 +57,7 @@ pub async fn run(
     let selection = Selection { labels: options.selector.clone(), fields: options.field_selector.clone() };
     let source = ApiSource::new::<Pod>(clients, &(), &scope).select(selection);
     let controller = Controller::new(source, options, output, clients.env());
-    // As if an earlier run had left it behind: if the cluster has no such Pod, the first list tells that it is gone.
+    // As if a previous run had left it behind: if the cluster has no such Pod, the first list deletes it.
     let my_pod = serde_json::json!({"metadata": {"name": "mypod", "namespace": options.namespace}});
     controller.indexer().add(Object::from_json(my_pod.to_string().as_bytes())?);
     Ok(controller.run(options.workers.get(), stop).await?)

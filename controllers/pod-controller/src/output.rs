@@ -1,4 +1,4 @@
-//! Where do the lines go that the controller is there to print?
+//! The output of the controller.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Takes whole lines from the handler and from all workers. Clones share it.
+/// Writes whole lines from the handler and all workers. Clones share it.
 #[derive(Clone)]
 pub struct Output(Arc<Mutex<dyn Write + Send>>);
 
@@ -21,11 +21,11 @@ impl Output {
         Self::to(io::stdout())
     }
 
-    /// Writes one line; one that cannot be written, as when nobody reads any more, is left out and logged.
+    /// Writes one line. A line that cannot be written, for example to a closed pipe, is dropped and logged.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
         let mut writer = self.0.lock();
         if let Err(error) = writeln!(writer, "{line}").and_then(|()| writer.flush()) {
-            tracing::debug!(%error, "cannot print");
+            tracing::debug!(%error, "cannot write output");
         }
     }
 }

@@ -179,12 +179,12 @@ async fn a_failing_key_is_retried_five_times_and_then_dropped_with_a_report() {
         assert_eq!(
             *reports.lock(),
             [
-                "told to fail by --fail",
-                "told to fail by --fail",
-                "told to fail by --fail",
-                "told to fail by --fail",
-                "told to fail by --fail",
-                "dropped out of the queue after 5 retries: told to fail by --fail",
+                "failed on purpose, because of --fail",
+                "failed on purpose, because of --fail",
+                "failed on purpose, because of --fail",
+                "failed on purpose, because of --fail",
+                "failed on purpose, because of --fail",
+                "dropped out of the queue after 5 retries: failed on purpose, because of --fail",
             ]
         );
         // The others go on, and so does the key with its next change.

@@ -1,4 +1,4 @@
-//! What is a Foo? A wish for a Deployment of a name and a number of replicas.
+//! The Foo API: a Foo asks for a Deployment with a given name and number of replicas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
@@ -6,14 +6,14 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a Foo asks for.
+/// The desired state of a Foo.
 #[allow(clippy::duplicated_attributes, reason = "two columns may have one type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "samplecontroller.k8s.io",
     version = "v1alpha1",
     kind = "Foo",
-    doc = "A wish for a Deployment of a name and a number of replicas.",
+    doc = "Asks for a Deployment with a given name and number of replicas.",
     namespaced,
     status = "FooStatus",
     derive = "PartialEq",
@@ -24,22 +24,22 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct FooSpec {
-    /// The name of the Deployment to make and keep.
+    /// Name of the Deployment.
     pub deployment_name: String,
-    /// How many replicas it shall have.
+    /// Desired number of replicas.
     #[schemars(range(min = 1, max = 10))]
     pub replicas: Option<i32>,
 }
 
-/// What was seen of the Foo's Deployment.
+/// The observed state of a Foo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FooStatus {
-    /// How many replicas of the Deployment are available.
+    /// Number of available replicas of the Deployment.
     pub available_replicas: i32,
 }
 
-/// The definition of Foos, with the annotation that a real API server demands of groups under `k8s.io`.
+/// The Foo CRD, with the annotation that a real API server requires of groups under `k8s.io`.
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = Foo::crd();
     let approval = "unapproved, experimental-only; a sample".to_owned();

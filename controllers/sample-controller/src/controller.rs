@@ -1,4 +1,4 @@
-//! How does the world come to be as a Foo wishes? Handlers put keys into a queue, workers take them out and sync.
+//! The Foo controller: handlers enqueue keys, workers reconcile them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,31 +34,31 @@ pub struct Controller {
     env: Env,
 }
 
-/// Why a Foo could not be synced, for now.
+/// Why a Foo could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The cache has no readable object.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// The cache has not seen yet what was written last for the Foo.
+    /// The cache has not seen the last write for the Foo.
     #[error(transparent)]
     Behind(#[from] Behind),
-    /// A Deployment of the name that the Foo asks for belongs to somebody else.
+    /// The Deployment that the Foo names exists, and the Foo does not control it.
     #[error("Resource {0:?} already exists and is not managed by Foo")]
     ResourceExists(String),
     /// The API server refused, or could not be reached.
     #[error("cannot {what}")]
     Api {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What came of it.
+        /// Why it failed.
         #[source]
         source: ApiError,
     },
 }
 
 impl SyncError {
-    /// Whether the server knows something that the cache does not know yet, such as a user's change.
+    /// Whether the cache lags behind the server, for example behind a user's change.
     fn is_stale(&self) -> bool {
         match self {
             Self::Behind(_) => true,
@@ -73,7 +73,7 @@ impl SyncError {
 struct NoDeploymentName;
 
 impl Controller {
-    /// A controller whose handlers are registered at the informers of `factory`, which the caller starts.
+    /// Creates a controller and registers its handlers with the informers of `factory`, which the caller starts.
     pub fn new(
         clients: &Clients,
         factory: &SharedInformerFactory,
@@ -92,16 +92,16 @@ impl Controller {
         });
         let this = controller.clone();
         foos.add_handler(on_change(move |change: Change<'_, Foo>| {
-            // Of a Foo that is gone nothing is left to do: its Deployment goes along.
+            // A deleted Foo needs no work: its Deployment is garbage collected.
             if !matches!(change, Change::Deleted(_))
                 && let Some(foo) = change.last_known()
             {
-                // What is found by a first list or a resync waits for what has changed.
+                // Changes overtake the initial list and resyncs.
                 this.queue.add_with(foo.key(), Priority::of(&change));
             }
         }))?;
-        // The Foo that controls a Deployment is looked at, and so is the one that did before. A Deployment without one is none of ours, and
-        // a resync tells nothing new of it.
+        // A changed Deployment enqueues the Foo that controls it and the one that did before; others are ignored. A resync would bring nothing
+        // new.
         let foos = controller.foos.clone();
         let owner_of = move |deployment: &Object<Deployment>| {
             let owner = deployment.controller_of::<Foo>()?;
@@ -116,12 +116,12 @@ impl Controller {
         Ok(controller)
     }
 
-    /// The Foos that wait to be synced.
+    /// The queue of Foos to reconcile.
     pub fn queue(&self) -> &RateLimitingQueue<ObjectName> {
         &self.queue
     }
 
-    /// Works with `workers` workers until `stop`. The caches must have synced.
+    /// Runs `workers` workers until `stop`. The caches must have synced.
     pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
         tracing::info!(workers, "starting workers");
         let this = self.clone();
@@ -133,20 +133,20 @@ impl Controller {
         tokio::join!(work, log);
     }
 
-    /// Syncs the Foo of one key, and decides what becomes of the key.
+    /// Reconciles the Foo of one key, and finishes or retries the key.
     async fn process(self: Arc<Self>, item: WorkItem<ObjectName>) {
         match self.sync_handler(item.key()).await {
             Ok(()) => {
                 tracing::info!(foo = %item.key(), "successfully synced");
                 item.forget();
             }
-            // Nothing is wrong yet: the next try comes after what the cache has not seen.
+            // Expected now and then: the retry comes when the cache has caught up.
             Err(error) if error.is_stale() => item.retry_quietly(error),
             Err(error) => item.retry(error),
         }
     }
 
-    /// Makes the world as the Foo of that key wishes, and writes what it found into the Foo's status.
+    /// Reconciles the Deployment of a Foo, and updates the Foo's status.
     async fn sync_handler(&self, key: &ObjectName) -> Result<(), SyncError> {
         self.writes.settled(key).await?;
         let foo = match self.foos.get(key) {
@@ -158,7 +158,7 @@ impl Controller {
         };
         let name = &foo.spec.deployment_name;
         if name.is_empty() {
-            // Trying again would not help: the Foo comes back into the queue when it is changed.
+            // A retry would not help; changing the Foo enqueues it again.
             self.env.reporter.error(COMPONENT, &key.to_string(), &NoDeploymentName);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What Deployment does a Foo want?
+//! The Deployment of a Foo.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kube_core::Resource;
 
 use crate::api::Foo;
 
-/// The Deployment that `foo` asks for, owned by it.
+/// The desired Deployment of `foo`, owned by it.
 pub fn new_deployment(foo: &Foo) -> Deployment {
     let labels = BTreeMap::from([
         ("app".to_owned(), "nginx".to_owned()),
@@ -43,7 +43,7 @@ pub fn new_deployment(foo: &Foo) -> Deployment {
     }
 }
 
-/// Whether `deployment` is controlled by this very Foo: the uid decides, not the name.
+/// Whether this Foo controls `deployment`; compares the uid, not the name.
 pub(crate) fn is_controlled_by(deployment: &Deployment, foo: &Foo) -> bool {
     let owners = deployment.metadata.owner_references.as_deref().unwrap_or_default();
     let controller = owners.iter().find(|owner| owner.controller == Some(true));

@@ -1,15 +1,14 @@
-//! What does a Foo look like, and how is its kind made known? Manifests, the same as the values of this crate.
+//! Manifests of the Foo CRD and of an example Foo; tests compare them with the types of this crate.
 
 use crate::api::{Foo, FooSpec};
 
 /// The example as a manifest.
 pub const EXAMPLE: &str = include_str!("../artifacts/example-foo.yaml");
 
-/// The definition of Foos as a manifest; the one that the controller needs.
+/// The CRD with the status subresource, as a manifest; the controller needs this one.
 pub const CRD_STATUS_SUBRESOURCE: &str = include_str!("../artifacts/deploy/crd-status-subresource.yaml");
 
-/// The definition without the status subresource, as a manifest: a Foo's status is then a field like any other, and the controller, which writes
-/// it through the subresource, is answered that there is none.
+/// The CRD without the status subresource, as a manifest. The controller cannot use it: its status updates go through the subresource.
 pub const CRD: &str = include_str!("../artifacts/crd.yaml");
 
 /// The example Foo, in the namespace `default`.

@@ -1,6 +1,6 @@
-//! The Foo operator: for each `Foo` a Deployment of its own, kept at the replicas that the Foo asks for.
+//! The Foo controller: keeps one Deployment per `Foo`, at the replicas that the Foo asks for.
 //!
-//! [`Controller`] has the shape of Kubernetes' sample-controller, part by part, so that someone who knows that one finds everything here.
+//! [`Controller`] has the structure of Kubernetes' sample-controller, so that readers of that one find everything here.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -1,4 +1,4 @@
-//! The sample-controller as a program of its own, against the cluster of a kubeconfig or the one it runs in.
+//! The sample controller as a program, on the cluster of a kubeconfig or the one it runs in.
 
 use std::error::Error;
 use std::process::ExitCode;

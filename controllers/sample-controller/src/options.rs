@@ -1,16 +1,16 @@
-//! What can be said about how the controller runs?
+//! Command-line options of the controller.
 
 use std::num::NonZeroUsize;
 
 use watchkeeper::informer::QueueKind;
 
-/// Settings of the controller, for `#[command(flatten)]`.
+/// Options of the controller, for `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// How many Foos are synced at once
+    /// Number of Foos to reconcile concurrently
     #[arg(long, default_value_t = TWO, value_name = "N")]
     pub workers: NonZeroUsize,
-    /// The queue between watch and cache: changes in their order, or gathered by object
+    /// Queue between watch and cache: changes in stream order, or grouped by object
     #[arg(long, default_value_t, value_name = "ordered|delta")]
     pub queue: QueueKind,
 }

@@ -1,4 +1,4 @@
-//! How is the controller run as a program, or as a part of one? Put together, observed, started and stopped in order.
+//! The controller with its informers, event sink and metrics, started and stopped in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::COMPONENT;
 use crate::controller::Controller;
 use crate::options::Options;
 
-/// Why the controller did not run, or not to its end.
+/// Why the controller did not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The caches of some kinds did not fill.
+    /// Some caches did not sync.
     #[error(transparent)]
     NotSynced(#[from] NotSynced),
-    /// An informer was ended by a panic.
+    /// An informer panicked.
     #[error(transparent)]
     Panicked(#[from] InformerPanicked),
     /// A handler could not be added.
@@ -33,7 +33,7 @@ pub enum RunError {
 
 const RESYNC: Duration = Duration::from_secs(30);
 
-/// The controller with all that it needs, ready to run.
+/// The controller with its dependencies, ready to run.
 #[derive(Debug)]
 pub struct Program {
     factory: SharedInformerFactory,
@@ -43,7 +43,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Puts everything together; what can be seen of it from outside goes to `pages`.
+    /// Assembles the program; registers its metrics and readiness checks with `pages`.
     pub fn new(clients: &Clients, options: &Options, pages: &mut Pages) -> Result<Self, InformerStopped> {
         let (recorder, sink) = record::recorder(COMPONENT, clients);
         register_reports(&mut pages.metrics, &clients.env().reporter);
@@ -60,20 +60,20 @@ impl Program {
         Ok(Self { factory, controller, sink, workers: options.workers.get() })
     }
 
-    /// The Foos that wait to be synced, for whoever wants to look.
+    /// The queue of Foos to reconcile.
     pub fn queue(&self) -> &RateLimitingQueue<ObjectName> {
         self.controller.queue()
     }
 
-    /// Runs until `stop`, or until a part of it dies, which the error names; returns when all tasks have ended. Dropping the future ends
-    /// them too.
+    /// Runs until `stop`, or until a part panics, which the error names. Returns when all tasks have ended; dropping the future ends them
+    /// too.
     pub async fn run(self, stop: &CancellationToken) -> Result<(), RunError> {
         let Self { factory, controller, sink, workers } = self;
         tracing::info!("starting the Foo controller");
-        // Whichever part ends first ends the others too.
+        // Whichever part ends first stops the others.
         let stop = &stop.child_token();
         factory.start(stop);
-        // The sink stops after the workers: what they recorded last is written too.
+        // The sink stops after the workers, so that their last events are written.
         let worked = CancellationToken::new();
         let work = async {
             let (_worked, _stop) = (worked.clone().drop_guard(), stop.clone().drop_guard());
@@ -83,18 +83,18 @@ impl Program {
             Ok(())
         };
         let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
-        // An informer that panicked is why anything else ended.
+        // If an informer panicked, that is the root cause.
         factory.shut_down().await?;
         result
     }
 }
 
-/// Runs the controller until `stop`, unobserved; see [`Program::run`].
+/// Runs the controller until `stop`, without metrics; see [`Program::run`].
 pub async fn run(clients: &Clients, options: &Options, stop: &CancellationToken) -> Result<(), RunError> {
     Program::new(clients, options, &mut Pages::default())?.run(stop).await
 }
 
-/// Runs the controller until `stop`, and serves its metrics and health as `admin` says.
+/// Runs the controller until `stop`, and serves its metrics and health checks.
 pub async fn serve(
     clients: &Clients,
     options: &Options,
@@ -104,7 +104,7 @@ pub async fn serve(
     let mut pages = Pages::default();
     let program = Program::new(clients, options, &mut pages)?;
     let admin = admin.bind(pages, clients.env()).await?;
-    // Whichever ends first ends the other too.
+    // Whichever ends first stops the other.
     let stop = stop.child_token();
     let controller = async {
         let _stop = stop.clone().drop_guard();

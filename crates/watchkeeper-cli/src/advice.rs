@@ -1,4 +1,4 @@
-//! What can be done about an error? One sentence, where there is something to say.
+//! Advice on errors: what the user can do next.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ use crate::up::UpError;
 const KUBECONFIG: &str =
     "check --kubeconfig and KUBECONFIG; `watchkeeper serve` starts a cluster and writes a kubeconfig for it";
 
-/// What to do next.
+/// What to do about an error, in one sentence.
 pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<UpError>() {
         return match error {
@@ -26,7 +26,7 @@ pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
         };
     }
     if let Some(DemoError::NotSeen(_)) = error.downcast_ref() {
-        return Some("--log-level info shows what the controller did instead");
+        return Some("run with --log-level info to see what the controller did");
     }
     let plane = error.downcast_ref().and_then(of_plane);
     plane.or_else(|| error.downcast_ref().and_then(of_connect))
@@ -35,15 +35,15 @@ pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
 fn of_plane(error: &PlaneError) -> Option<&'static str> {
     match error {
         PlaneError::Serve(ServeError::NotLoopback(_)) => Some(
-            "leave out --insecure-http: the kubeconfig has the certificate and the token that others need",
+            "omit --insecure-http: the kubeconfig contains the certificate and the token that clients need",
         ),
         PlaneError::Serve(ServeError::Bind { source, .. }) => of_bind(source),
         PlaneError::Credentials(_) | PlaneError::Serve(ServeError::Credentials(_)) => Some(
-            "--tls-cert takes a certificate and its chain, --tls-key its private key, unencrypted, both in PEM form; without them one is made",
+            "--tls-cert takes a certificate and its chain, --tls-key its unencrypted private key, both as PEM; without them a certificate is generated",
         ),
         PlaneError::Kubeconfig { file, .. } => match Path::new(file).parent() {
             Some(folder) if !folder.exists() => {
-                Some("make its folder, or choose another file with --kubeconfig-out")
+                Some("create its directory, or choose another file with --kubeconfig-out")
             }
             _ => Some("choose another file with --kubeconfig-out"),
         },
@@ -76,13 +76,13 @@ fn of_connect(error: &ConnectError) -> Option<&'static str> {
 fn of_api(error: &ApiError) -> Option<&'static str> {
     match error.class() {
         Class::ConnectionRefused | Class::Unreachable | Class::ConnectionLost | Class::Timeout => {
-            Some("is the cluster up? `kubectl get --raw /readyz` with the same kubeconfig tells")
+            Some("check that the cluster is up: run `kubectl get --raw /readyz` with the same kubeconfig")
         }
         Class::Unauthorized => {
-            Some("the cluster does not know these credentials: is it the right --kubeconfig or --context?")
+            Some("the cluster rejects these credentials: check --kubeconfig and --context")
         }
         Class::Forbidden => {
-            Some("these credentials may not do that: choose another --context, or ask for the rights")
+            Some("these credentials lack the permission: choose another --context, or ask for the permission")
         }
         _ => None,
     }

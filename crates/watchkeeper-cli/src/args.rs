@@ -1,4 +1,4 @@
-//! What can be said on the command line?
+//! The command line.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
-/// Said by every help that offers a control plane.
-const PURPOSE: &str = "The control plane is for development and tests, not for production: whoever has the token may do everything, \
-    and nothing is replicated.";
+/// Shown by the help of every command that starts a control plane.
+const PURPOSE: &str = "The control plane is for development and tests, not for production: there is no authorization (the token \
+    grants everything), and nothing is replicated.";
 
-/// A Kubernetes control plane in the box, with the sample controller on it
+/// An embedded Kubernetes control plane, with a sample controller
 ///
-/// Without a command it starts a control plane, teaches it the kind Foo, runs the controller that keeps a Deployment for each Foo, creates an example,
-/// and shows what happens and what to type next. Nothing needs to be installed, and nothing is left behind. On a cluster of yours (--kubeconfig) the kind
-/// and the example stay, and it says how to remove them.
+/// Without a command, starts a control plane, installs the Foo CRD, runs the sample controller (which keeps a Deployment for each Foo), creates an
+/// example Foo, and shows what happens and what to try next. It needs nothing installed and leaves nothing behind. With --kubeconfig it uses your
+/// cluster instead: the CRD and the example stay there, and it prints how to remove them.
 #[derive(Debug, Parser)]
 #[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -29,12 +29,12 @@ const EXAMPLES: &str = "\
 The control plane is for development and tests, not for production.
 
 Examples:
-  watchkeeper                                      a controller at work
-  watchkeeper demo                                 its story, step by step
-  watchkeeper serve --listen 127.0.0.1:6443        the control plane alone
+  watchkeeper                                      control plane, controller and live view
+  watchkeeper demo                                 a scripted scenario, step by step
+  watchkeeper serve --listen 127.0.0.1:6443        only the control plane
   watchkeeper --kubeconfig ~/.kube/config          on your own cluster
-  watchkeeper crd --example | kubectl apply -f -   the kind, and an example
-  watchkeeper sample-controller --kubeconfig FILE  with log and metrics";
+  watchkeeper crd --example | kubectl apply -f -   install the CRD and an example
+  watchkeeper sample-controller --kubeconfig FILE  the controller, with log and metrics";
 
 /// The arguments of a command that logs.
 #[derive(Debug, clap::Args)]
@@ -47,27 +47,27 @@ pub(crate) struct Logged<T: clap::Args> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the control plane, the sample controller and an example Foo, and show what happens (the default)
+    /// Start the control plane, the sample controller and an example Foo, and show what happens (default)
     #[command(after_help = PURPOSE)]
     Up(Logged<UpArgs>),
-    /// Start the control plane alone
+    /// Start only the control plane
     ///
-    /// It answers as a Kubernetes API server does: kubectl and every client library can use it. There are no nodes, and nothing runs in its Pods.
+    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. There are no nodes, and Pods do not run.
     #[command(after_help = PURPOSE)]
     Serve(Logged<ServeArgs>),
-    /// Play the story of a Foo step by step, and say which step was not seen, if any
+    /// Run a scripted scenario and check each step
     ///
-    /// A Foo is created, scaled, its Deployment edited and deleted by hand, its name stolen, and at last it is deleted. Exits with 0 if the controller
-    /// answered to each step as it should. Listens nowhere and writes no file.
+    /// Creates and scales a Foo, edits and deletes its Deployment, provokes a name conflict, and deletes the Foo. Exits with 0 if the controller
+    /// responded correctly to every step. Opens no socket and writes no file.
     Demo(Logged<DemoArgs>),
-    /// Run the sample controller alone, on the cluster of a kubeconfig or the one around it
+    /// Run only the sample controller, on an existing cluster
     ///
-    /// Looks for its cluster in this order: --kubeconfig, the files in KUBECONFIG, the service account of the pod it runs in, ~/.kube/config. The kind Foo
-    /// must be there: `watchkeeper crd | kubectl apply -f -`.
+    /// Finds the cluster in this order: --kubeconfig, the files in KUBECONFIG, the service account of the pod it runs in, ~/.kube/config. The cluster
+    /// must have the Foo CRD: `watchkeeper crd | kubectl apply -f -`.
     SampleController(Logged<ControllerArgs>),
-    /// Print the CustomResourceDefinition of Foos, for `kubectl apply -f -`
+    /// Print the Foo CRD, for `kubectl apply -f -`
     Crd(CrdArgs),
-    /// Print the completions of this command for a shell
+    /// Print shell completions
     Completions {
         /// The shell
         shell: Shell,
@@ -82,11 +82,10 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CrdArgs {
-    /// The variant without the status subresource, for controllers that write the status with an ordinary update; the sample controller needs the
-    /// subresource
+    /// Omit the status subresource, for controllers that write the status with an ordinary update; the sample controller needs the subresource
     #[arg(long)]
     pub(crate) without_status: bool,
-    /// Print an example Foo behind it
+    /// Also print an example Foo
     #[arg(long)]
     pub(crate) example: bool,
 }
@@ -100,28 +99,28 @@ pub(crate) struct UpArgs {
     /// Do not create the example Foo
     #[arg(long)]
     pub(crate) no_example: bool,
-    #[command(flatten, next_help_heading = "A cluster to work on, instead of the control plane in the box")]
+    #[command(flatten, next_help_heading = "Cluster to use instead of the embedded control plane")]
     pub(crate) client: ClientArgs,
 }
 
 #[derive(Debug, Default, PartialEq, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Where the control plane listens; port 0 takes a free one. Beyond loopback only with TLS and the token [default: 127.0.0.1:0]
+    /// Address to listen on; port 0 selects a free port. Addresses other than loopback require TLS and the token [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Where the kubeconfig for kubectl and other clients is written; removed at the end, unless there is a --data-dir [default: watchkeeper.kubeconfig]
+    /// Where to write the kubeconfig for kubectl and other clients; removed on exit, unless --data-dir is set [default: watchkeeper.kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig_out: Option<PathBuf>,
     /// Serve plain HTTP without a token, on a loopback address only
     #[arg(long)]
     pub(crate) insecure_http: bool,
-    /// Keep everything in this folder, across restarts and crashes; without it, everything is in memory
+    /// Persist all state in this directory, across restarts and crashes; without it, all state is in memory
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Show a certificate of your own, with its chain in PEM form, instead of one that is made on the spot
+    /// Serve this certificate (PEM, with its chain) instead of a generated one
     #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "insecure_http")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of --tls-cert, in PEM form
+    /// Private key of --tls-cert (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `watchkeeper demo`: the story of a Foo, step by step, each waited for and seen.
+//! `watchkeeper demo`: a scripted scenario whose every step is checked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use watchkeeper_controllers::garbage_collector;
 use crate::args::DemoArgs;
 use crate::front::{BOLD, DIM, GREEN, RED};
 
-/// What is not seen within this time does not happen.
+/// How long to wait for each expected state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why the story has no good end.
+/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
-    #[error("not seen within {PATIENCE:?}: {0}")]
+    #[error("timed out after {PATIENCE:?} waiting for: {0}")]
     NotSeen(&'static str),
     #[error("cannot {what}")]
     Request {
@@ -45,75 +45,77 @@ pub(crate) enum DemoError {
     Stopped,
 }
 
-/// Plays the story on a control plane of its own, and ends when it is told.
+/// Runs the scenario on its own control plane, to its end or until `stop`.
 pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) -> Result<(), DemoError> {
     let clients = Clients::from_client(ApiServer::new(env).client(), env);
-    // Whichever ends first ends the others too.
+    // Whichever ends first stops the others.
     let stop = &stop.child_token();
     let requests = clients.requests().clone().manager("watchkeeper");
     requests.of::<CustomResourceDefinition>().create(&api::crd()).await.map_err(request("create the CRD"))?;
-    let story = async {
+    let scenario = async {
         let _stop = stop.clone().drop_guard();
-        tell(&clients, stop).await
+        scenario(&clients, stop).await
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
         sample_controller::run(&clients, &args.options, stop).await
     };
     let collector = garbage_collector::run(&clients, stop.clone());
-    let (story, controller, ()) = tokio::join!(story, controller, collector);
-    controller.map_err(DemoError::from).and(story)
+    let (scenario, controller, ()) = tokio::join!(scenario, controller, collector);
+    controller.map_err(DemoError::from).and(scenario)
 }
 
 fn request(what: &'static str) -> impl FnOnce(ApiError) -> DemoError {
     move |source| DemoError::Request { what, source }
 }
 
-async fn tell(clients: &Clients, stop: &CancellationToken) -> Result<(), DemoError> {
+async fn scenario(clients: &Clients, stop: &CancellationToken) -> Result<(), DemoError> {
     let mut stage = Stage::set(clients, stop).await?;
     let (foos, deployments) = (clients.requests().of::<Foo>(), clients.requests().of::<Deployment>());
     let (foo, web) = (key("demo"), key("web"));
 
-    stage.step("a Foo is created");
+    stage.step("create a Foo");
     foos.create(&new_foo("demo", "web")).await.map_err(request("create a Foo"))?;
-    stage.until("its Deployment is made, with 1 replica", |now| now.replicas("web") == Some(1)).await?;
-    stage.until("its status is written", |now| now.has_status("demo")).await?;
-    stage.until("the user is told: Synced", |now| now.is_told("demo", "Synced")).await?;
+    stage.until("its Deployment is created with 1 replica", |now| now.replicas("web") == Some(1)).await?;
+    stage.until("its status is updated", |now| now.has_status("demo")).await?;
+    stage.until("an event is recorded: Synced", |now| now.has_event("demo", "Synced")).await?;
 
-    stage.step("the Foo is scaled to 3");
+    stage.step("scale the Foo to 3 replicas");
     let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
     foos.patch(&foo, &scale).await.map_err(request("scale the Foo"))?;
-    stage.until("the Deployment follows", |now| now.replicas("web") == Some(3)).await?;
+    stage.until("the Deployment is scaled to 3", |now| now.replicas("web") == Some(3)).await?;
 
-    stage.step("somebody edits the Deployment by hand: 7 replicas");
+    stage.step("scale the Deployment by hand to 7");
     let edit = Patch::Merge(json!({"spec": {"replicas": 7}}));
     let edited = deployments.patch(&web, &edit).await.map_err(request("edit the Deployment"))?;
     // Before that the cache shows 3 replicas, too.
     let version = edited.metadata.resource_version.unwrap_or_default();
     stage.deployments.indexer().wait_until_fresh(&version.as_str().into()).await;
-    stage.until("it is set back to 3", |now| now.replicas("web") == Some(3)).await?;
+    stage.until("the controller restores 3 replicas", |now| now.replicas("web") == Some(3)).await?;
 
-    stage.step("somebody deletes the Deployment");
+    stage.step("delete the Deployment");
     let before = stage.uid("web");
     deployments.delete(&web).await.map_err(request("delete the Deployment"))?;
-    stage.until("it is made again", |now| now.uid("web").is_some_and(|uid| Some(uid) != before)).await?;
+    stage
+        .until("the controller creates it again", |now| now.uid("web").is_some_and(|uid| Some(uid) != before))
+        .await?;
 
-    stage.step("another Foo wants a name that somebody else's Deployment has");
+    stage.step("create a Foo whose Deployment name is taken");
     let mut foreign = new_deployment(&new_foo("nobody", "taken"));
     foreign.metadata.owner_references = None;
     deployments.create(&foreign).await.map_err(request("create a Deployment"))?;
     foos.create(&new_foo("second", "taken")).await.map_err(request("create a Foo"))?;
     stage
-        .until("the user is warned: ErrResourceExists", |now| now.is_told("second", "ErrResourceExists"))
+        .until("a warning is recorded: ErrResourceExists", |now| now.has_event("second", "ErrResourceExists"))
         .await?;
     deployments.delete(&key("taken")).await.map_err(request("delete a Deployment"))?;
-    stage.until("the name is free, and the Foo has its own", |now| now.is_owned("taken")).await?;
+    stage.until("once the name is free, the Foo gets its Deployment", |now| now.is_owned("taken")).await?;
 
-    stage.step("the Foo is deleted");
+    stage.step("delete the Foo");
     foos.delete(&foo).await.map_err(request("delete the Foo"))?;
-    stage.until("its Deployment goes along", |now| now.uid("web").is_none()).await?;
+    stage.until("its Deployment is garbage collected", |now| now.uid("web").is_none()).await?;
 
-    println!("\n{GREEN}all seen{GREEN:#} in {:.2} s", stage.seconds());
+    println!("\n{GREEN}all steps passed{GREEN:#} in {:.2} s", stage.seconds());
     Ok(())
 }
 
@@ -127,7 +129,7 @@ fn new_foo(name: &str, deployment: &str) -> Foo {
     foo
 }
 
-/// What the audience sees: the caches of three informers.
+/// The observer: the caches of three informers.
 struct Stage {
     env: Env,
     began: watchkeeper::clock::Instant,
@@ -136,7 +138,7 @@ struct Stage {
     deployments: Lister<Deployment>,
     events: Lister<Event>,
     changed: Arc<Notify>,
-    /// Ends the informers with the stage.
+    /// Stops the informers when dropped.
     _factory: SharedInformerFactory,
     steps: u32,
 }
@@ -159,7 +161,7 @@ impl Stage {
         println!("\n{BOLD}{}. {what}{BOLD:#}", self.steps);
     }
 
-    /// Waits until `wanted` is seen, and says so.
+    /// Waits until `wanted` holds, and prints it.
     async fn until(&self, what: &'static str, wanted: impl Fn(&Self) -> bool) -> Result<(), DemoError> {
         let seen = async {
             loop {
@@ -172,7 +174,7 @@ impl Stage {
         };
         let in_time = self.stop.run_until_cancelled(self.env.clock.timeout(PATIENCE, seen)).await;
         match in_time.ok_or(DemoError::Stopped)? {
-            Ok(()) => println!("   {GREEN}✓{GREEN:#} {what:<48} {DIM}{:.3}s{DIM:#}", self.seconds()),
+            Ok(()) => println!("   {GREEN}✓{GREEN:#} {what:<50} {DIM}{:.3}s{DIM:#}", self.seconds()),
             Err(_) => {
                 println!("   {RED}✗{RED:#} {what}");
                 return Err(DemoError::NotSeen(what));
@@ -205,7 +207,7 @@ impl Stage {
         self.foos.get(&key(foo)).is_ok_and(|foo| foo.status.is_some())
     }
 
-    fn is_told(&self, foo: &str, reason: &str) -> bool {
+    fn has_event(&self, foo: &str, reason: &str) -> bool {
         let events = self.events.list(&Selector::default()).ignore_unreadable();
         let is_it = |event: &Arc<Event>| {
             event.involved_object.name.as_deref() == Some(foo) && event.reason.as_deref() == Some(reason)
@@ -216,9 +218,9 @@ impl Stage {
 
 fn watch<K: Kind<DynamicType: Default>>(factory: &SharedInformerFactory, changed: &Arc<Notify>) -> Lister<K> {
     let (informer, changed) = (factory.informer::<K>(), changed.clone());
-    // A new factory's informers take handlers.
+    // The informers of a new factory accept handlers.
     if informer.add_handler(on_change(move |_: Change<'_, K>| changed.notify_waiters())).is_err() {
-        tracing::warn!(kind = informer.name(), "not watched");
+        tracing::warn!(kind = informer.name(), "cannot add handler");
     }
     informer.lister()
 }

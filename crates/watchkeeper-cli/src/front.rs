@@ -1,4 +1,4 @@
-//! What does a person see first? Where the control plane is, and what to type next.
+//! Messages around a run: where the control plane is, what to type next, and why a command failed.
 
 use std::error::Error;
 use std::path::Path;
@@ -16,44 +16,44 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 
-/// The control plane listens, and the kubeconfig is written.
+/// Prints that the control plane listens and the kubeconfig is written.
 pub(crate) fn ready(url: &str, kubeconfig: &Path, data_dir: Option<&Path>) {
     println!("{GREEN}ready{GREEN:#} {BOLD}{url}{BOLD:#}  kubeconfig {}", kubeconfig.display());
     let kept = match data_dir {
         Some(folder) => format!("kept in {}", folder.display()),
-        None => "in memory, and gone when this ends".to_owned(),
+        None => "in memory and lost on exit".to_owned(),
     };
-    println!("{DIM}for development and tests: everything is {kept}{DIM:#}");
+    println!("{DIM}for development and tests: all state is {kept}{DIM:#}");
 }
 
-/// Work begins on somebody's cluster: on which, and what stays there.
+/// Prints which existing cluster is used, and what stays there.
 pub(crate) fn on_cluster(server: &str, context: Option<&str>, has_example: bool) {
     let context = context.map(|context| format!(" (context {context})")).unwrap_or_default();
     let (example, them) = if has_example { (" and default/example-foo", "them") } else { ("", "it") };
     println!("{GREEN}on{GREEN:#} {BOLD}{server}{BOLD:#}{context}");
-    println!("creates the CRD of Foos{example} where missing, and leaves {them} there");
+    println!("creates the Foo CRD{example} if missing, and leaves {them} there");
 }
 
-/// Work on somebody's cluster is over: how to remove what was created.
+/// Prints how to remove what was created on an existing cluster.
 pub(crate) fn left(commands: &[String]) {
     if !commands.is_empty() {
-        println!("\nwhat it created stays; to remove it:");
+        println!("\ncreated objects stay in the cluster; to remove them:");
     }
     for command in commands {
         println!("  {CYAN}{command}{CYAN:#}");
     }
 }
 
-/// What to type next, in another terminal.
+/// Prints what to type next, in another terminal.
 pub(crate) fn hint(commands: impl IntoIterator<Item = String>) {
     println!("\nin another terminal:");
     for command in commands {
         println!("  {CYAN}{command}{CYAN:#}");
     }
-    println!("{DIM}Ctrl-C stops{DIM:#}\n");
+    println!("{DIM}press Ctrl-C to stop{DIM:#}\n");
 }
 
-/// How kubectl is told which cluster is meant, and that the namespace is `default` where the context's is another.
+/// The kubectl command with the flags that select the cluster, and the namespace `default` if the context has another.
 pub(crate) fn kubectl(client: &ClientArgs, namespace: &str) -> String {
     let flags = [
         ("--kubeconfig", client.kubeconfig.as_ref().map(|file| file.display().to_string())),
@@ -65,8 +65,8 @@ pub(crate) fn kubectl(client: &ClientArgs, namespace: &str) -> String {
     std::iter::once("kubectl".to_owned()).chain(given).collect()
 }
 
-/// The command has failed: why, and what to do next.
-#[allow(clippy::print_stderr, reason = "the last word of a command goes there")]
+/// Prints why the command failed, and what to do about it.
+#[allow(clippy::print_stderr, reason = "errors of a command go there")]
 pub(crate) fn fail(error: &(dyn Error + 'static)) {
     eprintln!("{RED}error{RED:#}: {}", reason(error));
     if let Some(advice) = advice(error) {
@@ -74,7 +74,7 @@ pub(crate) fn fail(error: &(dyn Error + 'static)) {
     }
 }
 
-/// The error and its causes, each said once.
+/// The error and its causes, without repetition.
 fn reason(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
@@ -88,7 +88,7 @@ fn reason(error: &dyn Error) -> String {
     message
 }
 
-/// A word as a shell takes it.
+/// A path, quoted for a shell if necessary.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
     if !path.is_empty() && path.chars().all(plain) {

@@ -1,11 +1,11 @@
-//! What if the terminal is closed? The command stops in order, unless it was told to go on, as `nohup` does.
+//! Graceful shutdown when the terminal closes (SIGHUP), unless the signal is ignored, as under `nohup`.
 
 use std::{fs, io};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Cancels `stop` at a SIGHUP. Both kernel and shell may send one: no second one ends the process at once.
+/// Cancels `stop` on SIGHUP. The kernel and the shell may both send one, so a second one does not end the process at once.
 pub(crate) fn stops(stop: &CancellationToken) -> io::Result<()> {
     if is_ignored(&fs::read_to_string("/proc/self/status")?) {
         return Ok(());
@@ -18,7 +18,7 @@ pub(crate) fn stops(stop: &CancellationToken) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process whose status that is ignores SIGHUP, the first of all signals.
+/// Whether a process with this `/proc/PID/status` ignores SIGHUP, signal 1. Unknown counts as ignored.
 fn is_ignored(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
     ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_none_or(|mask| mask & 1 == 1)

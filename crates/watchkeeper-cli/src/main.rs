@@ -1,4 +1,4 @@
-//! What does the `watchkeeper` command do? It reads the command line and hands over.
+//! The `watchkeeper` command: parses the command line and runs the subcommand.
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -39,13 +39,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    // Where a picture or a story shows what goes wrong, the log need not.
+    // The live view and the demo show failures themselves, so they log less.
     match args.command.unwrap_or(Command::Up(args.up)) {
         Command::Up(up) => {
             let screen = Screen::stdout();
             let (writer, level) = (screen.clone(), if screen.is_live() { "error" } else { "warn" });
             up.log.install_to(level, move || writer.log())?;
-            let (env, stop) = world()?;
+            let (env, stop) = environment()?;
             up::run(&up.args, &screen, &env, &stop).await?;
         }
         Command::Serve(serve) => {
@@ -68,13 +68,13 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The log, the world, and the stop that a signal gives.
+/// Sets up the log; returns the environment, and the token that signals cancel.
 fn begin(log: &LogArgs, level: &str) -> Result<(Env, CancellationToken), Box<dyn Error>> {
     log.install(level)?;
-    world()
+    environment()
 }
 
-fn world() -> Result<(Env, CancellationToken), Box<dyn Error>> {
+fn environment() -> Result<(Env, CancellationToken), Box<dyn Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
     #[cfg(target_os = "linux")]

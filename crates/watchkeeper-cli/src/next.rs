@@ -1,6 +1,6 @@
-//! What may a person try next? One command after the other, each once the one before was seen to work.
+//! Suggested kubectl commands, one after another: the next appears when the previous one was seen to work.
 
-/// What somebody did, as the view saw it.
+/// What a user did, as the view saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     FooChanged,
@@ -9,46 +9,50 @@ pub(crate) enum Deed {
     FooDeleted,
 }
 
-/// What can be tried, and how it is noticed.
+/// The suggestions: the deed that completes each, its description, and its command.
 const STEPS: [(Deed, &str, &str); 4] = [
     (Deed::FooChanged, "scale it", r#"patch foo example-foo --type merge -p '{"spec":{"replicas":3}}'"#),
     (
         Deed::DeploymentEdited,
-        "edit its Deployment, which is set back",
+        "edit its Deployment; the controller restores it",
         "scale deployment example-foo --replicas 7",
     ),
-    (Deed::DeploymentDeleted, "delete its Deployment, which is made again", "delete deployment example-foo"),
-    (Deed::FooDeleted, "delete it, and its Deployment goes along", "delete foo example-foo"),
+    (
+        Deed::DeploymentDeleted,
+        "delete its Deployment; the controller creates it again",
+        "delete deployment example-foo",
+    ),
+    (Deed::FooDeleted, "delete it; its Deployment is garbage collected", "delete foo example-foo"),
 ];
 
-/// The place in the list of things to try.
+/// The position in the list of suggestions.
 pub(crate) struct Next {
-    /// How kubectl finds this cluster.
+    /// The kubectl command with the flags that select this cluster.
     kubectl: String,
     done: usize,
 }
 
 impl Next {
-    /// Begins at the first step; where there is no example to try things on, behind the last.
+    /// Starts at the first step, or after the last if there is no example to try things on.
     pub(crate) fn new(kubectl: String, has_example: bool) -> Self {
         Self { kubectl, done: if has_example { 0 } else { STEPS.len() } }
     }
 
-    /// Goes on to the next step if that is what was to be tried.
+    /// Advances to the next step if `deed` completes the current one.
     pub(crate) fn saw(&mut self, deed: Deed) {
         if STEPS.get(self.done).is_some_and(|(awaited, ..)| *awaited == deed) {
             self.done += 1;
         }
     }
 
-    /// What to do, and the command for it.
+    /// The current suggestion: its description and its command.
     pub(crate) fn command(&self) -> (&'static str, String) {
         let (_, what, command) =
-            STEPS.get(self.done).copied().unwrap_or((Deed::FooDeleted, "see what there is", ALL));
+            STEPS.get(self.done).copied().unwrap_or((Deed::FooDeleted, "list everything", ALL));
         (what, format!("{} {command}", self.kubectl))
     }
 
-    /// All commands, in their order.
+    /// All commands, in order.
     pub(crate) fn all(&self) -> impl Iterator<Item = String> {
         let steps = STEPS[self.done..].iter().map(|(.., command)| *command);
         std::iter::once(ALL).chain(steps).map(|command| format!("{} {command}", self.kubectl))

@@ -1,4 +1,4 @@
-//! How do things stand? The Foos and their Deployments, the work queue, what is in trouble, and what to type next, in aligned columns.
+//! The live view: Foos and their Deployments, the work queue, failing keys, and the next command, in aligned columns.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use watchkeeper::workqueue::{KeyRecord, QueueFigures};
 use crate::front::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
 use crate::view::printable;
 
-/// So many Foos are shown at least, and so many keys in trouble at most.
+/// The minimum number of Foos, and the maximum number of failing keys, to show.
 const FOOS: usize = 3;
 const TROUBLES: usize = 3;
-/// A sync that takes longer is shown.
+/// A reconcile that takes longer is shown.
 const LONG: Duration = Duration::from_secs(1);
 
-/// One Foo and what has become of it.
+/// One Foo and its current state.
 #[derive(Clone, Debug)]
 pub(crate) struct FooRow {
     pub(crate) key: ObjectName,
     pub(crate) wanted: Option<i32>,
     pub(crate) deployment: String,
-    /// The replicas of the Deployment; none while there is none, or one of somebody else.
+    /// The replicas of its Deployment; `None` if it has none, or if another object controls it.
     pub(crate) has: Option<i32>,
     pub(crate) available: Option<i32>,
     pub(crate) last_event: String,
@@ -30,8 +30,8 @@ pub(crate) struct FooRow {
 
 type Cell = (Style, String);
 
-/// The picture, line by line, for a terminal of that width and height; a quarter of the height is left for what stands above it. `foos` are all
-/// there are: where they do not fit, those that are not well come first. No command is wider than the terminal.
+/// The view, line by line, for a terminal of that width and height; a quarter of the height is left for the lines above it. If not all `foos` fit,
+/// unhealthy ones come first. Commands are folded to the width of the terminal.
 pub(crate) fn picture(
     (width, height): (usize, usize),
     foos: &[FooRow],
@@ -49,7 +49,7 @@ pub(crate) fn picture(
     below.push(format!("{BOLD}next{BOLD:#}, in another terminal: {what}"));
     below.extend(folded(command, width).iter().map(|line| format!("  {CYAN}{line}{CYAN:#}")));
 
-    // An empty line, the headings, how many more there are, and the row of the cursor.
+    // An empty line, the headings, the count of hidden Foos, and the row of the cursor.
     let room = height.saturating_sub(below.len() + 4 + height / 4).max(FOOS);
     let (ill, well): (Vec<_>, Vec<_>) = foos.iter().partition(|foo| foos.len() > room && !foo.is_well());
     let rows = ill.into_iter().chain(well).take(room).map(|foo| foo.cells(width));
@@ -63,7 +63,7 @@ pub(crate) fn picture(
     lines
 }
 
-/// A name that takes no more than `width`.
+/// A name, truncated to `width`.
 fn cut(name: &str, width: usize) -> String {
     match name.char_indices().nth(width) {
         None => name.to_owned(),
@@ -71,7 +71,7 @@ fn cut(name: &str, width: usize) -> String {
     }
 }
 
-/// A command in lines that a shell takes for one, broken before a word where it would be too wide with its margin.
+/// A command, folded with backslashes into lines that fit the terminal with their margin.
 fn folded(command: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in command.split(' ') {
@@ -89,7 +89,7 @@ fn folded(command: &str, width: usize) -> Vec<String> {
 }
 
 impl FooRow {
-    /// Whether the Deployment is as wished; where the wish leaves the number open, any is.
+    /// Whether the Deployment has the desired replicas; any number will do if the Foo does not specify one.
     fn is_so(&self) -> bool {
         self.has.is_some() && self.wanted.is_none_or(|wanted| self.has == Some(wanted))
     }
@@ -102,7 +102,7 @@ impl FooRow {
         self.is_so() && !self.has_warning()
     }
 
-    /// Long names leave room for the rest of the row.
+    /// Long names are truncated to leave room for the other columns.
     fn cells(&self, width: usize) -> Vec<Cell> {
         let plain = Style::new();
         let number = |number: Option<i32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
@@ -141,7 +141,7 @@ fn queue_cells(name: &str, figures: &QueueFigures) -> Vec<Cell> {
     ]
 }
 
-/// The queue in one line, for those who see lines only.
+/// The queue in one line, for output without a live view.
 pub(crate) fn queue_line(figures: &QueueFigures) -> String {
     let waiting: usize = figures.depth.iter().sum();
     format!(
@@ -150,22 +150,22 @@ pub(crate) fn queue_line(figures: &QueueFigures) -> String {
     )
 }
 
-/// What is to be said of a key that fails, or whose sync takes long, on a terminal of that width.
+/// A line about a key that fails or whose reconcile takes long, on a terminal of that width.
 pub(crate) fn trouble(record: &KeyRecord<ObjectName>, now: Instant, width: usize) -> Option<String> {
     let key = cut(&record.key.to_string(), width / 3);
     if let Some(since) = record.worked_on_since
         && now.saturating_duration_since(since) > LONG
     {
-        return Some(format!("{key} has been with a worker for {}", short(now - since)));
+        return Some(format!("{key} has been running for {}", short(now - since)));
     }
     let error = record.last_error.as_ref().filter(|_| record.retries > 0)?;
     let again = record.delayed_until.map(|due| short(due.saturating_duration_since(now)));
-    let again = again.map_or_else(String::new, |delay| format!(", again in {delay}"));
+    let again = again.map_or_else(String::new, |delay| format!(", retry in {delay}"));
     let times = if record.retries == 1 { "once".to_owned() } else { format!("{} times", record.retries) };
     Some(format!("{key} failed {times}{again}: {}", printable(&error.message)))
 }
 
-/// Cells in columns, each as wide as its widest cell; the last one ends where it ends.
+/// Cells in columns, each as wide as its widest cell; the last column is not padded.
 fn table(rows: Vec<Vec<Cell>>) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -184,7 +184,7 @@ fn table(rows: Vec<Vec<Cell>>) -> Vec<String> {
     rows.clone().into_iter().map(line).collect()
 }
 
-/// A duration for people.
+/// A duration in the largest fitting unit.
 fn short(duration: Duration) -> String {
     match duration {
         short if short < Duration::from_millis(1) => format!("{} µs", short.as_micros()),
@@ -307,7 +307,7 @@ mod tests {
         };
         assert_eq!(
             trouble(&record, now, 80).as_deref(),
-            Some("default/a failed 4 times, again in 40 ms: no")
+            Some("default/a failed 4 times, retry in 40 ms: no")
         );
         assert!(
             trouble(&record, now, 18).unwrap().starts_with("defau… failed"),
@@ -315,10 +315,7 @@ mod tests {
         );
         record.worked_on_since = Some(now);
         let later = now + Duration::from_secs(5);
-        assert_eq!(
-            trouble(&record, later, 80).as_deref(),
-            Some("default/a has been with a worker for 5.0 s")
-        );
+        assert_eq!(trouble(&record, later, 80).as_deref(), Some("default/a has been running for 5.0 s"));
         (record.retries, record.worked_on_since) = (0, None);
         assert_eq!(trouble(&record, now, 80), None, "what has succeeded since is no trouble");
     }

@@ -1,4 +1,4 @@
-//! How is the control plane started, and how do clients find it?
+//! Starting and stopping the control plane, and writing the kubeconfig that leads clients to it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -17,21 +17,21 @@ use watchkeeper_controllers::garbage_collector;
 use crate::args::ServeArgs;
 use crate::front;
 
-/// A control plane that listens, and the kubeconfig that leads to it.
+/// A listening control plane and its kubeconfig.
 pub(crate) struct Plane {
     pub(crate) server: ApiServer,
     listening: Listening,
     kubeconfig: PathBuf,
-    /// What the kubeconfig says, as long as it is ours; none where it stays, with the data it leads to.
+    /// What was written to the kubeconfig; `None` with a data directory, where the kubeconfig stays after the stop.
     contents: Option<String>,
-    /// Keeps others from taking the name meanwhile.
+    /// Locks the kubeconfig against other instances.
     _held: Held,
-    /// The garbage collector, and what stops it.
+    /// The garbage collector, and the token that stops it.
     collector: JoinHandle<()>,
     stop: CancellationToken,
 }
 
-/// How every kubeconfig of ours begins: any other file is somebody's own.
+/// The first words of every kubeconfig that this command writes; any other file is not overwritten.
 const MARK: &str = "# written by watchkeeper";
 
 /// Why the control plane did not start.
@@ -43,9 +43,9 @@ pub(crate) enum PlaneError {
     Credentials(#[from] CredentialsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("{file} was not written by watchkeeper, and is left as it is: choose another --kubeconfig-out")]
+    #[error("{file} was not written by watchkeeper and is not overwritten: choose another --kubeconfig-out")]
     Foreign { file: String },
-    #[error("{file} is not a file: choose another --kubeconfig-out")]
+    #[error("{file} is not a regular file: choose another --kubeconfig-out")]
     NotFile { file: String },
     #[error("{file} is in use by another watchkeeper: choose another --kubeconfig-out")]
     InUse { file: String },
@@ -58,12 +58,12 @@ pub(crate) enum PlaneError {
 }
 
 impl Plane {
-    /// Listens, writes the kubeconfig, and then says that it is ready.
+    /// Listens, writes the kubeconfig, and then prints that it is ready.
     pub(crate) async fn start(args: &ServeArgs, env: &Env) -> Result<Self, PlaneError> {
         let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| "watchkeeper.kubeconfig".into());
         let file = kubeconfig.display().to_string();
         match std::fs::metadata(&kubeconfig) {
-            // Of a pipe nobody may ever write the other end.
+            // Opening a pipe would block until somebody writes to it.
             Ok(found) if !found.is_file() => return Err(PlaneError::NotFile { file }),
             Ok(_) if !is_ours(&kubeconfig) => return Err(PlaneError::Foreign { file }),
             _ => {}
@@ -78,7 +78,7 @@ impl Plane {
             credentials: credentials(args)?,
         };
         let listening = server.listen(options).await?;
-        let how_long = if args.data_dir.is_some() { "anew at each start" } else { "for one run" };
+        let how_long = if args.data_dir.is_some() { "at each start" } else { "for one run" };
         let contents = format!("{MARK} {how_long}\n{}", listening.kubeconfig());
         let held = write_private(&kubeconfig, &contents).map_err(|source| match source.kind() {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
@@ -92,20 +92,20 @@ impl Plane {
         Ok(Self { server, listening, kubeconfig, contents, _held: held, collector, stop })
     }
 
-    /// How kubectl finds it.
+    /// The kubectl command with the flags that select this control plane.
     pub(crate) fn kubectl(&self) -> String {
         let client = ClientArgs { kubeconfig: Some(self.kubeconfig.clone()), ..ClientArgs::default() };
         front::kubectl(&client, "default")
     }
 
-    /// Ends every connection. The kubeconfig leads nowhere then, and goes, unless the server can come back with its data.
+    /// Closes every connection, and removes the kubeconfig unless there is a data directory to restart from.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if let Err(error) = self.collector.await {
-            tracing::error!(%error, "the garbage collector failed");
+            tracing::error!(%error, "garbage collector failed");
         }
         self.listening.stop().await;
-        // Somebody may have put another file in its place.
+        // The file may have been replaced meanwhile.
         if self.contents.as_deref().is_some_and(|contents| holds(&self.kubeconfig, contents).unwrap_or(false))
         {
             let _gone_already = std::fs::remove_file(&self.kubeconfig);
@@ -113,7 +113,7 @@ impl Plane {
     }
 }
 
-/// The CA, the token and the certificate that the arguments ask for; none for plain HTTP.
+/// The CA, token and certificate for these arguments; `None` for plain HTTP.
 fn credentials(args: &ServeArgs) -> Result<Option<Credentials>, CredentialsError> {
     if args.insecure_http {
         return Ok(None);
@@ -128,25 +128,25 @@ fn credentials(args: &ServeArgs) -> Result<Option<Credentials>, CredentialsError
     }))
 }
 
-/// Whether a file is a kubeconfig that this command wrote; one that cannot be read is not known to be another's.
+/// Whether this command wrote the file; assumed if it cannot be read.
 fn is_ours(file: &Path) -> bool {
     let mut begin = Vec::new();
     let read = File::open(file).and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut begin));
     read.is_err() || begin == MARK.as_bytes()
 }
 
-/// Whether a path is a file with these contents.
+/// Whether the file exists with these contents.
 fn holds(file: &Path, contents: &str) -> io::Result<bool> {
     Ok(std::fs::metadata(file)?.is_file() && std::fs::read_to_string(file)? == contents)
 }
 
-/// The locks on a file that was written and, if there was one, on the file before it: whoever has opened that one finds it taken, too.
+/// Locks on the written file and on the one it replaced, which another instance may have opened already.
 struct Held {
     _old: Option<File>,
     _new: File,
 }
 
-/// Writes a file that only its owner can read, whole or not at all; it would block as long as what another process got from this lives.
+/// Atomically writes a file that only its owner can read. Fails with `WouldBlock` while another process holds the [`Held`] of that file.
 fn write_private(file: &Path, contents: &str) -> io::Result<Held> {
     let old = match File::open(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -154,7 +154,7 @@ fn write_private(file: &Path, contents: &str) -> io::Result<Held> {
     };
     old.as_ref().map_or(Ok(()), lock)?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A temporary file is made with mode 0600. Its name, which an error would tell, is of no use to anybody.
+    // A temporary file has mode 0600. Its name would only confuse in an error.
     let mut temporary = NamedTempFile::new_in(folder).map_err(|error| {
         let text = error.to_string();
         io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
@@ -168,7 +168,7 @@ fn write_private(file: &Path, contents: &str) -> io::Result<Held> {
     Ok(Held { _old: old, _new: new? })
 }
 
-/// Locks a file; not on Windows, where nobody could read it then.
+/// Locks a file; not on Windows, where the lock would prevent reading it.
 fn lock(file: &File) -> io::Result<()> {
     if cfg!(unix) && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(ErrorKind::WouldBlock.into());
@@ -176,7 +176,7 @@ fn lock(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// `watchkeeper serve`: the control plane alone.
+/// `watchkeeper serve`: only the control plane.
 pub(crate) async fn serve(args: &ServeArgs, env: &Env, stop: &CancellationToken) -> Result<(), PlaneError> {
     let plane = Plane::start(args, env).await?;
     front::hint([format!("{} get namespaces", plane.kubectl())]);

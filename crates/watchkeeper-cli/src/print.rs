@@ -1,4 +1,4 @@
-//! What does the command print for other programs? Manifests, and completions for shells.
+//! Output for other programs: manifests and shell completions.
 
 use std::io::{self, Write};
 

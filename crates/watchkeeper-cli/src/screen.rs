@@ -1,4 +1,4 @@
-//! Where do lines go, and where does the picture? Lines stay; the picture stands below the last of them and is drawn anew, on a terminal only.
+//! Terminal output: lines that stay, and below them a live view that is redrawn in place, on a terminal only.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -8,16 +8,16 @@ use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use parking_lot::Mutex;
 
-/// Standard output, for lines and a picture. Clones are the same screen.
+/// Standard output, for lines and a live view. Clones share the screen.
 #[derive(Clone)]
 pub(crate) struct Screen(Arc<Mutex<Inner>>);
 
 struct Inner {
     out: Box<dyn Write + Send>,
     colours: bool,
-    /// Whether it is a terminal on which a picture can be drawn.
+    /// Whether it is a terminal that can show the live view.
     live: bool,
-    /// What stands below the last line, each line ended.
+    /// The view below the last line; every line ends with a newline.
     picture: String,
 }
 
@@ -34,30 +34,30 @@ impl Screen {
         Self(Arc::new(Mutex::new(Inner { out, colours, live, picture: String::new() })))
     }
 
-    /// Whether a picture is drawn at all.
+    /// Whether the live view is shown.
     pub(crate) fn is_live(&self) -> bool {
         self.0.lock().live
     }
 
-    /// Prints a line that stays, above the picture.
+    /// Prints a line that stays, above the view.
     pub(crate) fn line(&self, text: &str) {
         self.line_of(|| text.to_owned());
     }
 
-    /// Prints a line that is made when its turn has come, so that the times in lines follow one another.
+    /// Prints a line that is created under the lock, so that timestamps are in order.
     pub(crate) fn line_of(&self, text: impl FnOnce() -> String) {
         let mut inner = self.0.lock();
         let text = format!("{}\n", inner.coloured(&text()));
         inner.above(&text);
     }
 
-    /// Draws `lines` in the place of the picture before. What does not fit is left out: lines at the top, and the ends of lines.
+    /// Replaces the view by `lines`. Lines at the top, and the ends of lines, are cut to fit the terminal.
     pub(crate) fn draw(&self, lines: &[String]) {
         let (width, height) = Self::size();
         self.draw_within(width, height, lines);
     }
 
-    /// How many columns and rows there are.
+    /// The columns and rows of the terminal.
     pub(crate) fn size() -> (usize, usize) {
         terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()))
     }
@@ -84,7 +84,7 @@ impl Inner {
         if self.colours { text.to_owned() } else { strip_str(text).to_string() }
     }
 
-    /// Puts `text` between what has been printed and the picture.
+    /// Prints `text` above the view.
     fn above(&mut self, text: &str) {
         let old = self.picture.clone();
         self.redraw(&old, text);
@@ -96,12 +96,12 @@ impl Inner {
             rows => format!("\r\x1b[{rows}A\x1b[J"),
         };
         let whole = format!("{erase}{text}{}", self.picture);
-        // Whoever reads no more has seen enough.
+        // A closed pipe is no error.
         let _closed = self.out.write_all(whole.as_bytes()).and_then(|()| self.out.flush());
     }
 }
 
-/// The part of a line that fits into one row. Styles take no room, and those that end behind it still do.
+/// The part of a line that fits into one row. Escape sequences take no room and are kept.
 fn clipped(line: &str, width: usize) -> String {
     let (mut room, mut in_style) = (width, false);
     let fits = |c: &char| {
@@ -117,7 +117,7 @@ fn clipped(line: &str, width: usize) -> String {
     line.chars().filter(fits).collect()
 }
 
-/// Writes log lines where they do not tear the picture apart.
+/// Writes log lines above the view.
 pub(crate) struct LogWriter(Screen);
 
 impl Write for LogWriter {

@@ -20,7 +20,7 @@ use crate::plane::{Plane, PlaneError};
 use crate::screen::Screen;
 use crate::view::View;
 
-/// Why it did not come up.
+/// Why `up` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpError {
     #[error(transparent)]
@@ -38,12 +38,12 @@ pub(crate) enum UpError {
     #[error(transparent)]
     View(#[from] InformerPanicked),
     #[error(
-        "--listen, --kubeconfig-out, --data-dir, --tls-cert and --insecure-http are for the control plane in the box, but a cluster was named: leave out the one or the other"
+        "--listen, --kubeconfig-out, --data-dir, --tls-cert and --insecure-http configure the embedded control plane, but an existing cluster was selected: use one or the other"
     )]
     Unused,
 }
 
-/// Runs until `stop`, and ends in order: the controller, the view, the control plane.
+/// Runs until `stop`, then stops the controller, the view and the control plane, in this order.
 pub(crate) async fn run(
     args: &UpArgs,
     screen: &Screen,
@@ -55,12 +55,12 @@ pub(crate) async fn run(
     }
     let plane = Plane::start(&args.serve, env).await?;
     let clients = Clients::from_client(plane.server.client(), env);
-    let result = story(args, &clients, screen, &plane.kubectl(), &mut Vec::new(), stop).await;
+    let result = run_parts(args, &clients, screen, &plane.kubectl(), &mut Vec::new(), stop).await;
     plane.stop().await;
     result
 }
 
-/// The same on a cluster of somebody's, who is told what stays there.
+/// Runs on an existing cluster, and prints what stays there.
 async fn on_cluster(
     args: &UpArgs,
     screen: &Screen,
@@ -78,25 +78,25 @@ async fn on_cluster(
     front::on_cluster(&server, context(&client).as_deref(), !args.no_example);
     let clients = Clients::from_config(config, env).map_err(ConnectError::from)?;
     let mut created = Vec::new();
-    let result = story(args, &clients, screen, &kubectl, &mut created, stop).await;
+    let result = run_parts(args, &clients, screen, &kubectl, &mut created, stop).await;
     front::left(&created.iter().rev().map(|what| format!("{kubectl} delete {what}")).collect::<Vec<_>>());
     result
 }
 
-/// The name by which people know the cluster.
+/// The name of the context in use.
 fn context(client: &ClientArgs) -> Option<String> {
     let of_file = || Kubeconfig::read_from(client.kubeconfig.as_ref()?).ok()?.current_context;
     client.context.clone().or_else(of_file)
 }
 
-/// Whether a cluster was named, or is around this process.
+/// Whether the flags select an existing cluster, or the process runs in one.
 fn is_meant(client: &ClientArgs) -> bool {
     let named = client.kubeconfig.is_some() || client.context.is_some() || client.master.is_some();
     named || ClientArgs::is_in_cluster()
 }
 
-/// The kind, the controller, the example and the view; what is new then is noted in `created`, as kubectl calls it.
-async fn story(
+/// Creates the CRD and the example, and runs the controller and the view; `created` receives what is new, as kubectl arguments.
+async fn run_parts(
     args: &UpArgs,
     clients: &Clients,
     screen: &Screen,
@@ -106,16 +106,16 @@ async fn story(
 ) -> Result<(), UpError> {
     let requests = clients.requests().clone().manager("watchkeeper");
     let crd = requests.of::<CustomResourceDefinition>().create(&api::crd()).await;
-    if create(crd, "the CRD of Foos")? {
+    if create(crd, "the Foo CRD")? {
         created.push("crd foos.samplecontroller.k8s.io");
     }
     let next = Next::new(kubectl.to_owned(), !args.no_example);
     match screen.is_live() {
-        // The picture shows one command after the other.
-        true => screen.line(&format!("{DIM}Ctrl-C stops{DIM:#}\n")),
+        // The live view shows one command at a time.
+        true => screen.line(&format!("{DIM}press Ctrl-C to stop{DIM:#}\n")),
         false => front::hint(next.all()),
     }
-    // Whichever fails first ends the others too.
+    // Whichever fails first stops the others.
     let stop = &stop.child_token();
     let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
     let view = View::start(clients, screen, program.queue(), next, stop);
@@ -135,12 +135,12 @@ async fn story(
         program.run(stop).await
     };
     let (example, controller, view) = tokio::join!(example, controller, view.run(stop));
-    // Without the view the controller is stopped, and may not even have begun.
+    // A failed view stops the controller, possibly before it starts.
     view?;
     example.and(controller.map_err(UpError::from))
 }
 
-/// The example Foo; a real API server serves a new kind only after a while.
+/// Creates the example Foo. Retries for a while, because a real API server does not serve a new CRD at once.
 async fn create_example(clients: &Clients, stop: &CancellationToken) -> Result<Foo, ApiError> {
     let (clock, foos) = (&clients.env().clock, clients.requests().of::<Foo>());
     let deadline = clock.now() + Duration::from_secs(30);
@@ -154,7 +154,7 @@ async fn create_example(clients: &Clients, stop: &CancellationToken) -> Result<F
     }
 }
 
-/// Whether it is new: what is there already needs no creation.
+/// Whether the object is new; one that exists already is fine.
 fn create<T>(answer: Result<T, ApiError>, what: &'static str) -> Result<bool, UpError> {
     match answer {
         Ok(_) => Ok(true),

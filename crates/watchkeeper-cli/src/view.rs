@@ -1,4 +1,4 @@
-//! What is happening? One line for each change of a Foo, its Deployment or an event on it, as an informer sees it, and how things stand below them.
+//! What `watchkeeper up` shows: one line per change of a Foo, its Deployment or its events, and the live view below.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::next::{Deed, Next};
 use crate::picture::{FooRow, picture, queue_line, trouble};
 use crate::screen::Screen;
 
-/// How often the picture is drawn, and how often the queue is told of where there is none.
+/// How often the live view is drawn and, without one, how often the queue is printed.
 const DRAWN: Duration = Duration::from_millis(200);
-const TOLD: Duration = Duration::from_secs(1);
+const PRINTED: Duration = Duration::from_secs(1);
 
-/// A view on a cluster, running.
+/// A running view of a cluster.
 pub(crate) struct View {
     factory: SharedInformerFactory,
     foos: Lister<Foo>,
@@ -54,20 +54,20 @@ impl Pen {
     }
 }
 
-/// What the handlers have noticed.
+/// What the handlers have seen.
 struct Notes {
     foos: Lister<Foo>,
-    /// The last one on each Foo.
+    /// The last event of each Foo.
     events: BTreeMap<ObjectName, String>,
     next: Next,
-    /// Something may look different now.
+    /// Whether the rows must be computed again.
     changed: bool,
-    /// There is a picture: it shows how often an event happened, and the lines need not.
+    /// Whether there is a live view. It shows how often an event was repeated, so the lines omit repetitions.
     has_picture: bool,
 }
 
 impl View {
-    /// Prints changes from now on, and first what is there, until `stop`.
+    /// Prints existing objects and then changes, until `stop`.
     pub(crate) fn start(
         clients: &Clients,
         screen: &Screen,
@@ -94,16 +94,16 @@ impl View {
         Self { factory, foos, deployments, queue: queue.clone(), notes, pen }
     }
 
-    /// Waits until all Foos and Deployments that were there are known to have been: what is made or written later is seen to be new.
+    /// Waits until the existing Foos and Deployments are known, so that later ones count as new.
     pub(crate) async fn has_begun(&self) {
         self.foos.wait_until_synced().await;
         self.deployments.wait_until_synced().await;
     }
 
-    /// Shows how things stand until `stop`, and returns when nothing more is printed.
+    /// Draws the view until `stop`, and returns when nothing more is printed.
     pub(crate) async fn run(&self, stop: &CancellationToken) -> Result<(), InformerPanicked> {
-        let (mut rows, mut told) = (Vec::new(), QueueFigures::default());
-        let period = if self.pen.screen.is_live() { DRAWN } else { TOLD };
+        let (mut rows, mut printed) = (Vec::new(), QueueFigures::default());
+        let period = if self.pen.screen.is_live() { DRAWN } else { PRINTED };
         loop {
             let rested = stop.run_until_cancelled(self.pen.clock.sleep(period)).await;
             let ended = match rested {
@@ -114,9 +114,9 @@ impl View {
                 let figures = metrics.figures();
                 match self.pen.screen.is_live() {
                     true => self.draw(&mut rows, &figures),
-                    false if counts(&figures) != counts(&told) => {
+                    false if counts(&figures) != counts(&printed) => {
                         self.pen.write("queue", self.queue.name(), Style::new(), &queue_line(&figures));
-                        told = figures;
+                        printed = figures;
                     }
                     false => {}
                 }
@@ -132,7 +132,7 @@ impl View {
         if std::mem::take(&mut notes.changed) {
             *rows = self.rows(&notes);
         }
-        // What fails waits for its next try, and what takes long is running.
+        // Failing keys are delayed, and slow ones are running.
         let has_trouble = figures.delayed > 0 || figures.running.count > 0;
         let records = has_trouble.then(|| self.queue.records()).into_iter().flatten();
         let size = Screen::size();
@@ -161,12 +161,12 @@ impl View {
     }
 }
 
-/// What makes the queue worth another line.
+/// What must change for another line about the queue.
 fn counts(figures: &QueueFigures) -> (u64, u64, usize) {
     (figures.adds, figures.retries, figures.depth.iter().sum::<usize>() + figures.running.count)
 }
 
-/// What to say of a change, if anything: about which object, and in which style. What it means for the picture is noted.
+/// Describes a change: the object, the style and the text, or `None`. Updates the notes for the view.
 type Say<K> = fn(&Change<'_, K>, &mut Notes) -> Option<(ObjectName, Style, String)>;
 
 fn show<K: Kind<DynamicType: Default>>(
@@ -190,9 +190,9 @@ fn show<K: Kind<DynamicType: Default>>(
             pen.write(kind, &about.to_string(), style, &text);
         }
     });
-    // A new factory's informers take handlers.
+    // The informers of a new factory accept handlers.
     if factory.informer::<K>().add_handler(handler).is_err() {
-        tracing::warn!(kind, "not shown");
+        tracing::warn!(kind, "cannot add handler");
     }
 }
 
@@ -229,13 +229,13 @@ fn foo(change: &Change<'_, Foo>, notes: &mut Notes) -> Option<(ObjectName, Style
     Some((change.last_known()?.key(), style, text))
 }
 
-/// Of Deployments those of Foos are of interest.
+/// Describes changes of Deployments that Foos control.
 fn deployment(change: &Change<'_, Deployment>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let owner = change.last_known()?.controller_of::<Foo>()?;
     let replicas = |object: &Object<Deployment>| Some(object.get().ok()?.spec.as_ref()?.replicas);
     let (style, text) = match change {
         Change::Added { object, in_initial_list: true } => {
-            (Style::new(), format!("is there with {}", count(replicas(object)?)))
+            (Style::new(), format!("exists with {}", count(replicas(object)?)))
         }
         Change::Added { object, .. } => (GREEN, format!("created with {}", count(replicas(object)?))),
         Change::Updated { old, new } if replicas(old) != replicas(new) => {
@@ -253,12 +253,12 @@ fn deployment(change: &Change<'_, Deployment>, notes: &mut Notes) -> Option<(Obj
     Some((change.last_known()?.key(), style, text))
 }
 
-/// A text of others, without what would steer the terminal.
+/// Text from others, without control characters.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Of events those on Foos are of interest, and of an event the object it is about, not its own name.
+/// Describes events on Foos, under the name of the Foo.
 fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return None };
     let event = object.get().ok()?;

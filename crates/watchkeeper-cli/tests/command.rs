@@ -181,11 +181,11 @@ fn on_a_cluster_it_says_what_it_creates_there_and_at_the_end_how_to_remove_it() 
     let mut up = Program::start(&["up", "--kubeconfig", file]);
     up.until(&["deployment", "default/example-foo", "created"]);
     assert_eq!(up.seen[0], format!("on {url} (context watchkeeper)"));
-    assert!(up.seen[1].contains("creates the CRD of Foos and default/example-foo"), "{:#?}", up.seen);
+    assert!(up.seen[1].contains("creates the Foo CRD and default/example-foo"), "{:#?}", up.seen);
     let kubectl = format!("kubectl --kubeconfig {file} -n default");
     up.until(&[&kubectl, "patch foo example-foo"]);
     up.signal("INT");
-    up.until(&["what it created stays"]);
+    up.until(&["created objects stay"]);
     up.until(&[&format!("{kubectl} delete crd foos.samplecontroller.k8s.io")]);
     assert!(
         up.seen.iter().filter(|line| line.ends_with("delete foo example-foo")).count() == 2,
@@ -202,7 +202,11 @@ fn on_a_cluster_it_says_what_it_creates_there_and_at_the_end_how_to_remove_it() 
     again.until(&["queue", "foos", "0 waiting", "adds"]);
     again.signal("INT");
     again.lines.by_ref().map_while(Result::ok).for_each(|line| again.seen.push(line));
-    assert!(!again.seen.iter().any(|line| line.contains("stays")), "it created nothing: {:#?}", again.seen);
+    assert!(
+        !again.seen.iter().any(|line| line.contains("created objects stay")),
+        "it created nothing: {:#?}",
+        again.seen
+    );
     assert!(again.exit().0.success());
 }
 
@@ -219,7 +223,7 @@ async fn what_was_there_before_was_not_created_and_what_no_foo_owns_is_left_out(
     first.signal("INT");
     assert!(first.exit().0.success());
     let mut second = start();
-    second.until(&["deployment", "default/example-foo", "is there with 1 replica"]);
+    second.until(&["deployment", "default/example-foo", "exists with 1 replica"]);
     second.until(&["queue", "foos", "0 waiting", "adds"]);
     second.signal("INT");
     second.lines.by_ref().map_while(Result::ok).for_each(|line| second.seen.push(line));
@@ -330,7 +334,7 @@ fn a_pipe_is_no_place_for_a_kubeconfig() {
     let (status, errors) =
         Program::start(&["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]).exit();
     assert_eq!(status.code(), Some(1));
-    assert!(errors.contains("is not a file: choose another --kubeconfig-out"), "{errors}");
+    assert!(errors.contains("is not a regular file: choose another --kubeconfig-out"), "{errors}");
 }
 
 #[test]
@@ -389,7 +393,7 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
             &["serve", "--kubeconfig-out", "/nonexistent/file"],
             &[
                 "cannot write the kubeconfig /nonexistent/file: No such file or directory",
-                "help: make its folder",
+                "help: create its directory",
             ],
         ),
         (
@@ -402,7 +406,10 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
             &["sample-controller", "--kubeconfig", "/nonexistent/file"],
             &["help: check --kubeconfig", "watchkeeper serve"],
         ),
-        (&["up", "--master", refusing], &["cannot reach the API server", "help: is the cluster up?"]),
+        (
+            &["up", "--master", refusing],
+            &["cannot reach the API server", "help: check that the cluster is up"],
+        ),
         (&["--workers", "0"], &["--workers", "would be zero"]),
         (&["--queue", "heap"], &["--queue", "heap", "delta"]),
         (&["serve", "--data-dir", "/dev/null"], &["data directory", "/dev/null"]),
@@ -411,17 +418,11 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
             &["serve", "--tls-cert", "/nonexistent/a", "--tls-key", "/b"],
             &["/nonexistent/a", "help: --tls-cert takes a certificate"],
         ),
-        (
-            &["up", "--master", refusing, "--data-dir", "/b"],
-            &["--data-dir", "leave out the one or the other"],
-        ),
-        (
-            &["up", "--master", refusing, "--listen", "127.0.0.1:0"],
-            &["--listen", "leave out the one or the other"],
-        ),
+        (&["up", "--master", refusing, "--data-dir", "/b"], &["--data-dir", "use one or the other"]),
+        (&["up", "--master", refusing, "--listen", "127.0.0.1:0"], &["--listen", "use one or the other"]),
         (
             &["up", "--master", refusing, "--kubeconfig-out", "/a"],
-            &["--kubeconfig-out", "leave out the one or the other"],
+            &["--kubeconfig-out", "use one or the other"],
         ),
         (&["serve", "--log-level", "inof"], &["--log-level", "inof", "debug"]),
         (&["serve", "--insecure-http", "--tls-cert", "/a", "--tls-key", "/b"], &["--insecure-http"]),
@@ -456,7 +457,7 @@ fn a_second_signal_exits_at_once() {
 fn the_demo_sees_every_step_of_the_story_on_both_queues() {
     for queue in ["ordered", "delta"] {
         let mut program = Program::start(&["demo", "--queue", queue]);
-        program.until(&["all seen"]);
+        program.until(&["all steps passed"]);
         assert_eq!(program.seen.iter().filter(|line| line.contains('✓')).count(), 9, "{:#?}", program.seen);
         let (status, errors) = program.exit();
         assert!(status.success() && errors.is_empty(), "{errors}");

@@ -27,13 +27,13 @@ use crate::source::{ClientError, Clients};
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct ClientArgs {
-    /// The kubeconfig file to use
+    /// Kubeconfig file to use
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig file to use, instead of its current one
+    /// Context of the kubeconfig to use, instead of its current context
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub context: Option<String>,
-    /// The address of the API server, instead of the kubeconfig's
+    /// URL of the API server, instead of the kubeconfig's
     #[cfg_attr(feature = "clap", arg(long, value_name = "URL"))]
     pub master: Option<String>,
 }

@@ -19,10 +19,10 @@ const PANIC: &str = "watchkeeper::panic";
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct LogArgs {
-    /// What to log: off, error, warn, info, debug or trace, or levels by module such as info,watchkeeper=debug; without it RUST_LOG says so
+    /// Log level: off, error, warn, info, debug or trace, or one per module, such as info,watchkeeper=debug; RUST_LOG is used without it
     #[cfg_attr(feature = "clap", arg(long, value_name = "LEVEL", value_parser = levels))]
     pub log_level: Option<String>,
-    /// The form of a log line
+    /// Log format
     #[cfg_attr(feature = "clap", arg(long, value_name = "FORMAT", value_enum, default_value_t))]
     pub log_format: LogFormat,
 }
@@ -31,10 +31,10 @@ pub struct LogArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum LogFormat {
-    /// For people: in colour, if it is a terminal and `NO_COLOR` is not set
+    /// Readable text, in colour on a terminal unless `NO_COLOR` is set
     #[default]
     Text,
-    /// For programs: a JSON object in each line
+    /// One JSON object per line
     Json,
 }
 

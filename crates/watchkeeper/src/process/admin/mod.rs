@@ -19,7 +19,7 @@ use crate::env::Env;
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct AdminArgs {
-    /// Where /metrics, /healthz and /readyz are served; `off` serves none
+    /// Address to serve /metrics, /healthz and /readyz on; `off` disables them
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDR:PORT", default_value_t))]
     pub admin_address: AdminAddress,
 }

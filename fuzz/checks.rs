@@ -1,4 +1,4 @@
-//! What must hold for any bytes whatsoever? One function per fuzz target; a panic is a finding.
+//! Invariants that hold for any bytes: one function per fuzz target, which panics on a violation.
 //!
 //! The fuzz targets call these with new inputs, and `crates/watchkeeper/tests/corpus.rs` with those in `fuzz/corpus`.
 

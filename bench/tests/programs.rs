@@ -1,4 +1,4 @@
-//! Does each benchmark run to its end and print its lines? Small ones, through the program itself; how fast they are is not asserted.
+//! Each benchmark, with small inputs, runs to its end and prints its lines; speed is not asserted.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Does `bench queue` time and weigh what it says? In a process of its own, as the peak of memory is a whole process's.
+//! `bench queue` measures what it reports. It runs in its own process, because peak memory is per process.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Does the server give every client all Pods, all events, and each of them whole?
+//! The benchmark server delivers all Pods and all events to every client, unbroken.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use std::collections::BTreeSet;

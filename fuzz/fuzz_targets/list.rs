@@ -1,4 +1,4 @@
-//! Is a list split the same in one chunk and in many?
+//! A list splits the same way in one chunk and in many.
 #![no_main]
 
 #[allow(dead_code, reason = "each target makes one of the checks")]

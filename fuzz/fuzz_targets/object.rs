@@ -1,4 +1,4 @@
-//! Is the identity of an object what a JSON parser sees?
+//! The identity of an object is what a JSON parser sees.
 #![no_main]
 
 #[allow(dead_code, reason = "each target makes one of the checks")]

@@ -1,4 +1,4 @@
-//! Is any answer classified, and does its body stay out of the text?
+//! Any answer is classified, and its body stays out of the error text.
 #![no_main]
 
 #[allow(dead_code, reason = "each target makes one of the checks")]

@@ -1,4 +1,4 @@
-//! Does the pod-controller say what happens to Pods? In process on the paused clock, and over a socket in real time, there also on a real API
+//! The Pod controller end to end: in process on the paused clock, and over a socket in real time, there also on a real API
 //! server (`WATCHKEEPER_TEST_KUBECONFIG`); on both queues.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

@@ -1,4 +1,4 @@
-//! Does the sample-controller do its job, from an API server and back? In process on the paused clock, and over a socket in real time, there
+//! The sample controller end to end: in process on the paused clock, and over a socket in real time, there
 //! also on a real API server (`WATCHKEEPER_TEST_KUBECONFIG`); on both queues.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

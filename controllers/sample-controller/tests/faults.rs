@@ -1,4 +1,4 @@
-//! Does the sample-controller converge through any schedule of faults, and the same way each time? Seeded, in process, on virtual time.
+//! The sample controller converges through any fault schedule, and one seed gives one trace; in process, on virtual time.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Does the `watchkeeper` command keep its word? Real processes, real signals, real sockets; every wait is for a line or an exit.
+//! The `watchkeeper` command, with real processes, signals and sockets; every wait is for a line or an exit.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![cfg(unix)]
 

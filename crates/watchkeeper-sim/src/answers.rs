@@ -1,4 +1,4 @@
-//! Answers that a request gets in the place of the server's own.
+//! Fault responses that replace the server's own.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -28,19 +28,19 @@ fn status(code: StatusCode, reason: &str, message: &str) -> Answer {
     answer(code, "application/json", status.to_string())
 }
 
-/// A watch from a version that the server has forgotten.
+/// 410: a watch from an expired version.
 pub(crate) fn expired() -> Answer {
     status(StatusCode::GONE, "Expired", "too old resource version")
 }
 
-/// A write that was late: the object was changed since the version that it names, or all the time.
+/// 409: a write whose version is outdated, or that lost to other writers.
 pub(crate) fn conflict() -> Answer {
     let message = "Operation cannot be fulfilled: the object has been modified; \
                    please apply your changes to the latest version and try again";
     status(StatusCode::CONFLICT, "Conflict", message)
 }
 
-/// Too many requests, answered as priority and fairness does: in plain text.
+/// 429: too many requests, in plain text, as API priority and fairness answers.
 pub(crate) fn throttled(seconds: u64) -> Answer {
     let message = "Too many requests, please try again later.\n";
     let mut answer = answer(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", message.to_owned());
@@ -48,13 +48,13 @@ pub(crate) fn throttled(seconds: u64) -> Answer {
     answer
 }
 
-/// An error inside the server, before or after it has acted.
+/// 500: an internal error, before or after the server has acted.
 pub(crate) fn failed() -> Answer {
     let message = "Internal error occurred: simulated";
     status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
 }
 
-/// Whether a real server may refuse the request with a conflict: a patch, or a replacement of a given version.
+/// Whether a real server may answer the request with a conflict: a patch, or an update with a resourceVersion.
 pub(crate) async fn may_conflict(request: Request<Body>) -> Result<(bool, Request<Body>), BoxError> {
     if request.method() == Method::PATCH {
         return Ok((true, request));

@@ -1,7 +1,7 @@
-//! Does a controller survive? Runs it through seeded fault schedules, in process and on virtual time, and tells which one breaks it.
+//! Runs a controller through seeded fault schedules, in process and on virtual time, and reports the seeds that break it.
 //!
-//! A [`Simulation`] holds an API server, a [`Net`] in front of it that delays, loses and refuses what passes through, and a controller that
-//! is crashed and started again. Everything follows from the seed: the same seed gives the same [`Trace`], line by line.
+//! A [`Simulation`] holds an API server, a [`Net`] in front of it that delays, loses and refuses requests, and a controller that crashes and
+//! restarts. One seed gives one [`Trace`], line by line.
 #![forbid(unsafe_code)]
 
 mod answers;

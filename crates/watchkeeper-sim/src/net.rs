@@ -1,4 +1,4 @@
-//! What can happen to a request on its way? It is delayed, lost, refused, cut off, or the sender dies over it.
+//! The simulated network: delays, loses, refuses and cuts requests, and crashes the sender.
 
 use std::future::ready;
 use std::io;
@@ -24,7 +24,7 @@ use crate::trace::Trace;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How likely each fault is, per request or per life of the controller: 0 is never, 1 is always.
+/// The probability of each fault, per request or per life of the controller, from 0 (never) to 1 (always).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// A request is lost before it reaches the server.
@@ -33,24 +33,24 @@ pub struct Rates {
     pub lose_answer: f64,
     /// A request, or its answer, is delayed by up to a second.
     pub delay: f64,
-    /// A watch is answered with 410.
+    /// A watch gets a 410.
     pub expire: f64,
     /// A watch is cut within half a minute.
     pub cut: f64,
-    /// A patch, or a replacement of a given version, is refused with 409: another writer was quicker.
+    /// A patch, or an update with a resourceVersion, gets a 409, as if another writer had been faster.
     pub conflict: f64,
-    /// A request is refused with 429, and a `Retry-After` of up to five seconds.
+    /// A request gets a 429 with a `Retry-After` of up to five seconds.
     pub throttle: f64,
-    /// A request is refused with 500, and the server has not acted.
+    /// A request gets a 500 before the server has acted.
     pub fail_before: f64,
-    /// A request is answered with 500 after the server has acted.
+    /// A request gets a 500 after the server has acted.
     pub fail_after: f64,
-    /// The controller crashes over one of its next thirty requests.
+    /// The controller crashes at one of its next thirty requests.
     pub crash: f64,
 }
 
 impl Rates {
-    /// Nothing goes wrong.
+    /// No faults.
     pub const CALM: Self = Self {
         lose_request: 0.0,
         lose_answer: 0.0,
@@ -64,7 +64,7 @@ impl Rates {
         crash: 0.0,
     };
 
-    /// Much goes wrong.
+    /// Frequent faults of every kind.
     pub const STORM: Self = Self {
         lose_request: 0.1,
         lose_answer: 0.1,
@@ -94,19 +94,19 @@ struct Shared {
 struct State {
     rates: Rates,
     cut_off: bool,
-    /// Cancelled when the controller is cut off: ends the answers under way.
+    /// Cancelled when the controller is disconnected; ends the responses in flight.
     cut: CancellationToken,
-    /// Requests of this life until the controller dies over one.
+    /// Requests left in this life until the controller crashes.
     until_crash: Option<u64>,
-    /// Requests, of whichever life, until it dies as planned.
+    /// Requests left, across lives, until the planned crash.
     planned_crash: Option<(u64, Moment)>,
-    /// Cancelled when the controller's present life is over: its clients reach nothing any more.
+    /// Cancelled at the end of the controller's current life, after which its clients cannot reach the server.
     life: CancellationToken,
-    /// The resource whose watches bring nothing for now, and the end of that.
+    /// The resource whose watches are held back, and the token that releases them.
     held: Option<(String, CancellationToken)>,
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Default)]
 struct Fate {
     delay_before: Duration,
@@ -115,7 +115,7 @@ struct Fate {
     lose_answer: bool,
     expire: bool,
     conflict: bool,
-    /// Refused for so many seconds.
+    /// Refused, with this `Retry-After` in seconds.
     throttle: Option<u64>,
     fail_before: bool,
     fail_after: bool,
@@ -123,17 +123,17 @@ struct Fate {
     crash: Option<Moment>,
 }
 
-/// At which moment of a request the controller crashes.
+/// When during a request the controller crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The server never hears of the request.
+    /// Before the server receives the request.
     BeforeSending,
-    /// The server has acted, and nobody learns of it.
+    /// After the server has acted, before the controller gets the response.
     AfterActing,
 }
 
 impl Net {
-    /// A calm network in front of `server`.
+    /// A network without faults in front of `server`.
     pub fn new(server: &ApiServer, clock: &Clock, generator: Generator, trace: &Trace) -> Self {
         let state = State {
             rates: Rates::CALM,
@@ -153,7 +153,7 @@ impl Net {
         }))
     }
 
-    /// Faults come at these rates from now on.
+    /// Sets the rates of faults from now on.
     pub fn set_rates(&self, rates: Rates) {
         let mut state = self.0.state.lock();
         state.rates = rates;
@@ -162,12 +162,12 @@ impl Net {
         }
     }
 
-    /// The controller dies over its request number `request`, the first being 1, whatever the rates are.
+    /// Crashes the controller at its request number `request`, counted from 1, in addition to the rates.
     pub fn crash_at(&self, request: u64, moment: Moment) {
         self.0.state.lock().planned_crash = Some((request, moment));
     }
 
-    /// Watches of `resource`, its plural name, bring nothing until [`release`](Self::release), and lose nothing.
+    /// Delays all watch events of `resource` (its plural name) until [`release`](Self::release); none is lost.
     pub fn hold(&self, resource: &str) {
         self.0.state.lock().held = Some((format!("/{resource}?"), CancellationToken::new()));
     }
@@ -179,7 +179,7 @@ impl Net {
         }
     }
 
-    /// Comes back when nothing holds the answer to `what`.
+    /// Waits until responses to `what` are not held.
     async fn released(self, what: Arc<str>) {
         let held = self.0.state.lock().held.clone();
         if let Some((resource, released)) = held
@@ -189,7 +189,7 @@ impl Net {
         }
     }
 
-    /// Refuses connections and breaks those there are.
+    /// Refuses new connections and breaks existing ones.
     pub fn cut_off(&self) {
         let mut state = self.0.state.lock();
         state.cut_off = true;
@@ -201,10 +201,10 @@ impl Net {
         self.0.state.lock().cut_off = false;
     }
 
-    /// Ends the controller's life and begins the next; the token is cancelled when that one is over.
+    /// Ends the controller's life and starts the next one; the returned token is cancelled when that one ends.
     ///
-    /// A [`service`](Self::service) belongs to the life in which it was made: with its end the answers under way break off, and requests
-    /// that a task left behind sends reach nobody.
+    /// A [`service`](Self::service) belongs to the life in which it was created. When that life ends, its responses in flight break off, and
+    /// requests from leftover tasks do not reach the server.
     pub fn new_life(&self) -> CancellationToken {
         let mut state = self.0.state.lock();
         std::mem::take(&mut state.life).cancel();
@@ -214,7 +214,7 @@ impl Net {
         state.life.clone()
     }
 
-    /// The server, seen through this network by the controller in its present life.
+    /// The server as the controller sees it through this network, in its current life.
     pub fn service(&self) -> NetService {
         NetService { net: self.clone(), life: self.0.state.lock().life.clone() }
     }
@@ -260,7 +260,7 @@ impl Net {
         Ok((fate, state.cut.clone()))
     }
 
-    /// What a request of a life comes to: nothing, once that life is over.
+    /// Sends a request of one life; fails once that life is over.
     async fn carry_in(self, life: CancellationToken, request: Request<Body>) -> Result<Answer, BoxError> {
         if life.is_cancelled() {
             let what = format!("{} {}", request.method(), request.uri());
@@ -341,14 +341,14 @@ impl Net {
         Ok(response.map(|body| cut_body(body, gate, end)))
     }
 
-    /// The controller dies over this request, and learns nothing more of it.
+    /// Crashes the controller at this request.
     async fn die(&self, what: &str, moment: Moment) -> Result<Answer, BoxError> {
         self.0.trace.add(format_args!("{what} crash {moment:?}"));
         self.0.state.lock().life.cancel();
         std::future::pending().await
     }
 
-    /// Comes to its end when the answer is to break off.
+    /// Completes when the response is to break off.
     async fn end_of_answer(
         self,
         what: Arc<str>,
@@ -372,7 +372,7 @@ impl Net {
     }
 }
 
-/// `body`, each chunk of which passes `gate`, broken off with an error when `end` comes before its own end.
+/// `body`, with each chunk passing `gate`, and cut off with an error if `end` completes first.
 fn cut_body<B, G>(
     body: B,
     gate: impl Fn() -> G + Send + 'static,

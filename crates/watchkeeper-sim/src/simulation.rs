@@ -1,4 +1,4 @@
-//! How is a controller run through a schedule? A world of its own, a workload, faults, and then a calm in which it must converge.
+//! Running a controller through a fault schedule: a workload with faults, then a calm phase in which it must converge.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
@@ -34,30 +34,30 @@ pub struct Simulation {
     collect_garbage: bool,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Every request, fault, crash and start, in order.
     pub trace: Vec<String>,
-    /// How often the controller was started.
+    /// Number of starts of the controller.
     pub lives: u64,
 }
 
-/// What a workload works on: the server itself, on a connection that nothing disturbs.
+/// What a workload uses: the server, over connections without faults.
 #[derive(Debug)]
 pub struct World {
-    /// Time, chance and reports of the workload.
+    /// Clock, generator and reporter of the workload.
     pub env: Env,
     /// The API server.
     pub server: ApiServer,
-    /// Clients of the user, beside the controller's.
+    /// Clients of the simulated user.
     pub user: Clients,
-    /// What is between the server and the controller.
+    /// The network between the server and the controller.
     pub net: Net,
 }
 
 impl World {
-    /// Ends all faults and waits until `holds`; false when it does not within a quarter of an hour of virtual time.
+    /// Ends all faults and waits until `holds`; returns false if that takes more than 15 minutes of virtual time.
     pub async fn converged(&self, mut holds: impl AsyncFnMut() -> bool) -> bool {
         self.net.set_rates(Rates::CALM);
         for _ in 0..900 {
@@ -69,45 +69,45 @@ impl World {
         false
     }
 
-    /// Waits for some time, up to `most`, before the next thing happens.
+    /// Sleeps for a random time of up to `most`.
     pub async fn pause(&self, most: Duration) {
         self.env.clock.sleep(most.mul_f64(self.env.generator.unit())).await;
     }
 }
 
 impl Simulation {
-    /// The schedule of `seed`, with much going wrong.
+    /// The schedule of `seed`, with frequent faults.
     pub fn new(seed: u64) -> Self {
         Self { seed, rates: Rates::STORM, crash: None, collect_garbage: false }
     }
 
-    /// Faults come at these rates.
+    /// Sets the rates of faults.
     #[must_use]
     pub fn rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
         self
     }
 
-    /// Crashes the controller over its request number `request`, the first being 1, beside what the rates bring.
+    /// Crashes the controller at its request number `request`, counted from 1, in addition to the rates.
     #[must_use]
     pub fn crash_at(mut self, request: u64, moment: Moment) -> Self {
         self.crash = Some((request, moment));
         self
     }
 
-    /// Collects garbage as a real cluster does: objects whose owners are gone go too. Its own requests are neither disturbed nor traced.
+    /// Runs a garbage collector, as a real cluster does. Its requests have no faults and are not traced.
     #[must_use]
     pub fn collect_garbage(mut self) -> Self {
         self.collect_garbage = true;
         self
     }
 
-    /// Runs `controller` and `workload` in a world of their own. The controller is started again whenever it crashes, and is stopped when
-    /// the workload has ended.
+    /// Runs `controller` and `workload` on a new server. The controller is restarted whenever it crashes, and stopped when the workload has
+    /// ended.
     ///
     /// # Panics
     ///
-    /// Where the workload or the controller does. The end of the trace is then printed, with the name of a file that has all of it.
+    /// If the workload or the controller panics. The end of the trace is then printed, with the path of a file that holds all of it.
     pub fn run<C, W>(&self, controller: C, workload: W) -> Run
     where
         C: AsyncFn(Clients, CancellationToken),
@@ -130,7 +130,7 @@ impl Simulation {
         })
     }
 
-    /// How many lives the controller had.
+    /// Number of lives of the controller.
     async fn run_in<C, W>(&self, env: &Env, trace: &Trace, controller: C, workload: W) -> u64
     where
         C: AsyncFn(Clients, CancellationToken),
@@ -181,8 +181,8 @@ impl Simulation {
     }
 }
 
-/// A client whose requests take 50 ms each, as if it kept to the 20 requests a second of a controller manager. Without it a collector and a
-/// controller that has not heard of a deletion yet could delete and create one object again and again, and no time would pass.
+/// A client whose requests take 50 ms each, like the 20 requests per second of a controller manager. Without this delay, a collector and a
+/// controller with a stale cache could delete and create one object over and over, and virtual time would not advance.
 fn unhurried(server: &ApiServer, clock: &Clock) -> Client {
     let (service, clock) = (server.service(), clock.clone());
     let service = tower::service_fn(move |request| {

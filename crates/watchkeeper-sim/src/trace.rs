@@ -1,4 +1,4 @@
-//! What happened in a run, in which order and when?
+//! The trace of a run: every request, fault and crash, with its virtual time.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use watchkeeper::clock::{Clock, Instant};
 
-/// The lines of a run, each with its virtual time. Clones share them.
+/// The lines of a trace, each with its virtual time. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Trace {
     lines: Arc<Mutex<Vec<String>>>,
@@ -18,7 +18,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty trace that begins now.
+    /// An empty trace that starts now.
     pub fn new(clock: &Clock) -> Self {
         Self { lines: Arc::default(), clock: clock.clone(), begin: clock.now() }
     }
@@ -34,7 +34,7 @@ impl Trace {
         self.lines.lock().clone()
     }
 
-    /// Prints the last lines to standard error, and where the others are.
+    /// Prints the last lines to standard error, with the path of a file that holds all of them.
     #[expect(clippy::print_stderr, reason = "a test that fails is to be read by a person")]
     pub(crate) fn print_end(&self) {
         let lines = self.lines();
@@ -47,10 +47,10 @@ impl Trace {
     }
 }
 
-/// So many lines of a trace are printed.
+/// Number of trace lines to print.
 const LINES: usize = 40;
 
-/// Writes to a file of its own for each failure of the process.
+/// Writes a trace to a new file, one per failure of the process.
 fn save(lines: &[String]) -> io::Result<PathBuf> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! How are names, words and numbers drawn, so that they look like those of a cluster?
+//! Random names, words and numbers that look like those of a cluster.
 
 use watchkeeper::clock::Generator;
 

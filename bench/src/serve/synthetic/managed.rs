@@ -1,4 +1,4 @@
-//! Who owns which field of a Pod? The entries that the controller manager and the kubelet leave in `metadata.managedFields`.
+//! The `metadata.managedFields` of a Pod, as the controller manager and the kubelet write them.
 
 use super::super::pod::{CHECKPOINT, Draft, Part, TRACK};
 use super::workload::{Env, Owner, Volume, Workload};

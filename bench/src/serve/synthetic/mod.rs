@@ -1,4 +1,4 @@
-//! Where do realistic Pods come from when there is no cluster? From a seed: workloads are drawn first, then replicas of them.
+//! Realistic Pods generated from a seed: first workloads, then their replicas.
 
 mod draw;
 mod managed;

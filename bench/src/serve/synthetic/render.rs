@@ -1,4 +1,4 @@
-//! How is a replica of a workload written down? As the API server writes it: fields in its order, defaults filled in.
+//! A replica of a workload as JSON, as the API server writes it: in its field order, with defaults.
 
 use serde_json::{Value, json};
 use watchkeeper::clock::Generator;

@@ -1,4 +1,4 @@
-//! What does a small Pod look like? It has the fewest fields with which a Pod runs, and no `managedFields`: a cache keeps all of it.
+//! Small Pods: only the fields that a running Pod needs, without `managedFields`, so that a cache keeps all of it.
 
 use watchkeeper::clock::Generator;
 

@@ -1,4 +1,4 @@
-//! What do the replicas of one workload have in common? Everything that a Pod template holds.
+//! Workloads: what their replicas share, which is everything in the Pod template.
 
 use watchkeeper::clock::Generator;
 

@@ -1,4 +1,4 @@
-//! What do the end-to-end tests look at? A server, a controller that runs on it, and an observer beside them.
+//! The environment of the end-to-end tests: a server, a controller that runs on it, and an observer.
 //!
 //! With `WATCHKEEPER_TEST_KUBECONFIG` the server of the tests over a socket is the one which that file names, `WATCHKEEPER_TEST_RESTART`
 //! is a command that restarts it, and `WATCHKEEPER_TEST_COMPACT` one that makes it forget its history.

@@ -1,4 +1,4 @@
-//! How does the test talk to a server that may die at any byte? Blocking HTTP/1.1 whose every failure is an answer.
+//! A blocking HTTP/1.1 client for a server that may die at any byte: every failure is a result.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

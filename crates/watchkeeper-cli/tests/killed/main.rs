@@ -1,4 +1,4 @@
-//! Is every write that was acknowledged there after a kill -9, once, and does a watch go on where it was?
+//! After a SIGKILL, every acknowledged write exists exactly once, and watches resume where they were.
 //!
 //! `WATCHKEEPER_KILLS` says how often the server is killed (5 times), `WATCHKEEPER_SEED` at which moments.
 #![allow(clippy::unwrap_used, reason = "a test may")]

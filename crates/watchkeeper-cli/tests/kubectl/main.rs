@@ -1,4 +1,4 @@
-//! Does kubectl work on our server as on a real one? The steps of `transcript.txt`, with the kubectl that `WATCHKEEPER_TEST_KUBECTL` names.
+//! kubectl prints the same on our server as on a real one: the steps of `transcript.txt`, with the kubectl that `WATCHKEEPER_TEST_KUBECTL` names.
 //!
 //! They run on `watchkeeper serve` and, where `WATCHKEEPER_TEST_KUBECONFIG` names one, on a fresh real cluster that has the garbage collector
 //! and the namespace controller, and no other. `WATCHKEEPER_TEST_RECORD=1` takes the answers of that cluster for the expected ones, and

@@ -1,4 +1,4 @@
-//! What may differ between two runs of one command? Uids, versions, times, ages, addresses and the width of columns.
+//! Masks what may differ between two runs of one command: uids, versions, times, ages, addresses and the width of columns.
 
 use regex::Regex;
 

@@ -1,4 +1,4 @@
-//! What does a user type, and what comes back? A text file of steps, read and written.
+//! The transcript: a text file of commands and their output, read and written.
 //!
 //! A step is a command after `$`, the exit code in brackets, and the lines that a real cluster answers with after `|`. Where our server is known
 //! to differ, `~` gives the reason, and its own exit code and lines follow. Lines after `#` are titles.

@@ -1,4 +1,4 @@
-//! Does leader election by client-go work on our server? Three candidates for one Lease.
+//! client-go's leader election on our server: three candidates for one Lease.
 
 use std::sync::{Arc, Mutex};
 

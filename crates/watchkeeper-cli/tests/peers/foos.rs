@@ -1,4 +1,4 @@
-//! Does Kubernetes' sample-controller do its job on our server? The story of some Foos, from creation to the end.
+//! Kubernetes' sample-controller on our server: Foos from creation to deletion.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Event;

@@ -1,4 +1,4 @@
-//! What does a test see of a server? Its own informers, beside the programs that it looks after.
+//! What a test observes of a server through its own informers, beside the programs under test.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How does a test deal with another program? It reads its lines, writes to it, sends signals, and kills what is left.
+//! A child process of a test: reads its lines, writes to it, sends signals, and kills it at the end.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};

@@ -283,9 +283,9 @@ mod tests {
 
     #[test]
     fn broken_bodies_are_refused() {
-        assert_eq!(read(b"{}", ("v1", "Pod")), Err(ProtobufError::NoMagic));
-        assert_eq!(read(b"k8s\0\x12\x7f", ("v1", "Pod")), Err(ProtobufError::Truncated));
-        assert_eq!(read(b"k8s\0\x13", ("v1", "Pod")), Err(ProtobufError::WireType(3)));
+        assert_eq!(read(b"{}", ("v1", "Node")), Err(ProtobufError::NoMagic));
+        assert_eq!(read(b"k8s\0\x12\x7f", ("v1", "Node")), Err(ProtobufError::Truncated));
+        assert_eq!(read(b"k8s\0\x13", ("v1", "Node")), Err(ProtobufError::WireType(3)));
         let unknown = read(b"k8s\0\x12\0", ("v1", "Foo"));
         assert_eq!(unknown, Err(ProtobufError::Unknown { version: "v1".to_owned(), kind: "Foo".to_owned() }));
         // `not` within `not` within `not`: the depth is bounded.

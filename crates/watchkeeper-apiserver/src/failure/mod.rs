@@ -234,22 +234,22 @@ mod tests {
         let required = Cause::required("spec.a", "");
         let one = Failure::invalid_as("apps", "Deployment", "x", vec![required.clone()]);
         assert_eq!(one.message, r#"Deployment.apps "x" is invalid: spec.a: Required value"#);
-        let two = Failure::invalid_as("", "Pod", "x", vec![required, Cause::forbidden("b", "no")]);
-        assert_eq!(two.message, r#"Pod "x" is invalid: [spec.a: Required value, b: Forbidden: no]"#);
+        let two = Failure::invalid_as("", "Node", "x", vec![required, Cause::forbidden("b", "no")]);
+        assert_eq!(two.message, r#"Node "x" is invalid: [spec.a: Required value, b: Forbidden: no]"#);
     }
 
     #[test]
     fn a_refusal_is_bounded_whatever_was_found_wrong() {
         let many = (0..200_000).map(|n| Cause::required(&format!("spec.items[{n}]"), "")).collect();
-        let failure = Failure::invalid_as("", "Pod", "x", many);
+        let failure = Failure::invalid_as("", "Node", "x", many);
         assert_eq!(failure.details.map(|details| details.causes.len()), Some(CAUSES_LIMIT));
         let large = Value::from("ä".repeat(1 << 20));
         let large: Vec<_> = (0..50).map(|n| Cause::invalid(&n.to_string(), &large, "too long")).collect();
         assert!(large[0].message.len() < VALUE_LIMIT + 100 && large[0].message.ends_with("...: too long"));
-        let failure = Failure::invalid_as("", "Pod", "x", large);
+        let failure = Failure::invalid_as("", "Node", "x", large);
         assert!(failure.message.len() < CAUSES_LENGTH + 2 * VALUE_LIMIT);
         let huge = vec![Cause::required(&"a".repeat(2 << 20), ""), Cause::required("b", "")];
-        let failure = Failure::invalid_as("", "Pod", "x", huge);
+        let failure = Failure::invalid_as("", "Node", "x", huge);
         assert_eq!(failure.details.map(|details| details.causes.len()), Some(1));
     }
 

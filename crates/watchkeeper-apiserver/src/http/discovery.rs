@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::kinds::behaviour::Subresource;
 use crate::kinds::registry::{Group, Kind, Registry, Version, api_version};
 
 /// The version that this server imitates.
@@ -70,14 +71,15 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
         });
         add_names(&mut resource, kind);
         resources.push(resource);
-        for part in subresources(kind) {
+        for part in kind.subresources() {
+            let (group, version, body) = body(kind, &part);
             let mut resource = json!({
                 "name": format!("{}/{}", kind.plural, part.name), "singularName": "",
-                "namespaced": kind.namespaced, "kind": part.kind, "verbs": part.verbs,
+                "namespaced": kind.namespaced, "kind": body, "verbs": part.verbs,
             });
-            if !part.version.is_empty() {
-                resource["group"] = part.group.into();
-                resource["version"] = part.version.into();
+            if !version.is_empty() {
+                resource["group"] = group.into();
+                resource["version"] = version.into();
             }
             resources.push(resource);
         }
@@ -122,12 +124,14 @@ fn aggregated_version(version: &Version) -> Value {
             "scope": scope(kind.namespaced), "singularResource": kind.singular, "verbs": kind.verbs(),
         });
         add_names(&mut resource, kind);
-        let parts: Vec<_> = subresources(kind)
+        let parts: Vec<_> = kind
+            .subresources()
             .iter()
             .map(|part| {
+                let (group, version, body) = body(kind, part);
                 json!({
                     "subresource": part.name,
-                    "responseKind": {"group": part.group, "version": part.version, "kind": part.kind},
+                    "responseKind": {"group": group, "version": version, "kind": body},
                     "verbs": part.verbs,
                 })
             })
@@ -154,47 +158,9 @@ fn add_names(resource: &mut Value, kind: &Kind) {
     }
 }
 
-struct Part<'a> {
-    name: &'static str,
-    group: &'static str,
-    version: &'static str,
-    kind: &'a str,
-    verbs: &'static [&'static str],
-}
-
-fn subresources(kind: &Kind) -> Vec<Part<'_>> {
-    const READ_WRITE: &[&str] = &["get", "patch", "update"];
-    let mut parts = Vec::new();
-    if kind.is("", "Namespace") {
-        parts.push(Part { name: "finalize", group: "", version: "", kind: &kind.kind, verbs: &["update"] });
-    }
-    if kind.is("", "Pod") {
-        parts.push(Part { name: "binding", group: "", version: "", kind: "Binding", verbs: &["create"] });
-        parts.push(Part {
-            name: "eviction",
-            group: "policy",
-            version: "v1",
-            kind: "Eviction",
-            verbs: &["create"],
-        });
-        parts.push(Part { name: "log", group: "", version: "", kind: &kind.kind, verbs: &["get"] });
-    }
-    if kind.scale.is_some() {
-        parts.push(Part {
-            name: "scale",
-            group: "autoscaling",
-            version: "v1",
-            kind: "Scale",
-            verbs: READ_WRITE,
-        });
-    }
-    if kind.has_status() {
-        parts.push(Part { name: "status", group: "", version: "", kind: &kind.kind, verbs: READ_WRITE });
-    }
-    if kind.custom.is_some() {
-        parts.reverse();
-    }
-    parts
+/// Group, version and kind of a subresource's body; both empty for those that the resource stands in.
+fn body<'a>(kind: &'a Kind, part: &Subresource) -> (&'a str, &'a str, &'a str) {
+    part.body.unwrap_or(("", "", &kind.kind))
 }
 
 /// A name for a content, which changes when the content does (FNV-1a; no secret depends on it).

@@ -26,10 +26,10 @@ use crate::http::route::{Query, Route, Target, route};
 use crate::http::shared::Shared;
 use crate::http::static_routes;
 use crate::http::watch::{Start, WatchBody, WatchRequest};
+use crate::kinds::behaviour::Contents;
 use crate::kinds::builtin::Review;
 use crate::kinds::meta;
 use crate::kinds::registry::{Kind, Registry};
-use crate::kinds::strategy;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 use crate::verbs::create::{Name, identify, place};
@@ -154,7 +154,7 @@ impl Call {
         let asked = Asked { list: list && !self.is_watch(), include, kind: &kind };
         let form = negotiate::accept(&self.headers, asked)?;
         let reply = self.resource(&kind, form, body).await?;
-        Ok(match kind.warning() {
+        Ok(match kind.behaviour.deprecation(&kind) {
             Some(warning) => warn(reply, std::slice::from_ref(&warning)),
             None => reply,
         })
@@ -174,11 +174,11 @@ impl Call {
             Some("status") if kind.has_status() && self.method != Method::DELETE => {
                 self.object(kind, &key, Part::Status, form, body).await
             }
-            Some("finalize") if kind.is("", "Namespace") => match self.method {
+            Some(part @ "finalize") if kind.has_own_subresource(part) => match self.method {
                 Method::PUT => self.object(kind, &key, Part::Finalize, form, body).await,
                 _ => Err(Failure::method_not_allowed()),
             },
-            Some(part @ ("binding" | "eviction" | "log")) if kind.is("", "Pod") => {
+            Some(part @ ("binding" | "eviction" | "log")) if kind.has_own_subresource(part) => {
                 self.pod_part(&kind, &key, part, form, body).await
             }
             Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
@@ -407,8 +407,8 @@ impl Call {
             Method::DELETE => {
                 let body = self.read_body(body).await?;
                 let options = self.delete_options(&body)?;
-                // These two take everything with them that they hold.
-                let bytes = if kind.is_definition() || kind.is("", "Namespace") { usize::MAX } else { 0 };
+                let empty = kind.behaviour.contents() == Contents::Nothing;
+                let bytes = if empty { 0 } else { usize::MAX };
                 let delete = || self.commit_if_current(&kind, |core| core.delete(&kind, key, &options));
                 match self.work(bytes, delete)? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
@@ -517,7 +517,7 @@ impl Call {
         version: &str,
     ) -> Reply {
         if part == Part::Main {
-            write.warnings.extend(strategy::warnings(kind, &stored));
+            write.warnings.extend(kind.behaviour.warnings(&|| stored.value()));
         }
         let reply = if new && write.dry_run {
             // Nothing was stored: there is no other version to tell.
@@ -647,9 +647,8 @@ mod tests {
     async fn small_writes_that_may_take_long_leave_the_thread_to_others() {
         let server = ApiServer::new(&Env::simulated(1));
         server.shared.run(|core| {
-            let [definitions, maps] =
-                [("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "ConfigMap")]
-                    .map(|(group, kind)| core.registry.builtin(group, kind).unwrap());
+            let definitions = core.registry.custom_resource_definitions().unwrap();
+            let maps = core.registry.find("", "v1", "configmaps").unwrap().clone();
             core.create(&definitions, "", definition("v1"), &Write::own()).unwrap();
             let bars = core.registry.find("example.com", "v1", "bars").unwrap().clone();
             let object = || json!({"metadata": {"name": "a"}});
@@ -686,7 +685,7 @@ mod tests {
     fn a_generated_name_that_was_taken_meanwhile_is_generated_anew() {
         let server = ApiServer::new(&Env::simulated(1));
         let mut core = server.shared.core.lock();
-        let kind = core.registry.builtin("", "Node").unwrap();
+        let kind = core.registry.nodes().unwrap();
         let node = || json!({"apiVersion": "v1", "kind": "Node", "metadata": {"generateName": "n-"}});
         let seen = core.see_new(&kind, "", &Name::of(&node())).unwrap();
         let draft = || seen.create(&kind, node(), &Write::own(), true).unwrap();
@@ -699,8 +698,7 @@ mod tests {
     async fn a_collection_goes_bit_by_bit_and_is_told_whole_though_its_definition_changes() {
         let server = ApiServer::new(&Env::simulated(1));
         let (definitions, key, bars) = server.shared.run(|core| {
-            let definitions =
-                core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let definitions = core.registry.custom_resource_definitions().unwrap();
             core.create(&definitions, "", definition("v1"), &Write::own()).unwrap();
             let bars = core.registry.find("example.com", "v1", "bars").unwrap().clone();
             for name in 0..100 {
@@ -733,7 +731,7 @@ mod tests {
     fn what_came_to_be_meanwhile_is_in_the_way_of_a_new_object_only() {
         let server = ApiServer::new(&Env::simulated(1));
         let mut core = server.shared.core.lock();
-        let kind = core.registry.builtin("", "Node").unwrap();
+        let kind = core.registry.nodes().unwrap();
         let node = || json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
         let seen = core.see(&kind, &Key::new("", "n"));
         let draft = |posted: bool| seen.create(&kind, node(), &Write::own(), posted).unwrap();
@@ -747,7 +745,7 @@ mod tests {
     fn no_two_services_get_one_address_that_was_free_for_both() {
         let server = ApiServer::new(&Env::simulated(1));
         let mut core = server.shared.core.lock();
-        let kind = core.registry.builtin("", "Service").unwrap();
+        let kind = core.registry.services().unwrap();
         let service = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
             "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.7", "ports": [{"port": 80}]}})
@@ -777,8 +775,7 @@ mod tests {
             let server = ApiServer::new(&Env::simulated(1));
             let define = |version: &str| {
                 server.shared.run(|core| {
-                    let kind =
-                        core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+                    let kind = core.registry.custom_resource_definitions().unwrap();
                     let key = Key::new("", "bars.example.com");
                     let _may_be_absent = core.delete(&kind, &key, &Default::default());
                     core.create(&kind, "", definition(version), &Write::own()).unwrap();

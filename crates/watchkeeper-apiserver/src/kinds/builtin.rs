@@ -1,4 +1,14 @@
-//! Which kinds does the server know from the start? This table, and nothing else: each kind is untyped JSON with these properties.
+//! The table of built-in kinds: their names, their properties, and the [`Behaviour`] of each.
+
+use crate::kinds::behaviour::{
+    Behaviour, CertificateSigningRequest, ConfigMap, ControllerRevision, CoreEvent, CronJob, CsiDriver,
+    CsiNode, CustomResourceDefinition, DaemonSet, Deployment, EndpointSlice, Endpoints, Event,
+    HorizontalPodAutoscaler, Ingress, IngressClass, Job, Lease, LimitRange, Namespace, NetworkPolicy, Node,
+    PersistentVolume, PersistentVolumeClaim, Plain, Pod, PodDisruptionBudget, PodTemplate, PriorityClass,
+    ReplicaSet, ReplicationController, ResourceQuota, Role, RoleBinding, RuntimeClass, Secret, Service,
+    StatefulSet, StorageClass, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, VolumeAttachment,
+    WebhookConfiguration,
+};
 
 /// Which names a kind's objects may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +56,9 @@ pub(crate) struct Builtin {
     pub(crate) fields: &'static [&'static str],
     /// The resource that holds the objects, where two resources are views of one.
     pub(crate) stored_as: Option<(&'static str, &'static str)>,
+    /// A delete answers with the object even when nothing holds it.
+    pub(crate) returns_deleted: bool,
+    pub(crate) behaviour: &'static dyn Behaviour,
 }
 
 const fn kind(
@@ -53,6 +66,7 @@ const fn kind(
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
+    behaviour: &'static dyn Behaviour,
 ) -> Builtin {
     Builtin {
         group,
@@ -71,6 +85,8 @@ const fn kind(
         names: NameRule::Subdomain,
         fields: &[],
         stored_as: None,
+        returns_deleted: false,
+        behaviour,
     }
 }
 
@@ -139,6 +155,11 @@ impl Builtin {
         self.stored_as = Some((group, plural));
         self
     }
+
+    const fn returns_deleted(mut self) -> Self {
+        self.returns_deleted = true;
+        self
+    }
 }
 
 const ALL: &[&str] = &["all"];
@@ -185,139 +206,222 @@ const NEW_EVENT_FIELDS: &[&str] = &[
 
 /// Every kind that is served from the start, in the order in which discovery lists the groups.
 pub(crate) const BUILTINS: &[Builtin] = &[
-    kind("", "v1", "ConfigMap", "configmaps").short(&["cm"]),
-    kind("", "v1", "Endpoints", "endpoints").short(&["ep"]).create_on_update(),
-    kind("", "v1", "Event", "events").short(&["ev"]).create_on_update().fields(EVENT_FIELDS),
-    kind("", "v1", "LimitRange", "limitranges").short(&["limits"]).create_on_update(),
-    kind("", "v1", "Namespace", "namespaces")
+    kind("", "v1", "ConfigMap", "configmaps", &ConfigMap).short(&["cm"]),
+    kind("", "v1", "Endpoints", "endpoints", &Endpoints).short(&["ep"]).create_on_update(),
+    kind("", "v1", "Event", "events", &CoreEvent).short(&["ev"]).create_on_update().fields(EVENT_FIELDS),
+    kind("", "v1", "LimitRange", "limitranges", &LimitRange).short(&["limits"]).create_on_update(),
+    kind("", "v1", "Namespace", "namespaces", &Namespace)
         .cluster()
         .short(&["ns"])
         .status(r#"{"phase":"Active"}"#)
         .no_delete_collection()
         .names(NameRule::Label)
         .fields(&["status.phase"]),
-    kind("", "v1", "Node", "nodes").cluster().short(&["no"]).status_as_sent().fields(&["spec.unschedulable"]),
-    kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+    kind("", "v1", "Node", "nodes", &Node)
+        .cluster()
+        .short(&["no"])
+        .status_as_sent()
+        .fields(&["spec.unschedulable"]),
+    kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", &PersistentVolumeClaim)
+        .returns_deleted()
         .short(&["pvc"])
         .status(r#"{"phase":"Pending"}"#),
-    kind("", "v1", "PersistentVolume", "persistentvolumes")
+    kind("", "v1", "PersistentVolume", "persistentvolumes", &PersistentVolume)
+        .returns_deleted()
         .cluster()
         .short(&["pv"])
         .status(r#"{"phase":"Pending"}"#),
-    kind("", "v1", "Pod", "pods")
+    kind("", "v1", "Pod", "pods", &Pod)
         .short(&["po"])
         .category(ALL)
         .status(r#"{"phase":"Pending"}"#)
         .generation()
         .fields(POD_FIELDS),
-    kind("", "v1", "PodTemplate", "podtemplates").generation(),
-    kind("", "v1", "ReplicationController", "replicationcontrollers")
+    kind("", "v1", "PodTemplate", "podtemplates", &PodTemplate).returns_deleted().generation(),
+    kind("", "v1", "ReplicationController", "replicationcontrollers", &ReplicationController)
         .short(&["rc"])
         .category(ALL)
         .status("{}")
         .scale()
         .generation()
         .fields(&["status.replicas"]),
-    kind("", "v1", "ResourceQuota", "resourcequotas").short(&["quota"]).status("{}"),
-    kind("", "v1", "Secret", "secrets").fields(&["type"]),
-    kind("", "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]),
-    kind("", "v1", "Service", "services")
+    kind("", "v1", "ResourceQuota", "resourcequotas", &ResourceQuota)
+        .returns_deleted()
+        .short(&["quota"])
+        .status("{}"),
+    kind("", "v1", "Secret", "secrets", &Secret).fields(&["type"]),
+    kind("", "v1", "ServiceAccount", "serviceaccounts", &Plain).returns_deleted().short(&["sa"]),
+    kind("", "v1", "Service", "services", &Service)
+        .returns_deleted()
         .short(&["svc"])
         .category(ALL)
         .status("{}")
         .create_on_update()
         .names(NameRule::Label)
         .fields(&["spec.clusterIP", "spec.type"]),
-    kind("apps", "v1", "ControllerRevision", "controllerrevisions"),
-    kind("apps", "v1", "DaemonSet", "daemonsets").short(&["ds"]).category(ALL).status("{}").generation(),
-    kind("apps", "v1", "Deployment", "deployments")
+    kind("apps", "v1", "ControllerRevision", "controllerrevisions", &ControllerRevision),
+    kind("apps", "v1", "DaemonSet", "daemonsets", &DaemonSet)
+        .short(&["ds"])
+        .category(ALL)
+        .status("{}")
+        .generation(),
+    kind("apps", "v1", "Deployment", "deployments", &Deployment)
         .short(&["deploy"])
         .category(ALL)
         .status("{}")
         .scale()
         .generation(),
-    kind("apps", "v1", "ReplicaSet", "replicasets")
+    kind("apps", "v1", "ReplicaSet", "replicasets", &ReplicaSet)
         .short(&["rs"])
         .category(ALL)
         .status("{}")
         .scale()
         .generation(),
-    kind("apps", "v1", "StatefulSet", "statefulsets")
+    kind("apps", "v1", "StatefulSet", "statefulsets", &StatefulSet)
         .short(&["sts"])
         .category(ALL)
         .status("{}")
         .scale()
         .generation(),
-    kind("events.k8s.io", "v1", "Event", "events")
+    kind("events.k8s.io", "v1", "Event", "events", &Event)
         .short(&["ev"])
         .create_on_update()
         .fields(NEW_EVENT_FIELDS)
         .stored_as("", "events"),
-    kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-        .short(&["hpa"])
+    kind(
+        "autoscaling",
+        "v2",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        &HorizontalPodAutoscaler,
+    )
+    .short(&["hpa"])
+    .category(ALL)
+    .status("{}"),
+    kind("batch", "v1", "CronJob", "cronjobs", &CronJob)
+        .short(&["cj"])
         .category(ALL)
-        .status("{}"),
-    kind("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).category(ALL).status("{}").generation(),
-    kind("batch", "v1", "Job", "jobs").category(ALL).status("{}").generation().fields(&["status.successful"]),
-    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
-        .cluster()
-        .short(&["csr"])
         .status("{}")
-        .fields(&["spec.signerName"]),
-    kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses").cluster().generation(),
-    kind("networking.k8s.io", "v1", "Ingress", "ingresses").short(&["ing"]).status("{}").generation(),
-    kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
-    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+        .generation(),
+    kind("batch", "v1", "Job", "jobs", &Job)
+        .category(ALL)
+        .status("{}")
+        .generation()
+        .fields(&["status.successful"]),
+    kind(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        &CertificateSigningRequest,
+    )
+    .cluster()
+    .short(&["csr"])
+    .status("{}")
+    .fields(&["spec.signerName"]),
+    kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses", &IngressClass).cluster().generation(),
+    kind("networking.k8s.io", "v1", "Ingress", "ingresses", &Ingress)
+        .short(&["ing"])
+        .status("{}")
+        .generation(),
+    kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", &NetworkPolicy)
+        .short(&["netpol"])
+        .generation(),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", &PodDisruptionBudget)
         .short(&["pdb"])
         .status("{}")
         .generation()
         .conditional(),
-    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings")
+    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", &RoleBinding)
         .cluster()
         .create_on_update()
         .names(NameRule::PathSegment),
-    kind(RBAC, "v1", "ClusterRole", "clusterroles").cluster().create_on_update().names(NameRule::PathSegment),
-    kind(RBAC, "v1", "RoleBinding", "rolebindings").create_on_update().names(NameRule::PathSegment),
-    kind(RBAC, "v1", "Role", "roles").create_on_update().names(NameRule::PathSegment),
-    kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers").cluster().conditional(),
-    kind("storage.k8s.io", "v1", "CSINode", "csinodes").cluster().conditional(),
-    kind("storage.k8s.io", "v1", "StorageClass", "storageclasses").cluster().short(&["sc"]),
-    kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments")
+    kind(RBAC, "v1", "ClusterRole", "clusterroles", &Role)
+        .cluster()
+        .create_on_update()
+        .names(NameRule::PathSegment),
+    kind(RBAC, "v1", "RoleBinding", "rolebindings", &RoleBinding)
+        .create_on_update()
+        .names(NameRule::PathSegment),
+    kind(RBAC, "v1", "Role", "roles", &Role).create_on_update().names(NameRule::PathSegment),
+    kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", &CsiDriver).cluster().conditional(),
+    kind("storage.k8s.io", "v1", "CSINode", "csinodes", &CsiNode).cluster().conditional(),
+    kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", &StorageClass)
+        .returns_deleted()
+        .cluster()
+        .short(&["sc"]),
+    kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", &VolumeAttachment)
         .cluster()
         .status("{}")
         .conditional(),
-    kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+    kind(
+        ADMISSION,
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        &WebhookConfiguration,
+    )
+    .cluster()
+    .category(EXTENSIONS)
+    .generation()
+    .conditional(),
+    kind(
+        ADMISSION,
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        &ValidatingAdmissionPolicy,
+    )
+    .cluster()
+    .category(EXTENSIONS)
+    .status("{}")
+    .generation()
+    .conditional(),
+    kind(
+        ADMISSION,
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        &ValidatingAdmissionPolicyBinding,
+    )
+    .cluster()
+    .category(EXTENSIONS)
+    .generation()
+    .conditional(),
+    kind(
+        ADMISSION,
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        &WebhookConfiguration,
+    )
+    .cluster()
+    .category(EXTENSIONS)
+    .generation()
+    .conditional(),
+    kind(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        &CustomResourceDefinition,
+    )
+    .cluster()
+    .short(&["crd", "crds"])
+    .category(EXTENSIONS)
+    .status("{}")
+    .generation()
+    .conditional(),
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", &PriorityClass)
         .cluster()
-        .category(EXTENSIONS)
-        .generation()
-        .conditional(),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+        .short(&["pc"])
+        .generation(),
+    kind("coordination.k8s.io", "v1", "Lease", "leases", &Lease).create_on_update().conditional(),
+    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", &RuntimeClass)
         .cluster()
-        .category(EXTENSIONS)
-        .status("{}")
-        .generation()
+        .create_on_update()
         .conditional(),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
-        .cluster()
-        .category(EXTENSIONS)
-        .generation()
-        .conditional(),
-    kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
-        .cluster()
-        .category(EXTENSIONS)
-        .generation()
-        .conditional(),
-    kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
-        .cluster()
-        .short(&["crd", "crds"])
-        .category(EXTENSIONS)
-        .status("{}")
-        .generation()
-        .conditional(),
-    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").cluster().short(&["pc"]).generation(),
-    kind("coordination.k8s.io", "v1", "Lease", "leases").create_on_update().conditional(),
-    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").cluster().create_on_update().conditional(),
-    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").generation(),
+    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", &EndpointSlice).generation(),
 ];
 
 /// A kind that is only ever created, and answered at once: nothing is stored.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{Managers, track};
+use crate::kinds::behaviour::CustomResource;
 use crate::kinds::builtin::{InitialStatus, NameRule};
 use crate::kinds::conditions;
 use crate::kinds::jsonpath::Path;
@@ -346,6 +347,7 @@ fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
                 create_on_update: false,
                 unconditional_update: false,
                 delete_collection: true,
+                returns_deleted: false,
                 names: NameRule::Subdomain,
                 fields: fields.map(|field| path(text(field, "jsonPath")).join(".")).collect(),
                 storage: storage(value),
@@ -372,6 +374,7 @@ fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
                     served: established && version["served"] == true,
                     waiting: waiting.clone(),
                 }),
+                behaviour: &CustomResource,
             }
         })
         .collect()
@@ -379,7 +382,7 @@ fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
 
 impl Core {
     fn definition(&self, name: &str) -> Option<(Arc<Kind>, Arc<Stored>)> {
-        let kind = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition")?;
+        let kind = self.registry.custom_resource_definitions()?;
         let stored = self.get(&kind, &Key::new("", name)).ok()?;
         Some((kind, stored))
     }
@@ -430,7 +433,7 @@ impl Core {
             note("Established", reason, message);
         }
         status["acceptedNames"] = names;
-        if let Some(kind) = self.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") {
+        if let Some(kind) = self.registry.custom_resource_definitions() {
             let (managers, own) = (Managers::read(value), Write::own());
             track(&kind, &before, value, managers, &own.writer(&kind, "status", &now));
         }
@@ -619,7 +622,7 @@ mod tests {
         let server = crate::ApiServer::new(&watchkeeper::Env::simulated(1));
         let compiled = || crate::kinds::schema::COMPILED.with(std::cell::Cell::get);
         server.shared.run(|core| {
-            let kind = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let kind = core.registry.custom_resource_definitions().unwrap();
             let before = compiled();
             core.create(&kind, "", definition.clone(), &Write::own()).unwrap();
             assert_eq!(
@@ -650,8 +653,7 @@ mod tests {
             "group": "example.com", "scope": "Cluster", "names": {"kind": "Bar", "plural": "bars"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
         server.shared.run(|core| {
-            let definitions =
-                core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let definitions = core.registry.custom_resource_definitions().unwrap();
             core.create(&definitions, "", bars, &Write::own()).unwrap();
             let kind = core.registry.find("example.com", "v1", "bars").unwrap().clone();
             for name in 0..100 {
@@ -678,7 +680,7 @@ mod tests {
         };
         let short = |at: usize| format!("s{at}");
         server.shared.run(|core| {
-            let kind = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let kind = core.registry.custom_resource_definitions().unwrap();
             let create = |core: &mut Core, plural: &str, short: &[String]| {
                 core.create(&kind, "", define(plural, short), &Write::own()).unwrap();
             };
@@ -713,7 +715,7 @@ mod tests {
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
         };
         server.shared.run(|core| {
-            let kind = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+            let kind = core.registry.custom_resource_definitions().unwrap();
             for (plural, short) in [("c", "one"), ("b", "two"), ("a", "three")] {
                 core.create(&kind, "", define(plural, short), &Write::own()).unwrap();
             }

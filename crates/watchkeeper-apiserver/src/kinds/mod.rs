@@ -1,18 +1,20 @@
 //! Kinds: the registry, the built-in table, custom definitions with their schemas and rules, and what each kind does of its own.
 
+mod age;
+pub(crate) mod behaviour;
 pub(crate) mod builtin;
+pub(crate) mod cells;
 pub(crate) mod conditions;
 pub(crate) mod convert;
-pub(crate) mod defaults;
 pub(crate) mod definition;
 pub(crate) mod failures;
+pub(crate) mod fill;
 pub(crate) mod identity;
 pub(crate) mod jsonpath;
+pub(crate) mod label_selector;
 pub(crate) mod merge_type;
 pub(crate) mod meta;
 pub(crate) mod registry;
 pub(crate) mod rules;
 pub(crate) mod schema;
 pub(crate) mod size;
-pub(crate) mod strategy;
-pub(crate) mod validation;

@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::kinds::behaviour::{Behaviour, Contents, Subresource};
 use crate::kinds::builtin::{BUILTINS, Builtin, InitialStatus, NameRule, REVIEWS, Review};
 use crate::kinds::jsonpath::Path;
+use crate::kinds::merge_type::MergeType;
 use crate::kinds::rules::Rules;
 use crate::kinds::schema::Schema;
 use crate::types;
@@ -32,6 +34,7 @@ pub(crate) struct Kind {
     pub(crate) create_on_update: bool,
     pub(crate) unconditional_update: bool,
     pub(crate) delete_collection: bool,
+    pub(crate) returns_deleted: bool,
     pub(crate) names: NameRule,
     pub(crate) fields: Vec<String>,
     /// Under which resource the objects are stored: all versions of a kind share one.
@@ -42,6 +45,7 @@ pub(crate) struct Kind {
     pub(crate) blank: OnceLock<Value>,
     /// What a CustomResourceDefinition adds; none for a built-in kind.
     pub(crate) custom: Option<Custom>,
+    pub(crate) behaviour: &'static dyn Behaviour,
 }
 
 /// The part of a kind that comes from its definition.
@@ -164,12 +168,14 @@ impl Kind {
             create_on_update: row.create_on_update,
             unconditional_update: row.unconditional_update,
             delete_collection: row.delete_collection,
+            returns_deleted: row.returns_deleted,
             names: row.names,
             fields: owned(row.fields),
             storage: ResourceId::new(group, plural),
             schema: types::of_kind(&api_version(row.group, row.version), row.kind),
             blank: OnceLock::new(),
             custom: None,
+            behaviour: row.behaviour,
         }
     }
 
@@ -196,24 +202,68 @@ impl Kind {
         self.status != InitialStatus::None
     }
 
-    /// The kind of group, version and name `(group, kind)`.
-    pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
+    fn is(&self, group: &str, kind: &str) -> bool {
         self.custom.is_none() && self.group == group && self.kind == kind
     }
 
-    /// Whether it is the kind of those that define others.
+    /// Whether its objects define other kinds.
     pub(crate) fn is_definition(&self) -> bool {
-        self.is("apiextensions.k8s.io", "CustomResourceDefinition")
+        self.behaviour.contents() == Contents::CustomKinds
     }
 
-    /// What to tell those who still use this version of the kind.
-    pub(crate) fn warning(&self) -> Option<String> {
-        if self.is("", "Endpoints") {
-            return Some(
-                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned(),
-            );
+    /// All subresources, in the order of discovery.
+    pub(crate) fn subresources(&self) -> Vec<Subresource> {
+        const READ_WRITE: &[&str] = &["get", "patch", "update"];
+        let scale = ("autoscaling", "v1", "Scale");
+        let mut all = self.behaviour.subresources().to_vec();
+        if self.scale.is_some() {
+            all.push(Subresource { name: "scale", body: Some(scale), verbs: READ_WRITE });
         }
-        self.custom.as_ref().and_then(|custom| custom.warning.clone())
+        if self.has_status() {
+            all.push(Subresource { name: "status", body: None, verbs: READ_WRITE });
+        }
+        if self.custom.is_some() {
+            all.reverse();
+        }
+        all
+    }
+
+    /// Whether the kind has a subresource beyond `scale` and `status`.
+    pub(crate) fn has_own_subresource(&self, name: &str) -> bool {
+        self.behaviour.subresources().iter().any(|part| part.name == name)
+    }
+
+    /// The merge type along which objects of this kind merge.
+    pub(crate) fn merge_type(&self) -> MergeType<'_> {
+        match (&self.custom, self.schema) {
+            (Some(custom), _) => MergeType::Custom(custom.schema.root()),
+            (None, Some(id)) => MergeType::Kind(id),
+            (None, None) => MergeType::Any,
+        }
+    }
+
+    /// What an object of this kind looks like before anybody has written it.
+    pub(crate) fn blank(&self) -> &Value {
+        self.blank.get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
+    }
+
+    /// Gives a new object the status with which its kind begins.
+    pub(crate) fn begin_status(&self, object: &mut Value) {
+        let Value::Object(map) = object else { return };
+        match self.status {
+            InitialStatus::None | InitialStatus::AsSent => {}
+            InitialStatus::Fixed("") => {
+                map.remove("status");
+            }
+            InitialStatus::Fixed(json) => {
+                let fixed: Value = serde_json::from_str(json).unwrap_or_default();
+                let mut status = self.blank().get("status").cloned().unwrap_or_else(|| json!({}));
+                for (field, value) in fixed.as_object().into_iter().flatten() {
+                    status[field] = value.clone();
+                }
+                map.insert("status".to_owned(), status);
+            }
+        }
     }
 
     pub(crate) fn verbs(&self) -> Vec<&'static str> {
@@ -337,9 +387,33 @@ impl Registry {
         REVIEWS.iter().find(|r| r.group == group && r.version == version && r.plural == plural)
     }
 
-    /// A built-in kind that the server itself works with.
-    pub(crate) fn builtin(&self, group: &str, kind: &str) -> Option<Arc<Kind>> {
+    fn builtin(&self, group: &str, kind: &str) -> Option<Arc<Kind>> {
         self.builtins.iter().find(|row| row.is(group, kind)).cloned()
+    }
+
+    /// The kind Namespace.
+    pub(crate) fn namespaces(&self) -> Option<Arc<Kind>> {
+        self.builtin("", "Namespace")
+    }
+
+    /// The kind Node.
+    pub(crate) fn nodes(&self) -> Option<Arc<Kind>> {
+        self.builtin("", "Node")
+    }
+
+    /// The kind Service.
+    pub(crate) fn services(&self) -> Option<Arc<Kind>> {
+        self.builtin("", "Service")
+    }
+
+    /// The kind PodDisruptionBudget.
+    pub(crate) fn disruption_budgets(&self) -> Option<Arc<Kind>> {
+        self.builtin("policy", "PodDisruptionBudget")
+    }
+
+    /// The kind CustomResourceDefinition.
+    pub(crate) fn custom_resource_definitions(&self) -> Option<Arc<Kind>> {
+        self.builtin("apiextensions.k8s.io", "CustomResourceDefinition")
     }
 
     /// One kind per stored resource that lives in namespaces: what a namespace's deletion has to empty.

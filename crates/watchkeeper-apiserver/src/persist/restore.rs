@@ -50,7 +50,7 @@ pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Core, NotR
 
 /// Serves the kinds of the definitions that are among these versions.
 fn restore_definitions(core: &mut Core, versions: &[Version]) {
-    let Some(kind) = core.registry.builtin("apiextensions.k8s.io", "CustomResourceDefinition") else {
+    let Some(kind) = core.registry.custom_resource_definitions() else {
         return;
     };
     let mut newest = BTreeMap::new();

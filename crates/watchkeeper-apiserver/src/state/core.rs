@@ -85,7 +85,7 @@ impl Core {
         meta::set(&mut value, "resourceVersion", &revision.to_string());
         let stored = Stored::encode(kind, last.key.clone(), revision, &value);
         let gone = self.store.remove(&kind.storage, stored);
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        if kind.is_definition() {
             self.withdraw_definition(&value);
         }
         if let Some(custom) = &kind.custom {
@@ -101,7 +101,7 @@ impl Core {
 
     /// Refuses new objects in a namespace that is absent or on its way out.
     pub(crate) fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<()> {
-        let Some(namespaces) = self.registry.builtin("", "Namespace") else { return Ok(()) };
+        let Some(namespaces) = self.registry.namespaces() else { return Ok(()) };
         let found = self.get(&namespaces, &Key::new("", namespace))?;
         if !found.terminating {
             return Ok(());
@@ -121,7 +121,7 @@ impl Core {
 
     /// Removes a terminating namespace once nothing is left in it and nobody else holds it.
     pub(crate) fn finish_namespace(&mut self, name: &str) {
-        let Some(kind) = self.registry.builtin("", "Namespace") else { return };
+        let Some(kind) = self.registry.namespaces() else { return };
         let Ok(stored) = self.get(&kind, &Key::new("", name)) else { return };
         if !stored.terminating || self.namespace_has_content(name) {
             return;

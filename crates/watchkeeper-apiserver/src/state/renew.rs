@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crate::kinds::defaults;
 use crate::kinds::registry::Kind;
 use crate::state::core::Core;
 use crate::state::store::Stored;
@@ -41,7 +40,7 @@ fn renewed(kind: &Kind, stored: &Stored) -> Option<Stored> {
         custom.schema.prune(&mut value, false);
     }
     // With defaults that cannot be filled in it stays as it was.
-    defaults::prepare(kind, &mut value).ok()?;
+    kind.behaviour.defaults(kind, &mut value).ok()?;
     let mut new = Stored::encode(kind, stored.key.clone(), stored.revision, &value);
     new.written = (new.bytes != *written).then(|| written.clone());
     (new.bytes != stored.bytes || new.fields != stored.fields).then_some(new)

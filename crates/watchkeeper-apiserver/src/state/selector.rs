@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
+use crate::kinds::behaviour::Behaviour;
 use crate::kinds::registry::Kind;
 use crate::state::store::Stored;
 
@@ -33,6 +34,8 @@ enum Test {
 struct FieldRequirement {
     /// The path in the stored form.
     field: String,
+    /// How the kind reads the field, where it is not indexed.
+    behaviour: Option<&'static dyn Behaviour>,
     value: String,
     equal: bool,
 }
@@ -62,6 +65,7 @@ impl Selector {
     pub(crate) fn and_name(mut self, name: &str) -> Self {
         self.fields.push(FieldRequirement {
             field: "metadata.name".to_owned(),
+            behaviour: None,
             value: name.to_owned(),
             equal: true,
         });
@@ -91,7 +95,10 @@ impl FieldRequirement {
             field => match stored.fields.iter().find(|(path, _)| path == field) {
                 Some((_, value)) => *value == self.value,
                 // Written before the kind made this field selectable.
-                None => field_value(&stored.value(), field) == self.value,
+                None => {
+                    let read = |behaviour| field_value(behaviour, &stored.value(), field);
+                    self.behaviour.map(read).unwrap_or_default() == self.value
+                }
             },
         };
         found == self.equal
@@ -103,53 +110,19 @@ fn stored_field(kind: &Kind, label: &str) -> Option<String> {
     if matches!(label, "metadata.name" | "metadata.namespace") {
         return Some(label.to_owned());
     }
-    let label = if kind.is("", "Pod") && label == "spec.host" { "spec.nodeName" } else { label };
-    if !kind.fields.iter().any(|field| field == label) {
-        return None;
-    }
-    if kind.is("events.k8s.io", "Event") {
-        if let Some(rest) = label.strip_prefix("regarding.") {
-            return Some(format!("involvedObject.{rest}"));
-        }
-        if label == "reportingController" {
-            return Some("reportingComponent".to_owned());
-        }
-    }
-    Some(label.to_owned())
+    let label = kind.behaviour.field_alias(label);
+    kind.fields.iter().any(|field| field == label).then(|| kind.behaviour.stored_field(label))
 }
 
 /// The values of a kind's selectable fields, taken when an object is stored so that no watch has to parse it.
 pub(crate) fn selectable(kind: &Kind, value: &Value) -> Vec<(String, String)> {
     let paths = kind.fields.iter().filter_map(|label| stored_field(kind, label));
-    paths.map(|path| (path.clone(), field_value(value, &path))).collect()
+    paths.map(|path| (path.clone(), field_value(kind.behaviour, value, &path))).collect()
 }
 
-fn field_value(value: &Value, path: &str) -> String {
-    match path {
-        "source" => {
-            let component = &value["source"]["component"];
-            return text(if text(component).is_empty() { &value["reportingComponent"] } else { component });
-        }
-        "status.podIPs" => {
-            let ips = value["status"]["podIPs"].as_array();
-            let ips: Vec<_> = ips.into_iter().flatten().map(|ip| text(&ip["ip"])).collect();
-            return ips.join(",");
-        }
-        "status.successful" => return number_or_zero(&value["status"]["succeeded"]),
-        "status.replicas" => return number_or_zero(&value["status"]["replicas"]),
-        "spec.hostNetwork" => return value["spec"]["hostNetwork"].as_bool().unwrap_or(false).to_string(),
-        "spec.unschedulable" => return value["spec"]["unschedulable"].as_bool().unwrap_or(false).to_string(),
-        _ => {}
-    }
-    let mut at = value;
-    for part in path.split('.') {
-        at = &at[part];
-    }
-    text(at)
-}
-
-fn number_or_zero(value: &Value) -> String {
-    value.as_i64().unwrap_or(0).to_string()
+fn field_value(behaviour: &dyn Behaviour, value: &Value, path: &str) -> String {
+    let special = behaviour.field_value(value, path);
+    special.unwrap_or_else(|| text(path.split('.').fold(value, |at, part| &at[part])))
 }
 
 fn text(value: &Value) -> String {
@@ -186,7 +159,8 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldRequirement>> {
                 format!("field label not supported: {label}")
             }));
         };
-        requirements.push(FieldRequirement { field, value, equal: operator != "!=" });
+        let behaviour = Some(kind.behaviour);
+        requirements.push(FieldRequirement { field, behaviour, value, equal: operator != "!=" });
     }
     Ok(requirements)
 }
@@ -371,9 +345,10 @@ mod tests {
     }
 
     fn pod(labels: &Value, extra: &Value) -> Stored {
-        let mut value = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"labels": labels}});
+        let kind = kind("pods");
+        let mut value = json!({"kind": kind.kind, "apiVersion": "v1", "metadata": {"labels": labels}});
         value["spec"] = extra.clone();
-        Stored::encode(&kind("pods"), Key::new("d", "p"), 1, &value)
+        Stored::encode(&kind, Key::new("d", "p"), 1, &value)
     }
 
     #[test]

@@ -338,7 +338,7 @@ mod tests {
     fn unknown_fields_are_dropped_and_named_by_their_path() {
         let (pod, unknown) = normalized(
             "core/v1.Pod",
-            json!({"kind": "Pod", "metadata": {"foo": 1}, "spec": {"containers": [{"name": "a", "bar": 1}]}}),
+            json!({"metadata": {"foo": 1}, "spec": {"containers": [{"name": "a", "bar": 1}]}}),
         );
         assert_eq!(unknown, ["metadata.foo", "spec.containers[0].bar"]);
         assert_eq!(pod["spec"]["containers"], json!([{"name": "a", "resources": {}}]));

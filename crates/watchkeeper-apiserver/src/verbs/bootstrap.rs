@@ -23,7 +23,7 @@ fn own_service() -> Value {
 impl Core {
     /// Creates the default namespaces and the service of the server itself.
     pub(crate) fn create_defaults(&mut self) {
-        if let Some(kind) = self.registry.builtin("", "Namespace") {
+        if let Some(kind) = self.registry.namespaces() {
             for name in DEFAULT_NAMESPACES {
                 let mut namespace = kind.blank().clone();
                 meta::set(&mut namespace, "name", name);
@@ -31,7 +31,7 @@ impl Core {
                 debug_assert!(created.is_ok(), "a default namespace is valid");
             }
         }
-        if let Some(kind) = self.registry.builtin("", "Service") {
+        if let Some(kind) = self.registry.services() {
             let created = self.create(&kind, "default", own_service(), &Write::own());
             debug_assert!(created.is_ok(), "the server's own service is valid");
         }

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::failure::{Cause, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::fields::{Managers, track};
+use crate::kinds::behaviour::{Change, Findings};
 use crate::kinds::convert;
-use crate::kinds::defaults;
-use crate::kinds::definition::{self, Compiled};
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::kinds::size;
-use crate::kinds::validation;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 use crate::verbs::draft::{Draft, Seen};
@@ -104,10 +102,7 @@ impl Seen {
         posted: bool,
     ) -> Result<Draft> {
         self.open.clone()?;
-        defaults::prepare(kind, &mut value)?;
-        if kind.is_definition() {
-            definition::default(&mut value);
-        }
+        kind.behaviour.defaults(kind, &mut value)?;
         let metadata = meta::metadata_mut(&mut value);
         for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
             metadata.remove(field);
@@ -118,9 +113,11 @@ impl Seen {
         meta::set(&mut value, "name", &self.key.name);
         let sent_version = meta::text(&value, "resourceVersion").to_owned();
         self.fill_system_fields(kind, &mut value);
-        self.complete(kind, &mut value);
+        kind.begin_status(&mut value);
+        kind.behaviour.prepare_create(&mut value, self);
+        let findings = self.validate(kind, &value, None, false);
         let mut causes = meta::validate(kind, &value);
-        let compiled = self.validate(kind, &value, None, false, &mut causes);
+        causes.extend(findings.causes);
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &self.key.name, causes));
         }
@@ -139,28 +136,18 @@ impl Seen {
             accept: kind.is_definition(),
             posted: posted && !self.generated,
             dry_run: write.dry_run,
-            services: self.services.clone(),
-            compiled,
+            peers: self.peers.clone(),
+            compiled: findings.compiled,
             same: false,
         })
     }
 
-    /// Adds what is wrong with an object beyond its metadata; gives the versions of a definition.
-    pub(crate) fn validate(
-        &self,
-        kind: &Kind,
-        value: &Value,
-        old: Option<&Value>,
-        status: bool,
-        causes: &mut Vec<Cause>,
-    ) -> Vec<Compiled> {
-        if kind.is_definition() {
-            let (problems, compiled) = definition::validate(value, old, &self.kinds);
-            causes.extend(problems);
-            return compiled;
-        }
-        causes.extend(validation::object(kind, value, old, status));
-        Vec::new()
+    /// Validates an object beyond its metadata; `old` is its state before a change, which may be one of its status alone.
+    pub(crate) fn validate(&self, kind: &Kind, new: &Value, old: Option<&Value>, status: bool) -> Findings {
+        let mut findings = Findings::default();
+        let change = Change { kind, old, new, status, defined: &self.kinds };
+        kind.behaviour.validate(&change, &mut findings);
+        findings
     }
 
     fn fill_system_fields(&self, kind: &Kind, value: &mut Value) {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::failure::{Cause, Failure, Result};
+use crate::kinds::behaviour::Contents;
 use crate::kinds::definition::CLEANUP_FINALIZER;
 use crate::kinds::failures;
 use crate::kinds::meta;
@@ -111,19 +112,19 @@ impl Core {
     pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
         let old = self.get(kind, key)?;
         check_preconditions(kind, &old, options)?;
-        if kind.is("", "Namespace") {
+        if kind.behaviour.contents() == Contents::NamespacedObjects {
             return self.delete_namespace(kind, &old, options);
         }
         let mut value = old.value();
-        if kind.is("", "Pod") && is_ending(&value, options) {
+        if is_ending(&value, options) {
             return Ok(Deleted::Object(old));
         }
         let mut finalizers = wanted_finalizers(kind, &value, options.propagation);
-        let definition = kind.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        let definition = kind.is_definition();
         if definition && !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
             finalizers.push(CLEANUP_FINALIZER.to_owned());
         }
-        let grace = grace_period(kind, &value, options);
+        let grace = kind.behaviour.grace_period(&value, options.grace);
         let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
         let goes_now = finalizers.is_empty() && (grace.is_none() || (at_its_end && grace == Some(0)));
         if goes_now && options.version.is_some() && !meta::finalizers(&value).is_empty() {
@@ -134,7 +135,7 @@ impl Core {
         }
         if finalizers.is_empty() && grace.is_none() {
             let last = if options.dry_run { old.clone() } else { self.erase(kind, &old) };
-            if is_shown_at_its_end(kind) {
+            if kind.returns_deleted {
                 return Ok(Deleted::Object(last));
             }
             return Ok(Deleted::Gone(failures::deleted(kind, &key.name, &old.uid)));
@@ -245,11 +246,7 @@ fn check_preconditions(kind: &Kind, old: &Stored, options: &DeleteOptions) -> Re
 /// The finalizers of the object once the policy is added; no policy keeps what is there.
 fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) -> Vec<String> {
     let mut finalizers = meta::finalizers(value);
-    // Nothing depends on an Event.
-    if kind.kind == "Event" && kind.custom.is_none() {
-        return finalizers;
-    }
-    let Some(policy) = policy else { return finalizers };
+    let Some(policy) = policy.filter(|_| kind.behaviour.has_dependents()) else { return finalizers };
     let wanted = match policy {
         Propagation::Background => "",
         Propagation::Foreground => "foregroundDeletion",
@@ -262,7 +259,7 @@ fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) ->
     finalizers
 }
 
-/// Whether a pod is on its way already, and no faster than it is.
+/// Whether a grace period is running that the delete does not shorten.
 fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
     let metadata = &value["metadata"];
     let current = metadata["deletionGracePeriodSeconds"].as_i64();
@@ -270,40 +267,4 @@ fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
         && current.is_some_and(|current| {
             current > 0 && options.grace.is_none_or(|grace| if grace < 0 { 1 } else { grace } >= current)
         })
-}
-
-/// Whether a delete answers with the object even when nothing holds it.
-fn is_shown_at_its_end(kind: &Kind) -> bool {
-    let shown = match kind.group.as_str() {
-        "" => &[
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "PodTemplate",
-            "ResourceQuota",
-            "Service",
-            "ServiceAccount",
-        ][..],
-        "storage.k8s.io" => &["StorageClass"],
-        _ => &[],
-    };
-    kind.custom.is_none() && shown.contains(&kind.kind.as_str())
-}
-
-/// How long the object may take to end; none for kinds that end at once.
-fn grace_period(kind: &Kind, value: &Value, options: &DeleteOptions) -> Option<i64> {
-    if !kind.is("", "Pod") {
-        return None;
-    }
-    let seconds = |seconds: i64| if seconds < 0 { 1 } else { seconds };
-    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    if let Some(current) = current.filter(|_| value["metadata"]["deletionTimestamp"].is_string()) {
-        return Some(options.grace.map_or(current, seconds).min(current));
-    }
-    let unscheduled = value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
-    let ended = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    if unscheduled || ended {
-        return Some(0);
-    }
-    let wanted = options.grace.or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64());
-    Some(wanted.map_or(30, seconds))
 }

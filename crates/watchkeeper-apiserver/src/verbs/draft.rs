@@ -10,6 +10,7 @@ use watchkeeper::clock::{Clock, Generator};
 
 use crate::failure::{Failure, Result};
 use crate::fields;
+use crate::kinds::behaviour::{Contents, Context};
 use crate::kinds::definition::Compiled;
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
@@ -26,8 +27,8 @@ pub(crate) struct Seen {
     pub(crate) generated: bool,
     /// Whether a new object would be accepted in its place.
     pub(crate) open: Result<()>,
-    /// For a write of a service all services: no two have one address.
-    pub(crate) services: Vec<Arc<Stored>>,
+    /// All objects of the kind, if it [allocates](crate::kinds::behaviour::Behaviour::allocates).
+    pub(crate) peers: Vec<Arc<Stored>>,
     /// For a write of a definition the kinds that it has.
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) generator: Generator,
@@ -48,11 +49,31 @@ pub(crate) struct Draft {
     /// Whether it is to be new, so that one of its name is in the way.
     pub(crate) posted: bool,
     pub(crate) dry_run: bool,
-    pub(crate) services: Vec<Arc<Stored>>,
+    pub(crate) peers: Vec<Arc<Stored>>,
     /// The versions of a definition.
     pub(crate) compiled: Vec<Compiled>,
     /// Whether it is what is stored already.
     pub(crate) same: bool,
+}
+
+impl Context for Seen {
+    fn now(&self) -> String {
+        Self::now(self)
+    }
+
+    fn generator(&self) -> &Generator {
+        &self.generator
+    }
+
+    fn any_peer_has(&self, field: &str, value: &str) -> bool {
+        let has =
+            |peer: &Arc<Stored>| peer.fields.iter().any(|(path, found)| path == field && found == value);
+        self.peers.iter().any(has)
+    }
+
+    fn peers(&self) -> Box<dyn Iterator<Item = Value> + '_> {
+        Box::new(self.peers.iter().map(|peer| peer.value()))
+    }
 }
 
 impl Seen {
@@ -75,7 +96,7 @@ impl Core {
             old,
             generated: false,
             open,
-            services: self.services(kind).cloned().collect(),
+            peers: self.peers(kind).cloned().collect(),
             kinds: if kind.is_definition() { self.registry.defined(&key.name) } else { Vec::new() },
             generator: self.generator.clone(),
             clock: self.clock.clone(),
@@ -83,10 +104,10 @@ impl Core {
         }
     }
 
-    /// All services, if `kind` is theirs.
-    fn services(&self, kind: &Kind) -> impl Iterator<Item = &Arc<Stored>> {
-        let services = kind.is("", "Service").then(|| self.store.range(&kind.storage, None, None));
-        services.into_iter().flatten()
+    /// All objects of a kind on which its writes depend.
+    fn peers(&self, kind: &Kind) -> impl Iterator<Item = &Arc<Stored>> {
+        let peers = kind.behaviour.allocates().then(|| self.store.range(&kind.storage, None, None));
+        peers.into_iter().flatten()
     }
 
     /// Refuses new objects where they are not accepted.
@@ -101,9 +122,8 @@ impl Core {
     /// from has changed.
     pub(crate) fn store(&mut self, draft: Draft) -> Result<(Arc<Stored>, bool)> {
         let is_same = |(one, other): (&Arc<Stored>, &Arc<Stored>)| Arc::ptr_eq(one, other);
-        let services = self.services(&draft.kind);
-        let alone = services.count() == draft.services.len()
-            && self.services(&draft.kind).zip(&draft.services).all(is_same);
+        let alone = self.peers(&draft.kind).count() == draft.peers.len()
+            && self.peers(&draft.kind).zip(&draft.peers).all(is_same);
         let current = self.store.get(&draft.kind.storage, &draft.key);
         match (current, &draft.old) {
             (Some(current), None) if draft.posted => {
@@ -163,14 +183,18 @@ impl Core {
     /// Lets go of an object whose last finalizer is gone. Watchers see the state before that write.
     fn release(&mut self, draft: Draft, old: &Arc<Stored>) {
         let (kind, key) = (draft.kind.clone(), draft.key.clone());
-        if kind.is("", "Namespace") {
-            self.commit(&kind, &key, draft.value);
-            self.finish_namespace(&key.name);
-        } else if kind.is_definition() {
-            self.put(&kind, &key, draft.value, draft.compiled);
-            self.finish_definition(&key.name);
-        } else {
-            self.erase(&kind, old);
+        match kind.behaviour.contents() {
+            Contents::NamespacedObjects => {
+                self.commit(&kind, &key, draft.value);
+                self.finish_namespace(&key.name);
+            }
+            Contents::CustomKinds => {
+                self.put(&kind, &key, draft.value, draft.compiled);
+                self.finish_definition(&key.name);
+            }
+            Contents::Nothing => {
+                self.erase(&kind, old);
+            }
         }
     }
 }
@@ -178,7 +202,5 @@ impl Core {
 /// Whether nothing holds a terminating object any more.
 fn is_released(kind: &Kind, value: &Value) -> bool {
     let waits = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
-    let held_by_spec = kind.is("", "Namespace")
-        && value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    !waits && !held_by_spec && meta::finalizers(value).is_empty()
+    !waits && !kind.behaviour.is_held(value) && meta::finalizers(value).is_empty()
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::failure::{Cause, Details, Failure, Result};
 use crate::kinds::conditions;
+use crate::kinds::label_selector::selector_text;
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::state::core::Core;
 use crate::state::selector::Selector;
 use crate::state::store::{Key, Stored};
 use crate::verbs::delete::DeleteOptions;
-use crate::verbs::scale::selector_text;
 use crate::verbs::update::Part;
 use crate::verbs::write::Write;
 
@@ -61,7 +61,7 @@ impl Core {
         if ["Pending", "Succeeded", "Failed"].contains(&phase) || pod.terminating {
             return Ok(None);
         }
-        let Some(kind) = self.registry.builtin("policy", "PodDisruptionBudget") else { return Ok(None) };
+        let Some(kind) = self.registry.disruption_budgets() else { return Ok(None) };
         let mut budgets = Vec::new();
         for stored in self.store.range(&kind.storage, Some(&pod.key.namespace), None) {
             let budget = stored.value();

@@ -76,7 +76,7 @@ impl Patch {
             Self::Merge(patch) | Self::Apply(patch) => merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
-                    .map_err(|error| error.refusal(kind.is("", "Secret")))?;
+                    .map_err(|error| error.refusal(kind.behaviour.is_confidential()))?;
                 // Its numbers are not read by their text, as those of the other patches are.
                 json::plain_numbers(&mut value);
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::failure::{Cause, Failure, Result};
+use crate::kinds::behaviour::pod::is_gated;
 use crate::kinds::conditions;
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
-use crate::kinds::validation::is_gated;
 use crate::state::core::Core;
 use crate::state::store::Key;
 use crate::verbs::update::precondition_failed;
@@ -95,7 +95,7 @@ impl Core {
         match pod["spec"]["nodeName"].as_str() {
             None | Some("") => Ok(()),
             Some(node) => {
-                let nodes = self.registry.builtin("", "Node");
+                let nodes = self.registry.nodes();
                 let known =
                     nodes.is_some_and(|nodes| self.store.get(&nodes.storage, &Key::new("", node)).is_some());
                 if !known {

@@ -7,13 +7,10 @@ use serde_json::Value;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{self, Managers, track};
 use crate::kinds::convert;
-use crate::kinds::defaults::{self, remove_null};
-use crate::kinds::definition;
+use crate::kinds::fill::{copy_field, remove_null};
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::kinds::size;
-use crate::kinds::strategy;
-use crate::kinds::validation;
 use crate::state::store::{Key, Stored};
 use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
@@ -138,7 +135,7 @@ impl Seen {
         let managers = sent.unwrap_or(known);
         let mut after = merge_part(kind, &before, new, part);
         keep_system_fields(&before, &mut after);
-        defaults::prepare(kind, &mut after)?;
+        kind.behaviour.defaults(kind, &mut after)?;
         // A scale of which nobody was the owner gets none: the real server has nowhere to note it.
         let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
@@ -154,12 +151,8 @@ impl Seen {
                 managers.without(&paths.spec_replicas, owner == Owner::Same).write(&mut after);
             }
         }
-        if kind.is("", "Pod") && part.is_main() {
-            strategy::admit_pod(&mut after["spec"]);
-        }
-        if kind.is("", "Service") && part.is_main() {
-            strategy::keep_addresses(&before, &mut after);
-            self.address_service(&mut after);
+        if part.is_main() {
+            kind.behaviour.prepare_update(&before, &mut after, self);
         }
         self.settle(kind, old, (&stored, &before), after, part, write.dry_run)
     }
@@ -175,15 +168,12 @@ impl Seen {
         dry_run: bool,
     ) -> Result<Draft> {
         let main = part.is_main();
-        let accept = kind.is_definition() && main;
-        if accept {
-            definition::default(&mut after);
-        }
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
         let status = matches!(part, Part::Status | Part::Applied(true));
-        let compiled = self.validate(kind, &after, Some(before), status, &mut causes);
-        causes.extend(validation::update(kind, before, &after));
+        let findings = self.validate(kind, &after, Some(before), status);
+        causes.extend(findings.causes);
+        causes.extend(kind.behaviour.validate_update(before, &after));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &old.key.name, causes));
         }
@@ -201,11 +191,11 @@ impl Seen {
             key: old.key.clone(),
             value,
             old: Some(old.clone()),
-            accept,
+            accept: kind.is_definition() && main,
             posted: false,
             dry_run,
-            services: self.services.clone(),
-            compiled,
+            peers: self.peers.clone(),
+            compiled: findings.compiled,
             same,
         })
     }
@@ -227,12 +217,8 @@ pub(crate) fn precondition_failed(
 /// Where the real server's store has an object, or would have it.
 pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
     let root = if dry_run { "" } else { "/registry" };
-    let part = match &kind.custom {
-        Some(_) => format!("{}/{}", kind.group, kind.plural),
-        None if kind.is("", "Service") => "services/specs".to_owned(),
-        None => kind.plural.clone(),
-    };
-    format!("{root}/{part}/{}/{}", key.namespace, key.name)
+    let directory = kind.behaviour.storage_path(kind);
+    format!("{root}/{directory}/{}/{}", key.namespace, key.name)
 }
 
 /// The resourceVersion that an object carries; 0 for none.
@@ -266,9 +252,8 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             if kind.has_status() {
                 copy_field(before, &mut new, "status");
             }
-            if kind.is("", "Namespace") {
-                // Its spec is its finalizers, which have an endpoint of their own.
-                copy_field(before, &mut new, "spec");
+            for field in kind.behaviour.subresource_fields() {
+                copy_field(before, &mut new, field);
             }
             new
         }
@@ -276,28 +261,13 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             let mut after = before.clone();
             copy_field(&new, &mut after, "status");
             remove_null(&mut after, "status");
-            let mut taken = vec!["managedFields"];
-            if kind.custom.is_none() {
-                taken.extend(["annotations", "finalizers"]);
-            }
-            if kind.custom.is_none() && !kind.is("", "Pod") {
-                taken.push("ownerReferences");
-            }
-            if kind.is("", "Pod") || kind.is("", "Service") {
-                taken.push("labels");
-            }
-            if kind.is("", "Pod") {
-                let class = &before["status"]["qosClass"];
-                if after["status"].is_object() && after["status"]["qosClass"].is_null() && !class.is_null() {
-                    after["status"]["qosClass"] = class.clone();
-                }
-            }
-            for field in taken {
+            kind.behaviour.prepare_status(before, &mut after);
+            for field in kind.behaviour.status_metadata().iter().chain(&["managedFields"]) {
                 let value = new["metadata"].get(field).cloned();
                 let metadata = meta::metadata_mut(&mut after);
                 match value {
-                    Some(value) => metadata.insert(field.to_owned(), value),
-                    None => metadata.remove(field),
+                    Some(value) => metadata.insert((*field).to_owned(), value),
+                    None => metadata.remove(*field),
                 };
             }
             after
@@ -316,14 +286,6 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             after
         }
     }
-}
-
-fn copy_field(from: &Value, to: &mut Value, field: &str) {
-    let Value::Object(map) = to else { return };
-    match from.get(field) {
-        Some(value) => map.insert(field.to_owned(), value.clone()),
-        None => map.remove(field),
-    };
 }
 
 /// No client sets these, whatever it sends.
@@ -348,12 +310,10 @@ fn keep_system_fields(before: &Value, after: &mut Value) {
     }
 }
 
-/// Whether the desired state differs: everything but the metadata and a status that has its own endpoint.
+/// Whether the desired state differs: everything but most metadata and a status that has its own endpoint.
 fn desire_changed(kind: &Kind, before: &Value, after: &Value) -> bool {
-    // A Deployment's annotations are copied to its ReplicaSets: a change of them is a change of what is wanted.
-    if kind.is("apps", "Deployment")
-        && before["metadata"].get("annotations") != after["metadata"].get("annotations")
-    {
+    let mut metadata = kind.behaviour.desired_metadata().iter();
+    if metadata.any(|field| before["metadata"].get(field) != after["metadata"].get(field)) {
         return true;
     }
     let desire = |value: &Value| -> Vec<(String, Value)> {

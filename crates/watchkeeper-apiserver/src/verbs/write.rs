@@ -6,7 +6,6 @@ use crate::codec::json;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
 use crate::fields::Writer;
-use crate::kinds::merge_type::MergeType;
 use crate::kinds::registry::Kind;
 use crate::kinds::size;
 use crate::types::normalize;
@@ -123,23 +122,6 @@ fn normalize_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<S
     }
     unknown.sort();
     Ok(unknown)
-}
-
-impl Kind {
-    /// The merge type along which objects of this kind merge.
-    pub(crate) fn merge_type(&self) -> MergeType<'_> {
-        match (&self.custom, self.schema) {
-            (Some(custom), _) => MergeType::Custom(custom.schema.root()),
-            (None, Some(id)) => MergeType::Kind(id),
-            (None, None) => MergeType::Any,
-        }
-    }
-
-    /// What an object of this kind looks like before anybody has written it.
-    pub(crate) fn blank(&self) -> &Value {
-        self.blank
-            .get_or_init(|| self.schema.map_or_else(|| serde_json::json!({"metadata": {}}), normalize::empty))
-    }
 }
 
 impl Failure {

@@ -1,20 +1,12 @@
-//! How does an object look as a row? Tables for clients that print: columns of the kind, cells, and as much of the object as was asked for.
+//! Tables for clients that print: the columns of the kind, a row of cells per object, and as much of the object as was asked for.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::kinds::cells::Row;
 use crate::kinds::convert;
-use crate::kinds::registry::{Kind, Printer};
+use crate::kinds::registry::Kind;
 use crate::state::store::Stored;
-
-mod age;
-mod cells;
-mod columns;
-mod pod;
-mod rare;
-mod rows;
-
-use columns::Column;
 
 /// How much of the object comes with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +47,7 @@ impl Rows {
 
     fn row(self, kind: &Kind, stored: &Stored, now: Timestamp) -> Value {
         let object = stored.value();
-        let cells = match &kind.custom {
-            None => rows::row(&kind.kind, &object, now),
-            Some(custom) => custom_row(&custom.printers, &object, now),
-        };
+        let cells = kind.behaviour.row(&Row { kind, object: &object, now });
         let shown = match self.include {
             Include::Nothing => Value::Null,
             Include::Metadata => json!({
@@ -71,43 +60,9 @@ impl Rows {
 }
 
 fn definitions(kind: &Kind) -> Value {
-    let columns = match &kind.custom {
-        None => columns::columns(kind),
-        Some(custom) => custom_columns(&custom.printers),
-    };
+    let columns = kind.behaviour.columns(kind);
     let shown = columns.iter().map(|column| {
         json!({"name": column.name, "type": column.sort, "format": column.format, "description": "", "priority": column.priority})
     });
     shown.collect()
-}
-
-fn custom_columns(printers: &[Printer]) -> Vec<Column> {
-    let column = |name: &str, sort: &str, format: &str, priority| Column {
-        name: name.to_owned(),
-        sort: sort.to_owned(),
-        format: format.to_owned(),
-        priority,
-    };
-    let mut columns = vec![column("Name", "string", "name", 0)];
-    columns.extend(printers.iter().map(|p| column(&p.name, &p.sort, &p.format, p.priority)));
-    columns
-}
-
-fn custom_row(printers: &[Printer], object: &Value, now: Timestamp) -> Vec<Value> {
-    let mut cells = vec![object["metadata"]["name"].clone()];
-    cells.extend(printers.iter().map(|printer| {
-        let found = printer.path.find(object);
-        match (printer.sort.as_str(), found) {
-            (_, None) => Value::Null,
-            ("date", Some(time)) => age::since(time, now).into(),
-            ("integer", Some(Value::Number(number))) => number.as_i64().map_or(Value::Null, Value::from),
-            ("integer" | "number" | "boolean", Some(value @ (Value::Number(_) | Value::Bool(_)))) => {
-                value.clone()
-            }
-            ("string", Some(Value::String(text))) => text.as_str().into(),
-            ("string", Some(value)) => value.to_string().into(),
-            _ => Value::Null,
-        }
-    }));
-    cells
 }

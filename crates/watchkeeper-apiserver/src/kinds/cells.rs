@@ -1,6 +1,71 @@
-//! What stands in a cell? The small texts that the columns of many kinds share.
+//! Columns and cells of tables: their notation, and the texts that many kinds share.
 
+use jiff::Timestamp;
 use serde_json::Value;
+
+use crate::kinds::age;
+use crate::kinds::label_selector::selector_text;
+use crate::kinds::registry::Kind;
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) sort: String,
+    pub(crate) format: String,
+    pub(crate) priority: i64,
+}
+
+/// Columns from their headers, which are separated by spaces. `_` is a space in a name, `:` begins a type, and `*` marks a column of wide
+/// tables.
+pub(crate) fn columns(headers: &str) -> Vec<Column> {
+    let column = |word: &str| {
+        let (word, sort) = word.split_once(':').unwrap_or((word, "string"));
+        let name = word.trim_end_matches('*').replace('_', " ");
+        Column {
+            format: if ["Name", "Attacher"].contains(&name.as_str()) { "name" } else { "" }.to_owned(),
+            sort: sort.to_owned(),
+            priority: i64::from(word.ends_with('*')),
+            name,
+        }
+    };
+    headers.split(' ').map(column).collect()
+}
+
+/// A stored object that is shown as a row of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) kind: &'a Kind,
+    pub(crate) object: &'a Value,
+    pub(crate) now: Timestamp,
+}
+
+impl<'a> Row<'a> {
+    pub(crate) fn name(&self) -> &'a str {
+        text(&self.object["metadata"]["name"])
+    }
+
+    pub(crate) fn age(&self) -> String {
+        self.since(&self.object["metadata"]["creationTimestamp"])
+    }
+
+    /// The time since a timestamp.
+    pub(crate) fn since(&self, time: &Value) -> String {
+        age::since(time, self.now)
+    }
+
+    pub(crate) fn spec(&self) -> &'a Value {
+        &self.object["spec"]
+    }
+
+    pub(crate) fn status(&self) -> &'a Value {
+        &self.object["status"]
+    }
+
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.object["metadata"]["deletionTimestamp"].is_string()
+    }
+}
 
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -41,7 +106,7 @@ pub(crate) fn labels(map: &Value) -> String {
 
 /// A label selector as a query has it, or `<none>`.
 pub(crate) fn selector(selector: &Value) -> String {
-    or(&crate::verbs::scale::selector_text(selector), "<none>").to_owned()
+    or(&selector_text(selector), "<none>").to_owned()
 }
 
 /// The names or images of a template's containers.

@@ -1,4 +1,4 @@
-//! How old is it, in as few characters as say it? `45s`, `4m30s`, `3h5m`, `2d5h`, `20d`.
+//! Ages in tables, with at most two units: `45s`, `4m30s`, `3h5m`, `2d5h`, `20d`.
 
 use jiff::Timestamp;
 use serde_json::Value;

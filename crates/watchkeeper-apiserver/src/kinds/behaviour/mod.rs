@@ -1,0 +1,278 @@
+//! Behaviour of a kind: its defaults, validation, deletion, table columns and so on. One file per kind.
+//!
+//! The built-in table names the [`Behaviour`] of each row; custom kinds share [`CustomResource`]. All hooks have a default, so the file of a
+//! kind holds only what sets it apart. The rest of the server calls the hooks and never compares the name of a kind.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use watchkeeper::clock::Generator;
+
+use crate::failure::{Cause, Result};
+use crate::kinds::cells::{self, Column, Row};
+use crate::kinds::definition::Compiled;
+use crate::kinds::registry::Kind;
+
+mod certificate_signing_request;
+mod config_map;
+mod controller_revision;
+mod cron_job;
+mod csi;
+mod custom_resource;
+mod custom_resource_definition;
+mod daemon_set;
+mod data;
+mod deployment;
+mod endpoint_slice;
+mod endpoints;
+mod event;
+mod horizontal_pod_autoscaler;
+mod ingress;
+mod job;
+mod lease;
+mod limit_range;
+mod namespace;
+mod network_policy;
+mod node;
+mod persistent_volume;
+pub(crate) mod pod;
+mod pod_disruption_budget;
+mod pod_spec;
+mod pod_template;
+mod priority_class;
+mod rbac;
+mod replica_set;
+mod resource_quota;
+mod runtime_class;
+mod secret;
+mod service;
+mod stateful_set;
+mod storage_class;
+mod validating_admission_policy;
+mod volume_attachment;
+mod webhook_configuration;
+mod workload;
+
+pub(super) use certificate_signing_request::CertificateSigningRequest;
+pub(super) use config_map::ConfigMap;
+pub(super) use controller_revision::ControllerRevision;
+pub(super) use cron_job::CronJob;
+pub(super) use csi::{CsiDriver, CsiNode};
+pub(super) use custom_resource::CustomResource;
+pub(super) use custom_resource_definition::CustomResourceDefinition;
+pub(super) use daemon_set::DaemonSet;
+pub(super) use deployment::Deployment;
+pub(super) use endpoint_slice::EndpointSlice;
+pub(super) use endpoints::Endpoints;
+pub(super) use event::{CoreEvent, Event};
+pub(super) use horizontal_pod_autoscaler::HorizontalPodAutoscaler;
+pub(super) use ingress::{Ingress, IngressClass};
+pub(super) use job::Job;
+pub(super) use lease::Lease;
+pub(super) use limit_range::LimitRange;
+pub(super) use namespace::Namespace;
+pub(super) use network_policy::NetworkPolicy;
+pub(super) use node::Node;
+pub(super) use persistent_volume::{PersistentVolume, PersistentVolumeClaim};
+pub(super) use pod::Pod;
+pub(super) use pod_disruption_budget::PodDisruptionBudget;
+pub(super) use pod_template::PodTemplate;
+pub(super) use priority_class::PriorityClass;
+pub(super) use rbac::{Role, RoleBinding};
+pub(super) use replica_set::{ReplicaSet, ReplicationController};
+pub(super) use resource_quota::ResourceQuota;
+pub(super) use runtime_class::RuntimeClass;
+pub(super) use secret::Secret;
+pub(super) use service::Service;
+pub(super) use stateful_set::StatefulSet;
+pub(super) use storage_class::StorageClass;
+pub(super) use validating_admission_policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+pub(super) use volume_attachment::VolumeAttachment;
+pub(super) use webhook_configuration::WebhookConfiguration;
+
+/// What sets a kind apart from the others. Objects are in the version of the kind, except where a hook says otherwise.
+pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
+    /// Fills in the defaults of an object that has the shape of its kind. Whoever wrote the object owns them.
+    fn defaults(&self, _kind: &Kind, _object: &mut Value) -> Result<()> {
+        Ok(())
+    }
+
+    /// Completes a new object, which has its name and uid. Nobody owns what is added here.
+    fn prepare_create(&self, _object: &mut Value, _context: &dyn Context) {}
+
+    /// Completes an object after a write of anything but its status. Nobody owns what is added here.
+    fn prepare_update(&self, _before: &Value, _after: &mut Value, _context: &dyn Context) {}
+
+    /// Completes an object after a write of its status.
+    fn prepare_status(&self, _before: &Value, _after: &mut Value) {}
+
+    /// Top-level fields that only subresources write, beside the status.
+    fn subresource_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Metadata that a write of the status may change.
+    fn status_metadata(&self) -> &'static [&'static str] {
+        &["annotations", "finalizers", "ownerReferences"]
+    }
+
+    /// Metadata that belongs to the desired state: a change of it counts in `metadata.generation`.
+    fn desired_metadata(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Reports what is wrong with an object beyond its metadata.
+    fn validate(&self, _change: &Change<'_>, _findings: &mut Findings) {}
+
+    /// Returns what is wrong with the change from `old` to `new` beyond the metadata.
+    fn validate_update(&self, _old: &Value, _new: &Value) -> Vec<Cause> {
+        Vec::new()
+    }
+
+    /// Warnings for the client that wrote an object, which `parse` gives.
+    fn warnings(&self, _parse: &dyn Fn() -> Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The warning for clients that use a deprecated version of the kind.
+    fn deprecation(&self, _kind: &Kind) -> Option<String> {
+        None
+    }
+
+    /// What a delete of an object deletes first.
+    fn contents(&self) -> Contents {
+        Contents::Nothing
+    }
+
+    /// Whether other objects may be owned by one of this kind.
+    fn has_dependents(&self) -> bool {
+        true
+    }
+
+    /// The seconds that an object may take to end, if the client asked for `wanted`; none for kinds that end at once.
+    fn grace_period(&self, _object: &Value, _wanted: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Whether something other than `metadata.finalizers` keeps a terminating object.
+    fn is_held(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// Whether objects hold values of which no two objects may have the same, so that a write depends on all of them.
+    fn allocates(&self) -> bool {
+        false
+    }
+
+    /// Whether error messages must not repeat the content of an object.
+    fn is_confidential(&self) -> bool {
+        false
+    }
+
+    /// Converts a stored object, all but its `apiVersion`.
+    fn from_storage(&self, _kind: &Kind, _object: &mut Value) {}
+
+    /// Converts an object into its stored form.
+    fn to_storage(&self, _kind: &Kind, _object: &mut Value) {}
+
+    /// The directory of the kind in a store, as messages of the real server show it.
+    fn storage_path(&self, kind: &Kind) -> String {
+        kind.plural.clone()
+    }
+
+    /// Subresources beyond `scale` and `status`.
+    fn subresources(&self) -> &'static [Subresource] {
+        &[]
+    }
+
+    /// The selectable field that another name stands for.
+    fn field_alias<'a>(&self, field: &'a str) -> &'a str {
+        field
+    }
+
+    /// The path of a selectable field in stored objects.
+    fn stored_field(&self, field: &str) -> String {
+        field.to_owned()
+    }
+
+    /// The value of a selectable field in a stored object, where it is not the text at that path.
+    fn field_value(&self, _object: &Value, _path: &str) -> Option<String> {
+        None
+    }
+
+    /// The columns of a table, in the notation of [`cells::columns`].
+    fn headers(&self) -> &'static str {
+        "Name Age"
+    }
+
+    /// The columns of a table.
+    fn columns(&self, _kind: &Kind) -> Vec<Column> {
+        cells::columns(self.headers())
+    }
+
+    /// The cells of a stored object in a table: an array with one value for each column.
+    fn row(&self, row: &Row<'_>) -> Value {
+        json!([row.name(), row.age()])
+    }
+}
+
+/// The behaviour of a kind with none of its own.
+#[derive(Debug)]
+pub(super) struct Plain;
+
+impl Behaviour for Plain {}
+
+/// What a behaviour sees of the server while it completes an object.
+pub(crate) trait Context {
+    /// The current time as objects carry it.
+    fn now(&self) -> String;
+
+    fn generator(&self) -> &Generator;
+
+    /// Whether an object of a kind that [allocates](Behaviour::allocates) has this value in a selectable field.
+    fn any_peer_has(&self, field: &str, value: &str) -> bool;
+
+    /// All objects of a kind that [allocates](Behaviour::allocates).
+    fn peers(&self) -> Box<dyn Iterator<Item = Value> + '_>;
+}
+
+/// A write to validate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) kind: &'a Kind,
+    /// None for a new object.
+    pub(crate) old: Option<&'a Value>,
+    pub(crate) new: &'a Value,
+    /// Whether only the status is written.
+    pub(crate) status: bool,
+    /// The kinds of a definition before the write.
+    pub(crate) defined: &'a [Arc<Kind>],
+}
+
+/// What validation of an object found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) causes: Vec<Cause>,
+    /// The versions of a valid definition, compiled.
+    pub(crate) compiled: Vec<Compiled>,
+}
+
+/// What an object contains, and takes with it when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Nothing,
+    /// All objects of the namespace with its name.
+    NamespacedObjects,
+    /// The kinds that it defines, with their objects.
+    CustomKinds,
+}
+
+/// A subresource, as discovery shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subresource {
+    pub(crate) name: &'static str,
+    /// Group, version and kind of its body; none for those of the resource.
+    pub(crate) body: Option<(&'static str, &'static str, &'static str)>,
+    pub(crate) verbs: &'static [&'static str],
+}

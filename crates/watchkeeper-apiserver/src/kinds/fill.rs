@@ -1,0 +1,39 @@
+//! Absent fields of JSON objects: filling them in, and leaving them absent.
+
+use serde_json::{Map, Value};
+
+/// Sets a field that is absent or null.
+pub(crate) fn fill(target: &mut Value, field: &str, default: Value) {
+    if target.is_null() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(map) = target {
+        let entry = map.entry(field).or_insert(Value::Null);
+        if entry.is_null() {
+            *entry = default;
+        }
+    }
+}
+
+/// The elements of a list; none of anything else.
+pub(crate) fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
+    list.as_array_mut().into_iter().flatten()
+}
+
+/// Removes a null, which indexing an absent field for writing leaves behind.
+pub(crate) fn remove_null(value: &mut Value, field: &str) {
+    if let Value::Object(map) = value
+        && map.get(field).is_some_and(Value::is_null)
+    {
+        map.remove(field);
+    }
+}
+
+/// Makes a top-level field what it is in `from`, or absent.
+pub(crate) fn copy_field(from: &Value, to: &mut Value, field: &str) {
+    let Value::Object(map) = to else { return };
+    match from.get(field) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}

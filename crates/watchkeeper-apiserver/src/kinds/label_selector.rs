@@ -1,0 +1,42 @@
+//! Label selectors of objects (`matchLabels`, `matchExpressions`) as text.
+
+use serde_json::Value;
+
+/// A label selector object in the text form of query strings.
+pub(crate) fn selector_text(selector: &Value) -> String {
+    let plain = selector.get("matchLabels").or_else(|| {
+        // A ReplicationController's selector is a plain map of labels.
+        selector.get("matchExpressions").is_none().then_some(selector)
+    });
+    let labels = plain.and_then(Value::as_object).into_iter().flatten();
+    let mut terms: Vec<_> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values: Vec<_> = values.filter_map(Value::as_str).collect();
+        terms.push(match expression["operator"].as_str() {
+            Some("In") => format!("{key} in ({})", values.join(",")),
+            Some("NotIn") => format!("{key} notin ({})", values.join(",")),
+            Some("DoesNotExist") => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    terms.sort();
+    terms.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_selector_is_printed_as_a_query_has_it() {
+        let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
+            {"key": "c", "operator": "In", "values": ["1", "2"]}, {"key": "d", "operator": "DoesNotExist"}]});
+        assert_eq!(selector_text(&selector), "!d,a=b,c in (1,2)");
+        assert_eq!(selector_text(&json!({"app": "x"})), "app=x");
+    }
+}

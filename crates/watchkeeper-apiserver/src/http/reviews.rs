@@ -8,7 +8,7 @@ use crate::fields::{Managers, Writer};
 use crate::http::handler::Call;
 use crate::http::negotiate;
 use crate::http::reply::{self, Reply};
-use crate::kinds::builtin::Review;
+use crate::kinds::builtin::{Answer, Review};
 use crate::kinds::merge_type::MergeType;
 use crate::kinds::meta;
 use crate::types;
@@ -38,20 +38,20 @@ impl Call {
             managers.update(MergeType::Kind(id), &types::normalize::empty(id), &value, &writer);
             managers.write(&mut value);
         }
-        if review.kind == "SelfSubjectReview" {
+        if review.answer == Answer::User {
             meta::set(&mut value, "creationTimestamp", &meta::timestamp(self.now()));
         }
         value["kind"] = review.kind.into();
         value["apiVersion"] = api_version.into();
-        value["status"] = match review.kind {
-            "SelfSubjectReview" => json!({"userInfo": {
+        value["status"] = match review.answer {
+            Answer::User => json!({"userInfo": {
                 "username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}),
-            "SelfSubjectRulesReview" => json!({
+            Answer::Rules => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
                 "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
                 "incomplete": false,
             }),
-            _ => json!({"allowed": true}),
+            Answer::Allowed => json!({"allowed": true}),
         };
         Ok(reply::value(201, form, &value))
     }

@@ -432,19 +432,37 @@ pub(crate) struct Review {
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
     pub(crate) namespaced: bool,
+    pub(crate) answer: Answer,
+}
+
+/// What a review is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// That the access is allowed.
+    Allowed,
+    /// All that the user may do.
+    Rules,
+    /// Who the user is.
+    User,
 }
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// The questions about access, which this server answers with yes.
 pub(crate) const REVIEWS: &[Review] = &[
-    review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false),
-    review(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", true),
-    review(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
-    review(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
-    review(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", false),
+    review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false, Answer::User),
+    review(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", true, Answer::Allowed),
+    review(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false, Answer::Allowed),
+    review(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", false, Answer::Rules),
+    review(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", false, Answer::Allowed),
 ];
 
-const fn review(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Review {
-    Review { group, version: "v1", kind, plural, namespaced }
+const fn review(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+    answer: Answer,
+) -> Review {
+    Review { group, version: "v1", kind, plural, namespaced, answer }
 }

@@ -52,6 +52,9 @@ const RETIRED: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Kinds that have moved to another group, with the groups between which they can be converted.
+const MOVED: &[(&str, &[&str])] = &[("Event", &["", "events.k8s.io"])];
+
 /// What is wrong with the version and the kind that a body has. What is not said is as in the URL.
 pub(crate) fn mismatch(kind: &Kind, sent_version: &str, sent_kind: &str) -> Option<Mismatch> {
     let version = if sent_version.is_empty() { &kind.api_version } else { sent_version };
@@ -81,8 +84,8 @@ pub(crate) fn mismatch(kind: &Kind, sent_version: &str, sent_kind: &str) -> Opti
         )));
     }
     let group = |version: &str| version.split_once('/').map_or("", |(group, _)| group).to_owned();
-    // Some kinds have moved to another group and can be converted from the one they were in.
-    let moved = ["", "events.k8s.io"].map(str::to_owned).contains(&group(version)) && shown == "Event";
+    let moved =
+        MOVED.iter().any(|(kind, groups)| *kind == shown && groups.contains(&group(version).as_str()));
     if shown == kind.kind && (moved || group(version) == "extensions" || group(version) == kind.group) {
         return other();
     }

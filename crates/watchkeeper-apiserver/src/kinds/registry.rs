@@ -244,7 +244,8 @@ impl Kind {
 
     /// What an object of this kind looks like before anybody has written it.
     pub(crate) fn blank(&self) -> &Value {
-        self.blank.get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
+        self.blank
+            .get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
     }
 
     /// Gives a new object the status with which its kind begins.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::failure::{Cause, Failure, Result};
-use crate::kinds::behaviour::pod::is_gated;
-use crate::kinds::conditions;
+use crate::kinds::behaviour::pod::{binding, is_gated};
 use crate::kinds::meta;
 use crate::kinds::registry::Kind;
 use crate::state::core::Core;
@@ -16,14 +15,7 @@ use crate::verbs::update::precondition_failed;
 impl Core {
     /// Gives a pod its node, once; the pod with the uid and of the version that the binding names, if it does.
     pub(crate) fn bind(&mut self, kind: &Arc<Kind>, key: &Key, binding: &Value, dry_run: bool) -> Result<()> {
-        let target = |field: &str| binding["target"][field].as_str().unwrap_or_default();
-        let mut causes = Vec::new();
-        if !["", "Node"].contains(&target("kind")) {
-            causes.push(Cause::not_supported("target.kind", &target("kind").into(), &["Node", "<empty>"]));
-        }
-        if target("name").is_empty() {
-            causes.push(Cause::required("target.name", ""));
-        }
+        let causes = binding::validate(binding);
         if !causes.is_empty() {
             return Err(Failure::internal(Cause::text(&causes)));
         }
@@ -60,14 +52,7 @@ impl Core {
         if is_gated(&pod["spec"]) {
             return Err(conflict(&format!("pod {} has non-empty .spec.schedulingGates", key.name)));
         }
-        pod["spec"]["nodeName"] = target("name").into();
-        for field in ["annotations", "labels"] {
-            for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
-                pod["metadata"][field][key.as_str()] = value.clone();
-            }
-        }
-        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now()});
-        conditions::set(&mut pod["status"], scheduled);
+        binding::bind(&mut pod, binding, &self.now());
         if !dry_run {
             self.commit(kind, key, pod);
         }

@@ -276,3 +276,23 @@ pub(crate) struct Subresource {
     pub(crate) body: Option<(&'static str, &'static str, &'static str)>,
     pub(crate) verbs: &'static [&'static str],
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::kinds::builtin::BUILTINS;
+    use crate::kinds::registry::Registry;
+
+    #[test]
+    fn every_row_has_a_cell_for_each_column() {
+        let registry = Registry::new();
+        for row in BUILTINS {
+            let kind = registry.find(row.group, row.version, row.plural).unwrap();
+            let columns = kind.behaviour.columns(kind);
+            let cells = kind.behaviour.row(&Row { kind, object: kind.blank(), now: Timestamp::UNIX_EPOCH });
+            assert_eq!(cells.as_array().unwrap().len(), columns.len(), "{}", kind.kind);
+        }
+    }
+}

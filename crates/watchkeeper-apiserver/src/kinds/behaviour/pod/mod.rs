@@ -9,6 +9,7 @@ use crate::kinds::conditions;
 use crate::kinds::fill::{each, fill, remove_null};
 use crate::kinds::registry::Kind;
 
+pub(crate) mod binding;
 mod summary;
 mod validate;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::failure::{Cause, Details, Failure};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 mod last_applied;
 pub(crate) mod set;

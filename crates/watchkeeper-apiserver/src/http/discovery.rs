@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::kinds::behaviour::Subresource;
-use crate::kinds::registry::{Group, Kind, Registry, Version, api_version};
+use crate::kinds::kind::{Kind, api_version};
+use crate::kinds::registry::{Group, Registry, Version};
 
 /// The version that this server imitates.
 pub(crate) const MINOR: &str = "36";

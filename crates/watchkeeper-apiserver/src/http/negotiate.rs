@@ -10,7 +10,7 @@ use crate::codec::protobuf;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
 use crate::http::table::{Include, Rows};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::failure::{Cause, Failure, Result, quoted};
 use crate::http::handler::{BoxError, Call};
 use crate::http::negotiate;
 use crate::kinds::identity::{Mismatch, mismatch};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::selector::Selector;
 use crate::types;
 use crate::verbs::delete::DeleteOptions;

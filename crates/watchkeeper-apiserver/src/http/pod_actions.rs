@@ -11,8 +11,8 @@ use crate::failure::{self, Failure, Result};
 use crate::http::handler::{BoxError, Call};
 use crate::http::negotiate::Form;
 use crate::http::reply::{self, Reply};
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 use crate::state::store::Key;
 use crate::verbs::delete::DeleteOptions;
 

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::http::negotiate::Form;
 use crate::http::watch::WatchBody;
 use crate::kinds::convert;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 use crate::verbs::list::Page;
 

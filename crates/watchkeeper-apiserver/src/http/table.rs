@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::cells::Row;
 use crate::kinds::convert;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 
 /// How much of the object comes with a row.

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::http::negotiate::Form;
 use crate::http::reply::{Chunks, metadata_version};
 use crate::http::shared::Shared;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::selector::Selector;
 use crate::state::store::{Change, Followed, Forgotten, Store, Stored, Text, View};
 

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::age;
+use crate::kinds::kind::Kind;
 use crate::kinds::label_selector::selector_text;
-use crate::kinds::registry::Kind;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

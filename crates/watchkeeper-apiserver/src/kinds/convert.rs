@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 /// A stored object in the version of `kind`.
 pub(crate) fn from_storage(kind: &Kind, mut value: Value) -> Value {
-    kind.behaviour.from_storage(kind, &mut value);
+    kind.behaviour.to_served(kind, &mut value);
     value["apiVersion"] = kind.api_version.as_str().into();
     value
 }

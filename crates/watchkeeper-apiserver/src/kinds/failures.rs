@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::failure::{Cause, Details, Failure, quoted};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 impl Failure {
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Box<Self> {

@@ -1,7 +1,7 @@
 //! What a body says it is: its `apiVersion` and `kind`, compared with what the URL names.
 
 use crate::failure::quoted;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::types;
 
 /// Why a body is not an object of the kind in the URL.

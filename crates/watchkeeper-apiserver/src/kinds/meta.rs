@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Cause;
 use crate::kinds::builtin::NameRule;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 

@@ -11,6 +11,7 @@ pub(crate) mod failures;
 pub(crate) mod fill;
 pub(crate) mod identity;
 pub(crate) mod jsonpath;
+pub(crate) mod kind;
 pub(crate) mod label_selector;
 pub(crate) mod merge_type;
 pub(crate) mod meta;

@@ -5,8 +5,8 @@ use std::io;
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
+use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::MergeType;
-use crate::kinds::registry::Kind;
 use crate::types::ValueType;
 
 /// What etcd takes in one request.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use watchkeeper::Env;
 
+use crate::kinds::kind::ResourceId;
 use crate::kinds::meta;
-use crate::kinds::registry::ResourceId;
 use crate::persist::disk::{Kept, State, Version};
 use crate::state::core::{Core, first_revision};
 use crate::state::store::{Store, Stored, Window};

@@ -10,8 +10,9 @@ use watchkeeper::clock::{Clock, Generator};
 
 use crate::failure::{Cause, Failure, Result};
 use crate::kinds::convert;
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::{Kind, Registry};
+use crate::kinds::registry::Registry;
 use crate::state::store::{Key, Store, Stored, Window};
 
 /// The whole state of one server.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::core::Core;
 use crate::state::store::Stored;
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Result};
 use crate::kinds::behaviour::Behaviour;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 
 /// Both selectors of a request.

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use crate::kinds::registry::ResourceId;
+use crate::kinds::kind::ResourceId;
 
 pub(crate) use follow::Followed;
 pub(crate) use journal::{Batch, Reach};
@@ -301,7 +301,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::registry::{Kind, Registry};
+    use crate::kinds::kind::Kind;
+    use crate::kinds::registry::Registry;
 
     struct Fixture {
         store: Store,

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Result};
 use crate::fields::Managers;
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 use crate::kinds::size;
 use crate::state::core::Core;
 use crate::state::store::Key;

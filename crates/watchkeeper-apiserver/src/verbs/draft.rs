@@ -12,8 +12,8 @@ use crate::failure::{Failure, Result};
 use crate::fields;
 use crate::kinds::behaviour::{Contents, Context};
 use crate::kinds::definition::Compiled;
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::failure::{Cause, Details, Failure, Result};
 use crate::kinds::conditions;
+use crate::kinds::kind::Kind;
 use crate::kinds::label_selector::selector_text;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 use crate::state::core::Core;
 use crate::state::selector::Selector;
 use crate::state::store::{Key, Stored};

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::failure::{Cause, Failure, Result};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::core::Core;
 use crate::state::selector::Selector;
 use crate::state::store::{Key, Stored};

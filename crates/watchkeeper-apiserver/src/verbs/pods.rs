@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::failure::{Cause, Failure, Result};
 use crate::kinds::behaviour::pod::{binding, is_gated};
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 use crate::state::core::Core;
 use crate::state::store::Key;
 use crate::verbs::update::precondition_failed;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::failure::{Cause, Failure, Result};
+use crate::kinds::kind::{Kind, ScalePaths};
 use crate::kinds::label_selector::selector_text;
 use crate::kinds::meta;
-use crate::kinds::registry::{Kind, ScalePaths};
 use crate::state::core::Core;
 use crate::state::store::Stored;
 use crate::verbs::draft::{Draft, Seen};

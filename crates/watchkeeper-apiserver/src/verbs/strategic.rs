@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::types::{self, Field, Id, Patch, ValueType};
 use error::StrategicError;
 use lists::{Ranks, are_objects, arrange, check_order, id_of, key_of};

@@ -6,7 +6,7 @@ use crate::codec::json;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
 use crate::fields::Writer;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::kinds::size;
 use crate::types::normalize;
 

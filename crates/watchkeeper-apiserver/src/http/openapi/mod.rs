@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::http::discovery::{MINOR, fingerprint};
-use crate::kinds::registry::{Kind, Registry, Version};
+use crate::kinds::kind::Kind;
+use crate::kinds::registry::{Registry, Version};
 use crate::types::{self, Field, Id, Merge, Patch, ValueType};
 use words::Words;
 

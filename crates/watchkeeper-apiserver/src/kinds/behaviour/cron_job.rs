@@ -6,7 +6,7 @@ use super::{Behaviour, workload};
 use crate::failure::Result;
 use crate::kinds::cells::{Row, containers, count, or, selector, text};
 use crate::kinds::fill::fill;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct CronJob;

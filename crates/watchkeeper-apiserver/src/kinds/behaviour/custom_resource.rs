@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Behaviour, Change, Findings};
 use crate::failure::{Cause, Failure, Result};
 use crate::kinds::cells::{Column, Row};
-use crate::kinds::registry::{Custom, Kind, Printer};
+use crate::kinds::kind::{Custom, Kind, Printer};
 use crate::kinds::rules;
 use crate::kinds::schema::Schema;
 use crate::kinds::size;
@@ -46,7 +46,7 @@ impl Behaviour for CustomResource {
         kind.custom.as_ref()?.warning.clone()
     }
 
-    fn from_storage(&self, kind: &Kind, object: &mut Value) {
+    fn to_served(&self, kind: &Kind, object: &mut Value) {
         if let Some(custom) = &kind.custom {
             convert(object, &kind.api_version, Some(&custom.schema));
         }

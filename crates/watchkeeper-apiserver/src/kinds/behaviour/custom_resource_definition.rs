@@ -6,7 +6,7 @@ use super::{Behaviour, Change, Contents, Findings};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::Row;
 use crate::kinds::definition;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct CustomResourceDefinition;

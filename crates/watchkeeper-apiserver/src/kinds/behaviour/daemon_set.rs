@@ -6,8 +6,8 @@ use super::{Behaviour, Change, Findings, workload};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, containers, labels, number, selector};
 use crate::kinds::fill::fill;
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct DaemonSet;

@@ -6,7 +6,7 @@ use super::{Behaviour, Change, Findings, workload};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, containers, number, selector};
 use crate::kinds::fill::fill;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct Deployment;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Behaviour;
 use crate::kinds::cells::{Row, list, number, some, text};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct Endpoints;

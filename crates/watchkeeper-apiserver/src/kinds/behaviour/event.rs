@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::{Behaviour, Change, Findings};
 use crate::failure::Cause;
 use crate::kinds::cells::{Row, number, or, text};
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 use crate::types;
 
 const HEADERS: &str = "Last_Seen Type Reason Object Subobject* Source* Message First_Seen* Count* Name*";
@@ -84,7 +84,7 @@ impl Behaviour for Event {
         false
     }
 
-    fn from_storage(&self, _kind: &Kind, event: &mut Value) {
+    fn to_served(&self, _kind: &Kind, event: &mut Value) {
         rename(event, NAMES.iter().copied());
         normalize_as("events.k8s.io/v1", event);
     }

@@ -6,7 +6,7 @@ use super::Behaviour;
 use crate::failure::Result;
 use crate::kinds::cells::{Row, list, number, shown, some, text};
 use crate::kinds::fill::fill;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct HorizontalPodAutoscaler;

@@ -9,8 +9,8 @@ use crate::kinds::age::human;
 use crate::kinds::cells::{Row, containers, number, selector};
 use crate::kinds::conditions;
 use crate::kinds::fill::fill;
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct Job;

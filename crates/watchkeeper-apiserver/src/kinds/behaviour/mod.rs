@@ -12,7 +12,7 @@ use watchkeeper::clock::Generator;
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{self, Column, Row};
 use crate::kinds::definition::Compiled;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 mod certificate_signing_request;
 mod config_map;
@@ -170,8 +170,8 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Converts a stored object, all but its `apiVersion`.
-    fn from_storage(&self, _kind: &Kind, _object: &mut Value) {}
+    /// Converts a stored object into the version of `kind`, all but its `apiVersion`.
+    fn to_served(&self, _kind: &Kind, _object: &mut Value) {}
 
     /// Converts an object into its stored form.
     fn to_storage(&self, _kind: &Kind, _object: &mut Value) {}

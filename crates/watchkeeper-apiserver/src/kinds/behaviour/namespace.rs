@@ -6,8 +6,8 @@ use super::{Behaviour, Contents, Context, Subresource};
 use crate::failure::Result;
 use crate::kinds::cells::{Row, text};
 use crate::kinds::fill::fill;
+use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::kinds::registry::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct Namespace;

@@ -6,7 +6,7 @@ use super::Behaviour;
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, list, text};
 use crate::kinds::fill::{each, fill};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Behaviour, Change, Findings, workload};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::Row;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 const HEADERS: &str = "Name Desired:integer Current:integer Ready:integer Age Containers* Images* Selector*";
 

@@ -9,7 +9,7 @@ use super::{Behaviour, Change, Findings};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, count, text};
 use crate::kinds::fill::fill;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct Secret;

@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use super::{Change, Forgotten, Resource, Store, Window};
-use crate::kinds::registry::ResourceId;
+use crate::kinds::kind::ResourceId;
 
 /// What a watch follows: a resource from its beginning to its end. One that begins again under its name is another.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::{Change, Store, Stored, Window};
-use crate::kinds::registry::ResourceId;
+use crate::kinds::kind::ResourceId;
 
 /// What a store with a journal knows more.
 #[derive(Debug)]

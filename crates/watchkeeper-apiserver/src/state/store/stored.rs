@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kinds::convert;
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 use crate::state::selector;
 
 /// The key of an object within its resource; an empty namespace for a cluster-scoped one. Ordered by namespace, then name.

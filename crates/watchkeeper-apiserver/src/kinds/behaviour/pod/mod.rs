@@ -7,7 +7,7 @@ use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, list, or, text};
 use crate::kinds::conditions;
 use crate::kinds::fill::{each, fill, remove_null};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 pub(crate) mod binding;
 mod summary;

@@ -6,7 +6,7 @@ use super::{Behaviour, Change, Context, Findings};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, balancer, labels, list, number, or, text};
 use crate::kinds::fill::{each, fill};
-use crate::kinds::registry::Kind;
+use crate::kinds::kind::Kind;
 
 mod addresses;
 mod validate;

@@ -1,0 +1,288 @@
+//! A kind in one version: its names, its properties, and what its definition adds.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use crate::kinds::behaviour::{Behaviour, Contents, Subresource};
+use crate::kinds::builtin::{BUILTINS, Builtin, InitialStatus, NameRule};
+use crate::kinds::jsonpath::Path;
+use crate::kinds::merge_type::MergeType;
+use crate::kinds::rules::Rules;
+use crate::kinds::schema::Schema;
+use crate::types;
+
+/// One kind in one version, as requests meet it.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// `version` or `group/version`.
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    pub(crate) status: InitialStatus,
+    pub(crate) scale: Option<ScalePaths>,
+    pub(crate) generation: bool,
+    pub(crate) create_on_update: bool,
+    pub(crate) unconditional_update: bool,
+    pub(crate) delete_collection: bool,
+    pub(crate) returns_deleted: bool,
+    pub(crate) names: NameRule,
+    pub(crate) fields: Vec<String>,
+    /// Under which resource the objects are stored: all versions of a kind share one.
+    pub(crate) storage: ResourceId,
+    /// Its type in the table; none for a custom kind.
+    pub(crate) schema: Option<types::Id>,
+    /// What an object looks like before anybody has written it.
+    pub(crate) blank: OnceLock<Value>,
+    /// What a CustomResourceDefinition adds; none for a built-in kind.
+    pub(crate) custom: Option<Custom>,
+    pub(crate) behaviour: &'static dyn Behaviour,
+}
+
+/// The part of a kind that comes from its definition.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    /// The apiVersion in which objects are stored.
+    pub(crate) storage_version: String,
+    pub(crate) schema: Arc<Schema>,
+    /// The schema of the version in which objects are stored.
+    pub(crate) storage_schema: Option<Arc<Schema>>,
+    pub(crate) rules: Option<Arc<Rules>>,
+    /// What to tell those who use a version that is deprecated.
+    pub(crate) warning: Option<String>,
+    /// The schema as it was sent, for those who ask for it.
+    pub(crate) document: Arc<Value>,
+    /// The columns beyond the name.
+    pub(crate) printers: Vec<Printer>,
+    /// Name of the definition: `plural.group`.
+    pub(crate) definition: String,
+    /// Whether requests meet it. What is not served may still have objects.
+    pub(crate) served: bool,
+    /// Set while its definition lacks a name that it asks for.
+    pub(crate) waiting: Option<Arc<Waiting>>,
+}
+
+/// The names of a definition that does not have all that it asks for, and what its status says about them.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Its `spec.names`.
+    pub(crate) wanted: Value,
+    /// Its `status.acceptedNames`.
+    pub(crate) had: Value,
+    /// Reason and message of the condition `NamesAccepted`.
+    pub(crate) verdict: (String, String),
+    /// The wanted names that it does not have.
+    pub(crate) missing: Vec<(NameSet, String)>,
+}
+
+/// The names of a group among which each is unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NameSet {
+    /// Kinds and list kinds.
+    Kinds,
+    /// Plurals, singulars and short names.
+    Resources,
+}
+
+/// A column of a custom kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Printer {
+    pub(crate) name: String,
+    pub(crate) sort: String,
+    pub(crate) format: String,
+    pub(crate) priority: i64,
+    pub(crate) path: Path,
+}
+
+/// Where the scale subresource finds its three values.
+#[derive(Clone, Debug)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// None: the selector is `spec.selector` in its structured form.
+    pub(crate) selector: Option<Vec<String>>,
+}
+
+/// The identity of stored objects: group and plural, without a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ResourceId(Arc<str>);
+
+impl ResourceId {
+    pub(crate) fn new(group: &str, plural: &str) -> Self {
+        Self(format!("{group}/{plural}").into())
+    }
+
+    /// Where the objects of a definition are: apart from those of a built-in kind that has its name.
+    pub(crate) fn of_definition(group: &str, plural: &str) -> Self {
+        let taken = BUILTINS.iter().any(|row| row.group == group && row.plural == plural);
+        if taken { Self(format!("{group}/{plural}/custom").into()) } else { Self::new(group, plural) }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ResourceId {
+    /// From what [`ResourceId::as_str`] gave.
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Kind {
+    pub(super) fn is_served(&self) -> bool {
+        self.custom.as_ref().is_none_or(|custom| custom.served)
+    }
+
+    pub(super) fn builtin(row: &Builtin) -> Self {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let (group, plural) = row.stored_as.unwrap_or((row.group, row.plural));
+        Self {
+            group: row.group.to_owned(),
+            version: row.version.to_owned(),
+            api_version: api_version(row.group, row.version),
+            kind: row.kind.to_owned(),
+            list_kind: format!("{}List", row.kind),
+            plural: row.plural.to_owned(),
+            singular: row.kind.to_lowercase(),
+            short_names: owned(row.short_names),
+            categories: owned(row.categories),
+            namespaced: row.namespaced,
+            status: row.status,
+            scale: row.scale.then(|| ScalePaths {
+                spec_replicas: vec!["spec".to_owned(), "replicas".to_owned()],
+                status_replicas: vec!["status".to_owned(), "replicas".to_owned()],
+                selector: None,
+            }),
+            generation: row.generation,
+            create_on_update: row.create_on_update,
+            unconditional_update: row.unconditional_update,
+            delete_collection: row.delete_collection,
+            returns_deleted: row.returns_deleted,
+            names: row.names,
+            fields: owned(row.fields),
+            storage: ResourceId::new(group, plural),
+            schema: types::of_kind(&api_version(row.group, row.version), row.kind),
+            blank: OnceLock::new(),
+            custom: None,
+            behaviour: row.behaviour,
+        }
+    }
+
+    /// The names that no other definition of its group may have.
+    pub(super) fn names(&self) -> impl Iterator<Item = (NameSet, &String)> {
+        let kinds = [&self.kind, &self.list_kind].map(|name| (NameSet::Kinds, name));
+        let resources = [&self.plural, &self.singular].into_iter().chain(&self.short_names);
+        let names = kinds.into_iter().chain(resources.map(|name| (NameSet::Resources, name)));
+        // A definition of which nothing was accepted has empty names.
+        names.filter(|(_, name)| !name.is_empty())
+    }
+
+    /// `plural` or `plural.group`, as messages name a resource.
+    pub(crate) fn resource(&self) -> String {
+        qualified(&self.plural, &self.group)
+    }
+
+    /// `Kind` or `Kind.group`, as messages name a kind.
+    pub(crate) fn qualified_kind(&self) -> String {
+        qualified(&self.kind, &self.group)
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        self.status != InitialStatus::None
+    }
+
+    pub(super) fn is(&self, group: &str, kind: &str) -> bool {
+        self.custom.is_none() && self.group == group && self.kind == kind
+    }
+
+    /// Whether its objects define other kinds.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.behaviour.contents() == Contents::CustomKinds
+    }
+
+    /// All subresources, in the order of discovery.
+    pub(crate) fn subresources(&self) -> Vec<Subresource> {
+        const READ_WRITE: &[&str] = &["get", "patch", "update"];
+        let scale = ("autoscaling", "v1", "Scale");
+        let mut all = self.behaviour.subresources().to_vec();
+        if self.scale.is_some() {
+            all.push(Subresource { name: "scale", body: Some(scale), verbs: READ_WRITE });
+        }
+        if self.has_status() {
+            all.push(Subresource { name: "status", body: None, verbs: READ_WRITE });
+        }
+        if self.custom.is_some() {
+            all.reverse();
+        }
+        all
+    }
+
+    /// Whether the kind has a subresource beyond `scale` and `status`.
+    pub(crate) fn has_own_subresource(&self, name: &str) -> bool {
+        self.behaviour.subresources().iter().any(|part| part.name == name)
+    }
+
+    /// The merge type along which objects of this kind merge.
+    pub(crate) fn merge_type(&self) -> MergeType<'_> {
+        match (&self.custom, self.schema) {
+            (Some(custom), _) => MergeType::Custom(custom.schema.root()),
+            (None, Some(id)) => MergeType::Kind(id),
+            (None, None) => MergeType::Any,
+        }
+    }
+
+    /// What an object of this kind looks like before anybody has written it.
+    pub(crate) fn blank(&self) -> &Value {
+        self.blank
+            .get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
+    }
+
+    /// Gives a new object the status with which its kind begins.
+    pub(crate) fn begin_status(&self, object: &mut Value) {
+        let Value::Object(map) = object else { return };
+        match self.status {
+            InitialStatus::None | InitialStatus::AsSent => {}
+            InitialStatus::Fixed("") => {
+                map.remove("status");
+            }
+            InitialStatus::Fixed(json) => {
+                let fixed: Value = serde_json::from_str(json).unwrap_or_default();
+                let mut status = self.blank().get("status").cloned().unwrap_or_else(|| json!({}));
+                for (field, value) in fixed.as_object().into_iter().flatten() {
+                    status[field] = value.clone();
+                }
+                map.insert("status".to_owned(), status);
+            }
+        }
+    }
+
+    pub(crate) fn verbs(&self) -> Vec<&'static str> {
+        if self.custom.is_some() {
+            return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+        }
+        let mut verbs =
+            vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        if !self.delete_collection {
+            verbs.retain(|verb| *verb != "deletecollection");
+        }
+        verbs
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// `version` for the core group, else `group/version`.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}

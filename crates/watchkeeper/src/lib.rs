@@ -61,4 +61,6 @@ pub use clap;
 pub use prometheus_client;
 #[cfg(feature = "logging")]
 pub use tracing_subscriber;
-pub use {http, k8s_openapi, kube_client, kube_core, tokio_util, tracing};
+pub use {
+    bytes, futures, http, jiff, k8s_openapi, kube_client, kube_core, serde_json, tokio, tokio_util, tracing,
+};

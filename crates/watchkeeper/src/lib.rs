@@ -54,7 +54,7 @@ pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
 pub use source::Clients;
 pub use workqueue::RateLimitingQueue;
 
-// Their types are in signatures of this crate: whoever uses both takes the same version of them.
+// The crates whose types are in our signatures, so that a program can use the same versions.
 #[cfg(feature = "clap")]
 pub use clap;
 #[cfg(feature = "prometheus")]

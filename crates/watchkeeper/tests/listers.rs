@@ -1,6 +1,7 @@
 //! Does a lister find what is selected, and say what is missing?
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::error::Error;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -84,9 +85,13 @@ fn what_does_not_fit_its_type_is_there_but_not_as_a_value() {
 fn an_object_that_does_not_fit_its_type_takes_no_other_out_of_a_list() {
     let by_app = Index::field("app", "metadata.labels.app").unwrap();
     let store = Indexer::<ConfigMap>::new(&Env::simulated(1), [namespace_index(), by_app]);
-    for (name, data) in
-        [("a", json!({})), ("bad", json!("hunter2")), ("b", json!({})), ("worse", json!({"k": 7}))]
-    {
+    for (name, data) in [
+        ("a", json!({})),
+        ("bad", json!("hunter2")),
+        ("b", json!({})),
+        ("worse", json!({"k": 7})),
+        ("c", json!({})),
+    ] {
         let metadata = json!({"name": name, "namespace": "ns", "labels": {"app": "web"}});
         let map = json!({"metadata": metadata, "data": data}).to_string();
         store.add(Object::from_json(map.as_bytes()).unwrap());
@@ -103,10 +108,10 @@ fn an_object_that_does_not_fit_its_type_takes_no_other_out_of_a_list() {
         let mut names: Vec<_> =
             listing().ignore_unreadable().iter().map(|map| map.metadata.name.clone().unwrap()).collect();
         names.sort();
-        assert_eq!(names, ["a", "b"]);
+        assert_eq!(names, ["a", "b", "c"]);
         let (readable, mut unreadable) = listing().into_parts();
         unreadable.sort_by(|a, b| a.key.cmp(&b.key));
-        assert_eq!(readable.len(), 2);
+        assert_eq!(readable.len(), 3);
         let told: Vec<_> =
             unreadable.iter().map(|error| format!("{}: {}", error.key, error.source)).collect();
         let expected = [
@@ -115,7 +120,10 @@ fn an_object_that_does_not_fit_its_type_takes_no_other_out_of_a_list() {
         ];
         assert_eq!(told, expected);
         let error = listing().complete().unwrap_err();
-        assert_eq!((error.objects.len(), error.listed), (2, 4));
+        assert_eq!((error.objects.len(), error.listed), (2, 5));
+        assert!(error.to_string().starts_with("cannot decode 2 of 5 objects: ns/"), "{error}");
+        let source = error.source().unwrap().to_string();
+        assert!(source.contains(&error.objects[0].key.to_string()), "{source}");
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
     assert!(maps.namespace("other").by_index("app", "web").unwrap().complete().unwrap().is_empty());

@@ -164,6 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_cut_behind_its_longest_length_only() {
+        for (length, end) in [(LONGEST_PATH, ""), (LONGEST_PATH + 1, "...")] {
+            let json = format!(r#"{{"{}":"x"}}"#, "k".repeat(length));
+            let error = decode::<BTreeMap<String, u32>>(json.as_bytes()).unwrap_err().to_string();
+            let path = format!("{}{end}", "k".repeat(LONGEST_PATH));
+            assert_eq!(error, format!("{path}: invalid type, expected u32"));
+        }
+    }
+
+    #[test]
     fn the_words_of_others_are_not_repeated() {
         let error: serde_json::Error =
             serde::de::Error::custom("Invalid symbol 42 in hunter2, expected base64");

@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn it_names_program_system_and_library() {
         let agent = UserAgent::default();
-        let ours = format!("({}/{}) watchkeeper/{}", consts::OS, arch(), env!("CARGO_PKG_VERSION"));
+        let arch = if cfg!(target_arch = "x86_64") { "amd64" } else { arch() };
+        let ours = format!("({}/{arch}) watchkeeper/{}", consts::OS, env!("CARGO_PKG_VERSION"));
         let default = signed(&agent, Request::new(()));
         assert!(default.starts_with("watchkeeper-"), "the test's own executable: {default}");
         assert!(default.ends_with(&format!("/unknown {ours}")), "{default}");

@@ -623,6 +623,15 @@ mod tests {
     }
 
     #[test]
+    fn an_internal_error_has_that_reason_or_the_code_500_and_none() {
+        let is_internal = |code: u16, body: &[u8]| {
+            ApiError::from_response(StatusCode::from_u16(code).unwrap(), None, body).is_internal()
+        };
+        assert!(is_internal(500, b"") && is_internal(500, &status(500, "InternalError")));
+        assert!(!is_internal(503, b"") && !is_internal(500, &status(500, "StoreReadError")));
+    }
+
+    #[test]
     fn an_error_event_without_a_status_is_undecodable() {
         assert_eq!(ApiError::from_event(b"{\"a\":1}").class(), Class::Undecodable);
         assert_eq!(ApiError::from_event(b"7").class(), Class::Undecodable);

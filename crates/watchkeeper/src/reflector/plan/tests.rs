@@ -66,6 +66,13 @@ fn the_first_list_is_consistent_and_paged() {
 }
 
 #[test]
+fn lists_bring_a_whole_state_paged_or_streamed_and_watches_do_not() {
+    let worlds = [world(), World::new(true), World::watching("7")];
+    assert_eq!(worlds.each_ref().map(|world| world.plan.ask().brings_whole_state()), [true, true, false]);
+    assert_eq!(worlds.each_ref().map(|world| world.plan.is_streaming_list()), [false, true, false]);
+}
+
+#[test]
 fn pages_follow_their_tokens_and_the_watch_follows_the_first() {
     let mut world = world();
     assert_eq!(world.plan.listed(&page("7", "t1")), None);

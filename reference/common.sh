@@ -1,4 +1,4 @@
-# What do the scripts share? Names, places, messages and locks. Sourced, with $here set to this folder.
+# Names, paths, messages and locks that the scripts share. Sourced, with $here set to this directory.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # the scripts that source this file use what it sets, and set $here
 

@@ -1,4 +1,4 @@
-# How does a control plane start and stop? Sourced after common.sh, by scripts that call `state_dir` first.
+# Starting and stopping the processes of a control plane. Sourced after common.sh, by scripts that call `state_dir` first.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # common.sh sets $binaries and $helper
 
@@ -64,7 +64,7 @@ stop() {
             alive "$name" || break
             say "$name (process $pid) does not stop within $stop_timeout s of signal $signal"
         done
-        if alive "$name"; then fail "$name (process $pid) can not be stopped: see $dir/$name.log"; fi
+        if alive "$name"; then fail "$name (process $pid) cannot be stopped: see $dir/$name.log"; fi
     fi
     rm -f "$dir/$name.pid"
 }

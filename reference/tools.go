@@ -1,6 +1,6 @@
 //go:build tools
 
-// What do we build from the module proxy? Never compiled: the blank imports keep `go mod tidy` from dropping these modules.
+// The modules to build from the module proxy. Never compiled: the blank imports keep `go mod tidy` from dropping them.
 package reference
 
 import (

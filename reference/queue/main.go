@@ -1,4 +1,4 @@
-// What does client-go's work queue cost? The rounds and the crowd of `bench -- queue`, with the same keys and the same lines of output.
+// Benchmark of client-go's work queue: the workload of `bench -- queue`, with the same keys and the same output.
 package main
 
 import (

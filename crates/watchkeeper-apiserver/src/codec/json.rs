@@ -1,4 +1,4 @@
-//! Is every field of a JSON text there once? A reader that gives the value, with the last of those that are there twice, and names them.
+//! JSON decoding that reports duplicate fields, and numbers as Go encodes them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,30 +8,30 @@ use serde_json::{Map, Number, Value};
 
 use crate::failure::quoted;
 
-/// Reads a JSON text; the second part is what to say about each field that is there more than once.
+/// Decodes a JSON text. Of duplicate fields the last value wins; the second part has one message for each of them.
 pub(crate) fn read(text: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
-    let found = RefCell::new(Found { path: String::new(), twice: Vec::new() });
+    let found = RefCell::new(Found { path: String::new(), duplicates: Vec::new() });
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Reader(&found).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, found.into_inner().twice))
+    Ok((value, found.into_inner().duplicates))
 }
 
 struct Found {
-    /// Where we are: `spec.containers[0]`.
+    /// The path of the value being decoded: `spec.containers[0]`.
     path: String,
-    twice: Vec<String>,
+    duplicates: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
 struct Reader<'a>(&'a RefCell<Found>);
 
 impl Reader<'_> {
-    /// Goes one step down; returns how long the path was.
+    /// Appends a step to the path; returns its previous length, for `leave`.
     fn enter(&self, step: fmt::Arguments<'_>) -> usize {
         let path = &mut self.0.borrow_mut().path;
         let before = path.len();
-        // Writing into a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _infallible = fmt::Write::write_fmt(path, step);
         before
     }
@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // Minus zero comes without a fraction too.
+        // Go encodes negative zero without a fraction, too.
         Ok(if value == 0.0 && value.is_sign_negative() { 0.into() } else { number(value) })
     }
 
@@ -102,10 +102,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
             let value = fields.next_value_seed(self);
             if map.insert(name, value?).is_some() {
                 let mut found = self.0.borrow_mut();
-                if found.twice.len() < TWICE_LIMIT {
+                if found.duplicates.len() < DUPLICATES_LIMIT {
                     let text = format!("duplicate field {}", quoted(&found.path));
-                    if !found.twice.contains(&text) {
-                        found.twice.push(text);
+                    if !found.duplicates.contains(&text) {
+                        found.duplicates.push(text);
                     }
                 }
             }
@@ -119,14 +119,14 @@ fn number(value: f64) -> Value {
     Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
-/// A number as Go writes it: without a fraction if it has none, however it was sent.
+/// Returns a number as Go encodes it: a whole number has no fraction, however it was sent.
 pub(crate) fn plain_number(value: f64) -> Value {
-    // From here on, an integer of 64 bits does not hold it.
+    // The first value beyond `i64`.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if value.fract() == 0.0 && value.abs() < LIMIT { (value as i64).into() } else { number(value) }
 }
 
-/// Writes every number in `value` as Go does.
+/// Replaces every number in `value` by its Go encoding.
 pub(crate) fn plain_numbers(value: &mut Value) {
     match value {
         Value::Number(found) if found.is_f64() => {
@@ -140,16 +140,17 @@ pub(crate) fn plain_numbers(value: &mut Value) {
     }
 }
 
-/// How many of the fields that are there twice are told.
-const TWICE_LIMIT: usize = 100;
+/// The maximum number of duplicate fields reported.
+const DUPLICATES_LIMIT: usize = 100;
 
-/// How deep an object may be nested. What is kept is read again, with the record of its managers, by a parser that stops at 128.
+/// The maximum nesting depth of an object. Stored objects are decoded together with their managed fields, by a parser
+/// that stops at 128 levels.
 pub(crate) const DEPTH_LIMIT: usize = 100;
 
-/// How much deeper than the object the record of its managers may be, which repeats its fields.
+/// The number of levels by which managed fields, which repeat the object's fields, may exceed the object.
 const RECORD_DEPTH: usize = 10;
 
-/// Whether an object is nested too deeply to be kept.
+/// Returns whether an object is nested too deeply to be stored.
 pub(crate) fn is_too_deep(object: &Value) -> bool {
     let Value::Object(fields) = object else { return is_deeper(object, DEPTH_LIMIT) };
     fields.iter().any(|(name, value)| {
@@ -157,7 +158,7 @@ pub(crate) fn is_too_deep(object: &Value) -> bool {
     })
 }
 
-/// Whether a value has more than `limit` levels of arrays and objects. Goes no deeper than that itself.
+/// Returns whether a value has more than `limit` levels of arrays and objects. Recurses no deeper than `limit` itself.
 pub(crate) fn is_deeper(value: &Value, limit: usize) -> bool {
     let deeper = |value: &Value| limit == 0 || is_deeper(value, limit - 1);
     match value {
@@ -167,7 +168,7 @@ pub(crate) fn is_deeper(value: &Value, limit: usize) -> bool {
     }
 }
 
-/// What is wrong with a JSON text, in the words of the real server: of the text, at most the one character that does not fit.
+/// Returns the real server's text for a JSON syntax error. Of the input it quotes at most the offending character.
 pub(crate) fn problem(error: &serde_json::Error, text: &[u8]) -> String {
     use serde_json::error::Category;
     if error.classify() == Category::Eof {
@@ -214,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_there_twice_are_named_and_the_last_one_counts() {
+    fn fields_that_are_there_duplicates_are_named_and_the_last_one_counts() {
         let text = br#"{"a": {"b": [1, {"c": 1.5, "c": null}]}, "d": "x", "d": true}"#;
-        let (value, twice) = read(text).unwrap();
+        let (value, duplicates) = read(text).unwrap();
         assert_eq!(value, serde_json::json!({"a": {"b": [1, {"c": null}]}, "d": true}));
-        assert_eq!(twice, [r#"duplicate field "a.b[1].c""#, r#"duplicate field "d""#]);
+        assert_eq!(duplicates, [r#"duplicate field "a.b[1].c""#, r#"duplicate field "d""#]);
         assert!(read(b"{} x").is_err());
     }
 }

@@ -3,10 +3,10 @@
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// The media types that a body may have, as refusals name them.
+/// The media types that a request body may have, as error messages list them.
 pub(crate) const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// The media type of a request's body, without its parameters; empty when it has none.
+/// Returns the media type of a request body without its parameters, or an empty string.
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim()

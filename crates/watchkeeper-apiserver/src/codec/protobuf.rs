@@ -1,4 +1,4 @@
-//! How is a body in protobuf read? The envelope, then the messages of the kind by their field numbers, as the JSON that means the same.
+//! Protobuf decoding: the `k8s` envelope, then the messages of the kind by field number, into JSON values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use crate::types::{Field, Type, ValueType, get, of_kind, schema};
 
-/// What an object in protobuf begins with.
+/// The prefix of every object in protobuf.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
-/// How deep messages may be nested.
+/// The maximum nesting depth of messages.
 const DEPTH: usize = 100;
 
-/// Why a body could not be read.
+/// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtobufError {
     #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
@@ -36,7 +36,7 @@ pub(crate) enum ProtobufError {
 
 type Result<T> = std::result::Result<T, ProtobufError>;
 
-/// Reads an object; `expected` is its apiVersion and kind where the envelope does not tell.
+/// Decodes an object; `expected` is its apiVersion and kind where the envelope has none.
 pub(crate) fn read(body: &[u8], expected: (&str, &str)) -> Result<Value> {
     let body = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
     if body.is_empty() {
@@ -58,14 +58,14 @@ pub(crate) fn read(body: &[u8], expected: (&str, &str)) -> Result<Value> {
             _ => {}
         }
     }
-    let told = (
+    let object = (
         if version.is_empty() { expected.0 } else { &version },
         if kind.is_empty() { expected.1 } else { &kind },
     );
-    // The options of a delete belong to every version.
-    let id = if told.1 == "DeleteOptions" { of_kind("v1", told.1) } else { of_kind(told.0, told.1) };
+    // `DeleteOptions` exists in every group version, but the table has it in `v1` only.
+    let id = if object.1 == "DeleteOptions" { of_kind("v1", object.1) } else { of_kind(object.0, object.1) };
     let Some(id) = id else {
-        return Err(ProtobufError::Unknown { version: told.0.to_owned(), kind: told.1.to_owned() });
+        return Err(ProtobufError::Unknown { version: object.0.to_owned(), kind: object.1.to_owned() });
     };
     let mut object = Map::new();
     message(get(id), raw, &mut object, DEPTH)?;
@@ -77,13 +77,13 @@ pub(crate) fn read(body: &[u8], expected: (&str, &str)) -> Result<Value> {
     Ok(Value::Object(object))
 }
 
-/// A field's content on the wire.
+/// The content of a field on the wire.
 enum Part<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, one after the other.
+/// An iterator over the fields of a message.
 struct Parts<'a>(&'a [u8]);
 
 impl<'a> Parts<'a> {
@@ -167,14 +167,14 @@ fn message(kind: &'static Type, bytes: &[u8], into: &mut Map<String, Value>, dep
     Ok(())
 }
 
-/// Adds what a field says to the object: again for a list or map, instead for all else.
+/// Adds the content of a field to the object: appends to a list or map, replaces any other value.
 fn add(field: &'static Field, part: &Part<'_>, into: &mut Map<String, Value>, depth: usize) -> Result<()> {
     match (&field.ty, part) {
         (ValueType::List(inner), part) => {
             let list = into.entry(field.name).or_insert_with(|| json!([]));
             let Value::Array(list) = list else { return Ok(()) };
             match part {
-                // Numbers may come packed.
+                // Repeated numbers may be packed.
                 Part::Bytes(bytes) if matches!(**inner, ValueType::Int32 | ValueType::Int64) => {
                     let mut packed = Parts(bytes);
                     while !packed.0.is_empty() {
@@ -213,12 +213,12 @@ fn scalar(ty: &'static ValueType, part: &Part<'_>, depth: usize) -> Result<Value
             Value::Object(object)
         }
         (_, Part::Bytes(bytes)) => wrapped(ty, bytes, depth)?,
-        // A number where the table knows a text: as little is lost as can be.
+        // A number where the table expects a string: keep the number.
         (_, Part::Number(number)) => number.cast_signed().into(),
     })
 }
 
-/// The types that are messages on the wire and something simpler in JSON.
+/// Decodes the types that are messages on the wire and a scalar or plain value in JSON.
 fn wrapped(ty: &'static ValueType, bytes: &[u8], depth: usize) -> Result<Value> {
     let (mut numbers, mut texts): ([i64; 4], [&[u8]; 5]) = ([0; 4], [&[]; 5]);
     let mut all = Vec::new();
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::types::normalize;
 
-    /// Each line is one object of a real server, in both forms.
+    /// Each line of the fixture is one object of a real server, in protobuf and in JSON.
     #[test]
     fn an_object_in_protobuf_is_the_same_object_in_json() {
         for line in include_str!("../../tests/fixtures/protobuf.jsonl").lines() {
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(read(b"k8s\0\x13", ("v1", "Node")), Err(ProtobufError::WireType(3)));
         let unknown = read(b"k8s\0\x12\0", ("v1", "Foo"));
         assert_eq!(unknown, Err(ProtobufError::Unknown { version: "v1".to_owned(), kind: "Foo".to_owned() }));
-        // `not` within `not` within `not`: the depth is bounded.
+        // Nested `not` schemas: the depth is bounded.
         let mut schema = Vec::new();
         for _ in 0..200 {
             let mut outer = vec![0xe2, 0x01];

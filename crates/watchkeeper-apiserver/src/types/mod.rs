@@ -1,4 +1,5 @@
-//! What is a built-in kind made of? Its fields, their types and numbers, and how its lists merge, from a table of facts.
+//! Schemas of the built-in types: fields, value types, protobuf numbers and merge strategies, read from a generated
+//! table.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -6,7 +7,7 @@ use std::sync::LazyLock;
 pub(crate) mod normalize;
 pub(crate) mod quantity;
 
-/// The form of a value.
+/// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueType {
     String,
@@ -17,7 +18,7 @@ pub(crate) enum ValueType {
     Bytes,
     Time,
     MicroTime,
-    /// A set of managed fields: any JSON object.
+    /// The `fieldsV1` of managed fields: any JSON object.
     Fields,
     IntOrString,
     Quantity,
@@ -28,24 +29,24 @@ pub(crate) enum ValueType {
     SchemaOrBool,
     SchemaOrArray,
     SchemaOrStrings,
-    /// A list of strings that is a message of its own in protobuf.
+    /// A list of strings that protobuf wraps into a message.
     Strings,
     List(Box<ValueType>),
     Map(Box<ValueType>),
     Message(Id),
 }
 
-/// A type, by its place in the table.
+/// The index of a type in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Id(usize);
 
 /// How a list or map merges in server-side apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// Lists as a whole, maps and structs field by field.
+    /// Lists are atomic; maps and structs merge field by field.
     #[default]
     Usual,
-    /// A map or struct as a whole.
+    /// An atomic map or struct.
     Atomic,
     Set,
     Keys(Vec<&'static str>),
@@ -55,7 +56,7 @@ pub(crate) enum Merge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patch {
     Replace,
-    /// By this key, or by value where there is none.
+    /// By this key, or by value if there is none.
     Merge(Option<&'static str>),
 }
 
@@ -65,43 +66,43 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) number: u64,
     pub(crate) ty: ValueType,
-    /// Absent and zero are two things.
+    /// An absent value differs from the zero value.
     pub(crate) pointer: bool,
-    /// Printed even when it has nothing to say.
+    /// Serialized even when empty (no `omitempty`).
     pub(crate) always: bool,
     pub(crate) merge: Merge,
-    /// What an absent value counts as in a key.
+    /// The value of an absent field in a list map's key.
     pub(crate) default: Option<&'static str>,
     pub(crate) patch: Option<Patch>,
-    /// The strategy says that keys which a patch does not name are dropped.
+    /// The patch strategy is `retainKeys`: keys that a patch does not name are removed.
     pub(crate) retain_keys: bool,
-    /// As in the table: see `values`.
+    /// The values as the table encodes them; see [`Field::values`].
     values: Option<&'static str>,
 }
 
 impl Field {
-    /// The values that it or, of a list, its elements may have; none where it may have any.
+    /// Returns the enum values of the field, or of the elements of a list; empty if any value is allowed.
     pub(crate) fn values(&self) -> Vec<String> {
         let values = self.values.into_iter().flat_map(|text| text.split(','));
         values.map(|value| value.replace('_', " ")).collect()
     }
 }
 
-/// A type: its fields in their order.
+/// A struct type, with its fields in order.
 #[derive(Debug, Default)]
 pub(crate) struct Type {
     pub(crate) name: &'static str,
     pub(crate) fields: Vec<Field>,
-    /// Types whose fields are printed as if they were this one's, with their number.
+    /// Embedded types, whose fields JSON inlines into this type, by protobuf number.
     pub(crate) inlined: Vec<(u64, Id)>,
     pub(crate) atomic: bool,
-    /// Every field as JSON shows it, also those of embedded types: the type it is in, and its place there.
+    /// Every field by its JSON name, including those of embedded types: the owning type and the index there.
     by_name: BTreeMap<&'static str, (Id, usize)>,
-    /// Those that are always printed.
+    /// The fields that are serialized even when empty.
     always: Vec<(Id, usize)>,
 }
 
-/// Everything in the table.
+/// The parsed table.
 #[derive(Debug)]
 pub(crate) struct Types {
     types: Vec<Type>,
@@ -110,51 +111,51 @@ pub(crate) struct Types {
     schema: ValueType,
 }
 
-/// The table itself, which the generator beside it has made.
+/// The table's text, written by the generator in `generate/`.
 pub(crate) const TABLE: &str = include_str!("table.txt");
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| Types::read(TABLE));
 
-/// The form of every object's metadata.
+/// Returns the type of every object's metadata.
 pub(crate) fn metadata() -> &'static ValueType {
     &TYPES.metadata
 }
 
-/// The form of a schema in a definition.
+/// Returns the type of a schema in a CustomResourceDefinition.
 pub(crate) fn schema() -> &'static ValueType {
     &TYPES.schema
 }
 
-/// The type of a kind.
+/// Returns the type of a kind.
 pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<Id> {
     TYPES.kinds.get(&(api_version, kind)).copied()
 }
 
-/// A type by its place.
+/// Returns the type at an index.
 pub(crate) fn get(id: Id) -> &'static Type {
-    // An id is only ever made for a type that is there.
+    // An `Id` is only created for an entry of the table.
     &TYPES.types[id.0]
 }
 
-/// A type by its name.
+/// Returns a type by name.
 #[cfg(test)]
 pub(crate) fn named(name: &str) -> Option<Id> {
     TYPES.types.iter().position(|entry| entry.name == name).map(Id)
 }
 
 impl Type {
-    /// A field by its name in JSON, also one of an embedded type.
+    /// Returns a field by its JSON name, including those of embedded types.
     pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
         let (owner, at) = self.by_name.get(name)?;
         get(*owner).fields.get(*at)
     }
 
-    /// Every field as JSON shows it.
+    /// Iterates over all fields as JSON has them.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static Field> + use<'_> {
         self.by_name.values().filter_map(|(owner, at)| get(*owner).fields.get(*at))
     }
 
-    /// The fields that are always printed.
+    /// Iterates over the fields that are serialized even when empty.
     pub(crate) fn always(&self) -> impl Iterator<Item = &'static Field> + use<'_> {
         self.always.iter().filter_map(|(owner, at)| get(*owner).fields.get(*at))
     }
@@ -181,7 +182,7 @@ impl Types {
                 ([name, number, ty, flags @ ..], Some(open)) => {
                     open.fields.push(field(&ids, name, number, ty, flags));
                 }
-                _ => debug_assert!(false, "the table has no line like {words:?}"),
+                _ => debug_assert!(false, "unexpected line in the type table: {words:?}"),
             }
         }
         let ty = |name: &str| ValueType::Message(ids[name]);

@@ -1,4 +1,4 @@
-//! Does an object fit the type of its kind? Types checked, unknown fields dropped and named, zeros as typed clients print them.
+//! Normalization of objects: type checks, unknown fields dropped, zero values as Go's typed structs serialize them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Field, Id, ValueType, get, metadata, quantity, schema};
 
-/// A step on the way to a value.
+/// A step of a path.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Field(&'a str),
@@ -21,7 +21,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// As messages name it: `spec.containers[0].name`.
+    /// Returns the path as messages name it: `spec.containers[0].name`.
     fn path(&self) -> String {
         let before = self.before.map(Place::path).unwrap_or_default();
         match self.step {
@@ -31,7 +31,7 @@ impl Place<'_> {
         }
     }
 
-    /// The fields alone, as errors of types name it.
+    /// Returns the field names alone, as Go's decoding errors name them.
     fn fields(&self) -> String {
         let before = self.before.map(Place::fields).unwrap_or_default();
         match self.step {
@@ -42,30 +42,30 @@ impl Place<'_> {
     }
 }
 
-/// Brings `value` into the form in which the type `name` is stored; returns the fields that it does not know.
+/// Brings `value` into the form in which type `id` is stored; returns the paths of unknown fields.
 ///
-/// The error says which value has the wrong type. It never repeats the value: it may be secret.
+/// The error names the value that has the wrong type. It never contains the value, which may be secret.
 pub(crate) fn normalize(id: Id, value: &mut Value) -> Result<Vec<String>, String> {
     let mut normalizer = Normalizer { unknown: Vec::new(), holder: get(id).name };
     normalizer.message(id, value, None)?;
     Ok(normalizer.unknown)
 }
 
-/// As [`normalize`], for the metadata of an object.
+/// Like [`normalize`], for the metadata of an object.
 pub(crate) fn normalize_metadata(value: &mut Value) -> Result<Vec<String>, String> {
     let mut normalizer = Normalizer { unknown: Vec::new(), holder: "ObjectMeta" };
     let place = Place { before: None, step: Step::Field("metadata") };
     let normalized = normalizer.value(metadata(), value, &place);
-    // The real server reads it on its own, and so names the place of a wrong type.
+    // The real server decodes the metadata apart, so its errors start below `metadata`.
     normalized.map_err(|problem| problem.replacen(".metadata.", ".", 1))?;
     Ok(normalizer.unknown)
 }
 
-/// What an object of this type looks like that nobody has filled in.
+/// Returns the object of this type without any field set.
 pub(crate) fn empty(id: Id) -> Value {
     let mut value = Value::Object(Map::new());
     let normalized = normalize(id, &mut value);
-    debug_assert!(normalized.is_ok(), "nothing is of a wrong type in nothing");
+    debug_assert!(normalized.is_ok(), "an empty object has no value of a wrong type");
     value
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn found_type(value: &Value) -> &'static str {
 
 fn wanted_type(ty: &ValueType) -> String {
     match ty {
-        // A time reads itself, from a text.
+        // A time decodes from a string.
         ValueType::String | ValueType::Time | ValueType::MicroTime => "string".to_owned(),
         ValueType::Bool => "bool".to_owned(),
         ValueType::Int32 => "int32".to_owned(),
@@ -105,14 +105,14 @@ fn wanted_type(ty: &ValueType) -> String {
 
 struct Normalizer {
     unknown: Vec<String>,
-    /// The name of the innermost struct, for messages.
+    /// The name of the innermost struct, for error messages.
     holder: &'static str,
 }
 
 impl Normalizer {
     fn wrong(&self, ty: &ValueType, found: &Value, at: Option<&Place<'_>>) -> String {
         let fields = at.map(Place::fields).unwrap_or_default();
-        // A number is told where it is one that does not fit. Elsewhere it may stand for a secret text.
+        // A number is shown only where a number is expected. Elsewhere it may stand for a secret string.
         let (found, wanted) = match (ty, found) {
             (ValueType::Int32 | ValueType::Int64, Value::Number(number)) => {
                 (format!("number {number}"), wanted_type(ty))
@@ -166,7 +166,7 @@ impl Normalizer {
         Ok(())
     }
 
-    /// Shapes a field that is not null; tells whether it is one that is not printed.
+    /// Normalizes a field that is not null; returns whether it is omitted when serialized.
     fn field(&mut self, field: &'static Field, value: &mut Value, at: &Place<'_>) -> Result<bool, String> {
         self.value(&field.ty, value, at)?;
         if field.always || field.pointer {
@@ -203,7 +203,7 @@ impl Normalizer {
             (ValueType::String, value) => value.is_string(),
             (ValueType::Bool, value) => value.is_boolean(),
             (ValueType::Float, value) => {
-                // A whole number is printed without a fraction.
+                // A whole number is serialized without a fraction.
                 if let Some(whole) =
                     value.as_f64().filter(|f| value.is_f64() && f.fract() == 0.0 && f.abs() < 1e15)
                 {
@@ -252,13 +252,13 @@ impl Normalizer {
     }
 }
 
-/// What a struct within an object looks like that nobody has filled in.
+/// Returns the value of a struct within an object without any field set.
 fn empty_part(id: Id) -> Value {
     let always = get(id).always().map(|field| (field.name.to_owned(), zero(field)));
     Value::Object(always.collect())
 }
 
-/// What an absent field is printed as.
+/// Returns the value as which an absent field is serialized.
 fn zero(field: &'static Field) -> Value {
     if field.pointer { Value::Null } else { zero_of(&field.ty) }
 }
@@ -274,7 +274,7 @@ fn zero_of(ty: &'static ValueType) -> Value {
     }
 }
 
-/// Tells where a text stops being base64, and nothing of the text.
+/// Reports where a text stops being base64, without quoting it.
 fn check_base64(text: &str) -> Result<(), String> {
     let Err(error) = STANDARD.decode(text) else { return Ok(()) };
     let at = match error {
@@ -293,7 +293,7 @@ fn amount(value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A time as it is stored: in UTC, to the second or the microsecond.
+/// Returns a time as it is stored: in UTC, in seconds or microseconds.
 pub(crate) fn time(text: &str, micro: bool) -> Result<String, String> {
     let parsed: Timestamp = text.parse().map_err(|_| {
         format!(
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_named_but_not_told() {
+    fn a_value_of_the_wrong_type_is_named_but_not_quoted() {
         let mut value = json!({"data": {"a": 1}});
         let error = normalize(named("core/v1.ConfigMap").unwrap(), &mut value).unwrap_err();
         assert_eq!(error, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string");

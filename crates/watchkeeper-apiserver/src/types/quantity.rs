@@ -1,6 +1,6 @@
-//! How is an amount of a resource written? `1000m` is `1`, `1024Mi` is `1Gi`: one form for each amount.
+//! Canonical form of resource quantities: `1000m` is `1`, `1024Mi` is `1Gi`.
 
-/// The canonical form of a quantity; none for what is not one.
+/// Returns the canonical form of a quantity, or `None` if the text is not a quantity.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -48,7 +48,7 @@ const SUFFIXES: &[(&str, i32)] = &[
     ("E", 18),
 ];
 
-/// A number as an integer and a power of ten.
+/// Parses a number into an integer and a power of ten.
 fn decimal(text: &str) -> Option<(i128, i32)> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
@@ -76,12 +76,12 @@ fn in_binary(mut value: i128) -> String {
     format!("{value}{suffix}")
 }
 
-/// The largest suffix that leaves a whole number; what is finer than a billionth is rounded up.
+/// Formats with the largest suffix that leaves a whole number; rounds up below 1e-9.
 fn in_decimal(mut mantissa: i128, exponent: i32, suffix: impl Fn(i32) -> String) -> Option<String> {
     if mantissa == 0 {
         return Some("0".to_owned());
     }
-    // Beyond, every amount is as good as none, or too large: nobody counts that far.
+    // Larger exponents round up to 1e-9 or overflow anyway; the bound limits the loops below.
     let mut exponent = exponent.clamp(-1000, 1000);
     while mantissa % 10 == 0 {
         mantissa /= 10;

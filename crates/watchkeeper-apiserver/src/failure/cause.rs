@@ -1,21 +1,20 @@
-//! Validation errors: one field that is wrong, in the words of the real server.
+//! Causes of a validation error: one invalid field each, with the real server's message.
 
 use std::collections::BTreeSet;
 use std::io;
 
 use serde_json::Value;
 
-/// How many causes one refusal tells. The real server has no such bound: a client that breaks a rule a hundred thousand times over is told so
-/// a hundred thousand times.
+/// The maximum number of causes in one answer. The real server has no limit.
 pub(super) const CAUSES_LIMIT: usize = 1_000;
 
-/// How long the causes of one refusal may be together; the first is always told.
+/// The maximum total length of the causes of one answer. The first is always included.
 pub(super) const CAUSES_LENGTH: usize = 1 << 20;
 
-/// How much of a value one cause quotes.
+/// The maximum length of a value quoted in a cause.
 pub(super) const VALUE_LIMIT: usize = 64 << 10;
 
-/// One field that was found wrong, in the words of a validation error.
+/// An invalid field, and why it is invalid.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,
@@ -24,21 +23,21 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    /// Whether the object is not of the shape that rules about it may count on.
+    /// Returns whether the object is structurally invalid, so that rules cannot be evaluated on it.
     pub(crate) fn hides_others(&self) -> bool {
         let structural = ["NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"];
         self.reason.strip_prefix("FieldValue").is_some_and(|reason| structural.contains(&reason))
     }
 
-    /// All that was found wrong, each thing once.
+    /// Joins the distinct causes into a message.
     pub(crate) fn text(causes: &[Self]) -> String {
         let mut seen = BTreeSet::new();
-        let told = causes.iter().filter(|cause| seen.insert((&cause.field, &cause.message)));
-        let told: Vec<_> = told.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-        if let [only] = &told[..] { only.clone() } else { format!("[{}]", told.join(", ")) }
+        let distinct = causes.iter().filter(|cause| seen.insert((&cause.field, &cause.message)));
+        let distinct: Vec<_> = distinct.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        if let [only] = &distinct[..] { only.clone() } else { format!("[{}]", distinct.join(", ")) }
     }
 
-    /// Whether so much has been found wrong that nothing more is looked for.
+    /// Returns whether the limit of causes is reached and validation may stop.
     pub(crate) fn are_enough(causes: &[Self]) -> bool {
         causes.len() >= CAUSES_LIMIT
     }
@@ -57,7 +56,7 @@ impl Cause {
         }
     }
 
-    /// As [`Cause::invalid`], of a value that is a text already.
+    /// Like [`Cause::invalid`], with a value that is already formatted.
     pub(crate) fn invalid_text(field: &str, value: &str, detail: &str) -> Self {
         let message = format!("Invalid value: {}: {}", beginning(value), beginning(detail));
         Self { reason: "FieldValueInvalid", message, field: field.to_owned() }
@@ -84,7 +83,7 @@ impl Cause {
         Self::not_among(field, value, &supported.join(", "))
     }
 
-    /// As [`Cause::not_supported`], of choices that are a text already.
+    /// Like [`Cause::not_supported`], with choices that are already formatted.
     pub(crate) fn not_among(field: &str, value: &Value, supported: &str) -> Self {
         let message =
             format!("Unsupported value: {}: supported values: {}", shown(value), beginning(supported));
@@ -108,10 +107,10 @@ impl Cause {
     }
 }
 
-/// The JSON text of a value; of a long one the beginning.
+/// Returns the JSON of a value, truncated to [`VALUE_LIMIT`].
 fn shown(value: &Value) -> String {
     let mut text = Shown(Vec::new());
-    // It fails where the text becomes too long.
+    // Fails where the text exceeds the limit.
     if serde_json::to_writer(&mut text, value).is_ok() {
         return String::from_utf8_lossy(&text.0).into_owned();
     }
@@ -119,12 +118,12 @@ fn shown(value: &Value) -> String {
     format!("{whole}...")
 }
 
-/// At most [`VALUE_LIMIT`] of a text.
+/// Truncates a text to [`VALUE_LIMIT`].
 pub(crate) fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(VALUE_LIMIT)]
 }
 
-/// A text that does not grow beyond [`VALUE_LIMIT`].
+/// A buffer that does not grow beyond [`VALUE_LIMIT`].
 struct Shown(Vec<u8>);
 
 impl io::Write for Shown {

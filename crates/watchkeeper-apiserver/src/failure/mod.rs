@@ -1,4 +1,4 @@
-//! How does the server say no? As a `Status` object with a code, a reason, a message and details that clients match on.
+//! Failures: error answers as `Status` objects, with the code, reason, message and details that clients match on.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ mod cause;
 use cause::{CAUSES_LENGTH, CAUSES_LIMIT};
 pub(crate) use cause::{Cause, beginning};
 
-/// The `details` of a failure; an empty one is printed as `{}`.
+/// The `details` of a failure; serialized as `{}` if empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Details {
     pub(crate) name: String,
@@ -19,18 +19,18 @@ pub(crate) struct Details {
     pub(crate) retry_after: u32,
 }
 
-/// A request that was refused.
+/// A refused request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: u16,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) details: Option<Details>,
-    /// `metadata.continue`: how to go on after an expired page.
+    /// `metadata.continue`: how to resume after an expired continue token.
     pub(crate) proceed: Option<String>,
-    /// What was noticed before the request failed.
+    /// Warnings collected before the request failed.
     pub(crate) warnings: Vec<String>,
-    /// The kind is no longer what the request took it for: the request is to be judged anew.
+    /// The kind changed while the request was processed; the request is retried.
     pub(crate) outdated: bool,
 }
 
@@ -66,13 +66,13 @@ impl Failure {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// A path below a known group and version that leads nowhere.
+    /// An unknown path below a known group version.
     pub(crate) fn no_such_path() -> Box<Self> {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// Never told: the request begins anew.
+    /// Internal: the request is retried and no client sees this failure.
     pub(crate) fn outdated() -> Box<Self> {
         let mut failure = Self::no_such_path();
         failure.outdated = true;
@@ -104,25 +104,25 @@ impl Failure {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// A patch that does not fit the object it was meant for.
+    /// A patch that cannot be applied to its object.
     pub(crate) fn unprocessable() -> Box<Self> {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).with_details(Details::default())
     }
 
-    /// A failed validation of the query options, which have a kind of their own.
+    /// Invalid query options, which are a kind of their own.
     pub(crate) fn invalid_options(options: &str, causes: Vec<Cause>) -> Box<Self> {
         Self::invalid_as("meta.k8s.io", options, "", causes)
     }
 
     pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, mut causes: Vec<Cause>) -> Box<Self> {
         let mut length = 0;
-        let told = causes.iter().take(CAUSES_LIMIT).take_while(|cause| {
+        let reported = causes.iter().take(CAUSES_LIMIT).take_while(|cause| {
             let fits = length < CAUSES_LENGTH;
             length += cause.field.len() + cause.message.len();
             fits
         });
-        causes.truncate(told.count());
+        causes.truncate(reported.count());
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("{kind}{dot}{group} {} is invalid: {}", quoted(name), Cause::text(&causes));
         Self::new(422, "Invalid", message).with_details(Details {
@@ -134,7 +134,7 @@ impl Failure {
         })
     }
 
-    /// A version that this server has not reached yet.
+    /// A resourceVersion that this server has not reached.
     pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Self> {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = Cause {
@@ -149,12 +149,12 @@ impl Failure {
         })
     }
 
-    /// A version that has left the history.
+    /// A resourceVersion that is no longer in the history.
     pub(crate) fn expired(asked: u64, oldest: u64) -> Box<Self> {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// The value as it goes over the wire.
+    /// Returns the `Status` object as sent on the wire.
     pub(crate) fn to_value(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(proceed) = &self.proceed {
@@ -199,12 +199,12 @@ impl Details {
     }
 }
 
-/// What an action without an object of its own answers.
+/// Returns the `Status` of an action that succeeded and returns no object.
 pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-/// `text` in double quotes, with the usual escapes.
+/// Returns `text` in double quotes, escaped.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,5 +1,5 @@
-//! What becomes of what kubectl applied on its own side? It may take those fields over as it begins to apply on the server, which keeps
-//! the annotation up to date from then on.
+//! Migration from client-side apply: kubectl may take over the fields of its `last-applied-configuration` annotation
+//! when it starts server-side apply, and the server keeps the annotation up to date from then on.
 
 use serde_json::Value;
 
@@ -8,20 +8,20 @@ use super::walk::{self, Comparison};
 use crate::kinds::merge_type::MergeType;
 use crate::kinds::meta;
 
-/// Where kubectl keeps what it applied.
+/// The annotation in which client-side apply stores its configuration.
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The only manager for whom this is done.
+/// The only field manager to which the migration applies.
 const KUBECTL: &str = "kubectl";
 
-/// More than this in all annotations is refused; then it is better to have none.
+/// The size limit of all annotations. If the annotation would exceed it, the annotation is removed.
 const LIMIT: usize = 256 * 1024;
 
 fn annotation(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][ANNOTATION].as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields that `manager` may take without a conflict: applied by kubectl before, and not changed since.
+/// Returns the fields that `manager` may take without a conflict: applied by kubectl before and unchanged since.
 pub(super) fn yielded(merge_type: MergeType<'_>, live: &Value, manager: &str) -> Set {
     let applied = annotation(live).filter(|_| manager == KUBECTL);
     let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
@@ -34,7 +34,7 @@ pub(super) fn yielded(merge_type: MergeType<'_>, live: &Value, manager: &str) ->
     walk::set_of(merge_type, &applied).minus(&since.modified).minus(&since.added).minus(&since.removed)
 }
 
-/// Writes what was applied into the annotation, if the object has one.
+/// Updates the annotation with the applied configuration, if the object has the annotation.
 pub(super) fn note(object: &mut Value, config: &Value, manager: &str) {
     if manager != KUBECTL || annotation(object).is_none() {
         return;

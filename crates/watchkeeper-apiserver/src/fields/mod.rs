@@ -1,4 +1,4 @@
-//! Who wrote which field? The managers in `metadata.managedFields`, kept with every write, and the conflicts of server-side apply.
+//! Managed fields: ownership of fields by field managers, tracked on every write, and conflicts of server-side apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use crate::kinds::merge_type::MergeType;
 use set::Set;
 use walk::Comparison;
 
-/// What no manager owns: the server's own fields, and those that say which object it is.
-const NOBODYS: &[&[&str]] = &[
+/// Fields that no manager owns: those that the server sets, and those that identify the object.
+const UNOWNED: &[&[&str]] = &[
     &["f:apiVersion"],
     &["f:kind"],
     &["f:metadata"],
@@ -30,18 +30,18 @@ const NOBODYS: &[&[&str]] = &[
     &["f:metadata", "f:resourceVersion"],
 ];
 
-/// How many entries of those who update an object has; older ones are merged into one of this name.
+/// The maximum number of entries with operation `Update`; older ones are merged into one entry of this name.
 const UPDATERS_LIMIT: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
-/// Whoever writes, and how.
+/// The field manager of a write, and how it writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
     pub(crate) api_version: &'a str,
     pub(crate) subresource: &'a str,
     pub(crate) now: &'a str,
-    /// Fields that this endpoint does not write, whatever is sent to it.
+    /// Fields that this endpoint ignores in a request.
     pub(crate) ignored: &'static [&'static str],
 }
 
@@ -68,7 +68,7 @@ impl Manager {
         }
     }
 
-    /// Whether the entry is the writer's own. One who applies has one entry for all versions.
+    /// Returns whether the entry is that of `writer`. A manager that applies has one entry for all API versions.
     fn is(&self, writer: &Writer<'_>, applies: bool) -> bool {
         self.name == writer.manager
             && self.applies == applies
@@ -76,12 +76,12 @@ impl Manager {
             && (applies || self.api_version == writer.api_version)
     }
 
-    /// Whether older entries have been merged into this one.
+    /// Returns whether older entries have been merged into this one.
     fn is_ancient(&self) -> bool {
         !self.applies && self.name == ANCIENT && self.subresource.is_empty()
     }
 
-    /// What no other entry has in common with this one.
+    /// Returns the key of the entry, which is unique within an object.
     fn id(&self) -> (bool, String, String, String) {
         let version = if self.applies { String::new() } else { self.api_version.clone() };
         (self.applies, self.name.clone(), self.subresource.clone(), version)
@@ -99,12 +99,12 @@ impl Manager {
     }
 }
 
-/// The managers of an object.
+/// The field managers of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Managers(Vec<Manager>);
 
 impl Managers {
-    /// The same managers, of whom nobody owns the field at this path; or, if they are to keep it, those who update have it apart.
+    /// Removes the field at `path` from all managers. With `keep`, updaters keep it, in an entry of its own.
     pub(crate) fn without(mut self, path: &[String], keep: bool) -> Self {
         let steps: Vec<_> = path.iter().map(|name| format!("f:{name}")).collect();
         let mut alone = Set::default();
@@ -121,7 +121,7 @@ impl Managers {
         self
     }
 
-    /// Reads `managedFields`; entries that cannot be read are left out.
+    /// Reads `managedFields`, skipping malformed entries.
     pub(crate) fn read(value: &Value) -> Self {
         let entries = value["metadata"]["managedFields"].as_array().into_iter().flatten();
         let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
@@ -135,14 +135,14 @@ impl Managers {
             time: text(entry, "time"),
             set: Set::read(&entry["fieldsV1"]),
         });
-        // Of two entries of one writer the later counts.
+        // Of two entries of one manager the later wins.
         let mut known = BTreeSet::new();
         let mut managers: Vec<_> = managers.rev().filter(|manager| known.insert(manager.id())).collect();
         managers.reverse();
         Self(managers)
     }
 
-    /// Writes them into the object, those who apply first, then by time and name.
+    /// Writes the entries into the object: those of apply first, then by time and name.
     pub(crate) fn write(mut self, value: &mut Value) {
         self.0.retain(|manager| !manager.set.is_empty());
         self.0.sort_by(|a, b| {
@@ -178,7 +178,8 @@ impl Managers {
         }
     }
 
-    /// The managers that a client sends back; none if it sends none that can be read, and no more at all for a list with one empty entry.
+    /// Returns the managers that a client sends back, or `None` if it sends none that are well-formed. A list with one
+    /// empty entry resets the managed fields.
     pub(crate) fn sent(value: &Value) -> Option<Self> {
         let entries = value["metadata"]["managedFields"].as_array()?;
         if let [only] = &entries[..]
@@ -189,7 +190,7 @@ impl Managers {
         Some(Self::read(value)).filter(|managers| !managers.is_empty())
     }
 
-    /// Whether anybody owns the field at this path.
+    /// Returns whether any manager owns the field at `path`.
     pub(crate) fn own(&self, path: &[String]) -> bool {
         self.0.iter().any(|manager| {
             let mut set = Some(&manager.set);
@@ -205,7 +206,7 @@ impl Managers {
         self.0.is_empty()
     }
 
-    /// Takes note of a write that was not an apply: what it added or changed is the writer's, and nobody else's.
+    /// Records a write other than an apply: the writer takes sole ownership of the fields that it added or changed.
     pub(crate) fn update(
         &mut self,
         merge_type: MergeType<'_>,
@@ -235,7 +236,7 @@ impl Managers {
         self.0.retain(|manager| !manager.set.is_empty());
     }
 
-    /// Merges the oldest entries of those who update into one for each version, so that no more are left than are kept.
+    /// Merges the oldest `Update` entries into one per API version, down to the limit.
     fn merge_oldest(&mut self) {
         let by_age = |manager: &Manager| {
             let Manager { time, name, api_version, subresource, .. } = manager;
@@ -270,7 +271,8 @@ impl Managers {
         self.0.retain(|manager| !manager.set.is_empty());
     }
 
-    /// Lays `config` over `live`: the object, with what this writer once applied and nobody wants any more taken away.
+    /// Applies `config` to `live`. Fields that this manager applied before and no longer has in `config` are removed
+    /// unless another manager owns them.
     pub(crate) fn apply(
         &mut self,
         merge_type: MergeType<'_>,
@@ -279,7 +281,7 @@ impl Managers {
         writer: &Writer<'_>,
         force: bool,
     ) -> Result<Value, Box<Failure>> {
-        // What says which object it is takes part, so that what is beside it stays, but is nobody's.
+        // Identifying fields take part in the merge, so that their siblings stay, but have no owner.
         let whole = walk::set_of(merge_type, config);
         let mut set = whole.clone();
         strip(&mut set, writer);
@@ -309,7 +311,7 @@ impl Managers {
         for manager in &mut self.0[..others] {
             manager.set = manager.set.minus(&written).minus(&changes.removed);
         }
-        // Applied without any effect on the object: the time stays, and who comes new has none.
+        // An apply without effect keeps the entry's time; a new entry has none.
         if !effect {
             self.0[others].time = time;
         }
@@ -336,7 +338,7 @@ impl Managers {
     }
 }
 
-/// Notes in an object who wrote what.
+/// Records in the object which fields a write changed.
 pub(crate) fn track(
     kind: &Kind,
     before: &Value,
@@ -349,7 +351,7 @@ pub(crate) fn track(
     managers.write(after);
 }
 
-/// Says which object it is as it was said before.
+/// Restores the identifying fields of the live object.
 fn keep_identity(live: &Value, object: &mut Value) {
     if let Some(metadata) = live["metadata"].as_object() {
         let own = crate::kinds::meta::metadata_mut(object);
@@ -362,7 +364,7 @@ fn keep_identity(live: &Value, object: &mut Value) {
 }
 
 fn strip(set: &mut Set, writer: &Writer<'_>) {
-    for path in NOBODYS {
+    for path in UNOWNED {
         set.remove(path);
     }
     for field in writer.ignored {
@@ -391,7 +393,7 @@ fn conflict(conflicts: &[(String, Set)]) -> Box<Failure> {
     failure
 }
 
-/// Whether two states of an object are the same but for the times of their managers: then nothing was written.
+/// Returns whether two states of an object differ in nothing but the times of managed fields: such a write is a no-op.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     same_fields(a, b, "metadata", |a, b| {
         same_fields(a, b, "managedFields", |a, b| match (a.as_array(), b.as_array()) {
@@ -403,7 +405,7 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
     })
 }
 
-/// Whether two objects have the same fields, one of which is compared in its own way.
+/// Returns whether two objects have equal fields; the field `special` is compared with `compare`.
 fn same_fields(a: &Value, b: &Value, special: &str, compare: impl Fn(&Value, &Value) -> bool) -> bool {
     let (Value::Object(a), Value::Object(b)) = (a, b) else { return a == b };
     a.len() == b.len()

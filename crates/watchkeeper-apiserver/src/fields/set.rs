@@ -1,4 +1,4 @@
-//! Which fields are meant? Sets of paths in the form of `fieldsV1`: `f:name` for a field, `k:{..}` for an element by its keys, `v:..` by value.
+//! Sets of field paths, encoded as `fieldsV1`: `f:name` is a field, `k:{..}` a list element by key, `v:..` by value.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct Set(BTreeMap<String, Node>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
-    /// The path that ends here is in the set.
+    /// The path that ends here is a member.
     member: bool,
     below: Set,
 }
@@ -39,12 +39,12 @@ impl Set {
         }
     }
 
-    /// Whether the path of one step is in the set.
+    /// Returns whether the path of one step is a member.
     pub(crate) fn has(&self, step: &str) -> bool {
         self.0.get(step).is_some_and(|node| node.member)
     }
 
-    /// What the set says below a step.
+    /// Returns the subtree below a step.
     pub(crate) fn below(&self, step: &str) -> Option<&Self> {
         self.0.get(step).map(|node| &node.below).filter(|below| !below.is_empty())
     }
@@ -61,12 +61,12 @@ impl Set {
         }
     }
 
-    /// What is in this set and not in the other.
+    /// Returns the members of this set that are not in `other`.
     pub(crate) fn minus(&self, other: &Self) -> Self {
         self.combine(other, |own, theirs| own && !theirs)
     }
 
-    /// What is in both sets.
+    /// Returns the members of both sets.
     pub(crate) fn and(&self, other: &Self) -> Self {
         self.combine(other, |own, theirs| own && theirs)
     }
@@ -84,7 +84,7 @@ impl Set {
         Self(nodes.collect())
     }
 
-    /// Takes away a path and all that is below it.
+    /// Removes a path and everything below it.
     pub(crate) fn cut(&mut self, path: &[&str]) {
         match path {
             [] => {}
@@ -100,7 +100,7 @@ impl Set {
         }
     }
 
-    /// Takes away a path alone.
+    /// Removes a single path.
     pub(crate) fn remove(&mut self, path: &[&str]) {
         if let [first, rest @ ..] = path
             && let Some(node) = self.0.get_mut(*first)
@@ -116,7 +116,7 @@ impl Set {
         }
     }
 
-    /// The set with every named field on the way to a member; elements of maps and lists are not named.
+    /// Returns the set with every named field on the path to a member; map entries and list elements are not named.
     pub(crate) fn with_fields(&self, merge_type: MergeType<'_>) -> Self {
         let nodes = self.0.iter().map(|(step, node)| {
             let (inner, named) = match step.strip_prefix("f:") {
@@ -129,7 +129,7 @@ impl Set {
         Self(nodes.collect())
     }
 
-    /// Every member, as messages name it: `.spec.containers[name="c"].image`.
+    /// Returns every member as messages name it: `.spec.containers[name="c"].image`.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for (step, node) in &self.0 {
@@ -142,7 +142,7 @@ impl Set {
         paths
     }
 
-    /// Reads `fieldsV1`.
+    /// Parses `fieldsV1`.
     pub(crate) fn read(value: &Value) -> Self {
         let fields = value.as_object().into_iter().flatten().filter(|(step, _)| *step != ".");
         let nodes = fields.map(|(step, inner)| {
@@ -153,7 +153,7 @@ impl Set {
         Self(nodes.collect())
     }
 
-    /// The set as `fieldsV1`.
+    /// Encodes the set as `fieldsV1`.
     pub(crate) fn write(&self) -> Value {
         let mut map = Map::new();
         for (step, node) in &self.0 {

@@ -1,4 +1,4 @@
-//! How do two states of an object differ, and how do they become one? Walks over values along their merge type.
+//! Comparison and merging of two states of an object along their merge type.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::set::Set;
 use crate::kinds::merge_type::{MergeType, Treatment};
 
-/// What became of the fields between two states.
+/// The fields added, modified and removed between two states.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) added: Set,
@@ -48,7 +48,7 @@ impl Comparison {
             match (&treatment, some) {
                 (Treatment::Map, Value::Object(_)) => self.compare_maps(merge_type, old, new, path),
                 (_, Value::Array(_)) => self.compare_lists(merge_type, &treatment, old, new, path),
-                // Of another type than its merge type says: it is one thing.
+                // A value that does not have its declared type is compared as a whole.
                 _ => return self.note(old, new, path),
             }
         }
@@ -104,7 +104,7 @@ impl Comparison {
         }
     }
 
-    /// Compares the elements of one name. Where there are several they are one thing, which comes with the second of them and goes with it.
+    /// Compares elements with the same key. Duplicates count as one element, which is added or removed as a whole.
     fn compare_elements(
         &mut self,
         merge_type: MergeType<'_>,
@@ -128,7 +128,7 @@ impl Comparison {
         }
     }
 
-    /// Leaves out what nobody owns.
+    /// Filters all three sets, to leave out fields without an owner.
     pub(crate) fn filter(&mut self, filter: impl Fn(&mut Set)) {
         filter(&mut self.added);
         filter(&mut self.modified);
@@ -136,10 +136,10 @@ impl Comparison {
     }
 }
 
-/// The elements of a list with their names.
+/// List elements with their path steps.
 type Steps<'a> = Vec<(String, &'a Value)>;
 
-/// All elements by name.
+/// Groups the elements by step.
 fn grouped<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, Vec<&'a Value>> {
     let mut groups = BTreeMap::<_, Vec<_>>::new();
     for (step, value) in steps {
@@ -148,7 +148,7 @@ fn grouped<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, Vec<&'a Value>> {
     groups
 }
 
-/// The elements by name; of several with one name the first counts.
+/// Indexes the elements by step; the first of several wins.
 fn by_step<'s, 'a>(steps: &'s Steps<'a>) -> BTreeMap<&'s str, &'a Value> {
     steps.iter().rev().map(|(step, value)| (step.as_str(), *value)).collect()
 }
@@ -158,7 +158,7 @@ fn steps<'a>(merge_type: MergeType<'_>, treatment: &Treatment<'_>, list: Option<
     list.filter_map(|value| Some((merge_type.step(treatment, value)?, value))).collect()
 }
 
-/// Every path of a value that somebody applied.
+/// Returns every path of an applied value.
 pub(crate) fn set_of(merge_type: MergeType<'_>, value: &Value) -> Set {
     let mut set = Set::default();
     collect(merge_type, value, &mut Vec::new(), &mut set);
@@ -192,12 +192,12 @@ fn collect(merge_type: MergeType<'_>, value: &Value, path: &mut Vec<String>, set
     }
 }
 
-/// `live` with what was applied laid over it.
+/// Merges the applied value into `live`.
 pub(crate) fn merge(merge_type: MergeType<'_>, live: Option<&Value>, applied: &Value) -> Value {
     let Some(live) = live.filter(|live| !live.is_null()) else { return applied.clone() };
     let treatment = merge_type.treatment(if applied.is_null() { live } else { applied });
     match (&treatment, live, applied) {
-        // Nothing is laid over what has parts: they stay.
+        // An applied null does not remove the parts of a map or associative list.
         (Treatment::Map | Treatment::Set | Treatment::Keys(_), live, Value::Null)
             if !is_empty(Some(live)) =>
         {
@@ -218,7 +218,7 @@ pub(crate) fn merge(merge_type: MergeType<'_>, live: Option<&Value>, applied: &V
     }
 }
 
-/// The elements of both lists: each in the order of its own list, and those that are in both keep the two together.
+/// Merges two lists. Each keeps its own order; elements in both lists align the two orders.
 fn merge_lists(merge_type: MergeType<'_>, treatment: &Treatment<'_>, live: &Value, applied: &Value) -> Value {
     let (left, right) =
         (steps(merge_type, treatment, Some(live)), steps(merge_type, treatment, Some(applied)));
@@ -252,14 +252,14 @@ fn merge_lists(merge_type: MergeType<'_>, treatment: &Treatment<'_>, live: &Valu
                 }
                 r += 1;
             }
-            // What is left over on this side has been merged already.
+            // The element has been merged already.
             _ => l += 1,
         }
     }
     Value::Array(merged)
 }
 
-/// Removes what the set names.
+/// Removes the paths of `set` from `value`.
 pub(crate) fn remove(merge_type: MergeType<'_>, value: &mut Value, set: &Set) {
     let treatment = merge_type.treatment(value);
     match (&treatment, value) {
@@ -272,7 +272,7 @@ pub(crate) fn remove(merge_type: MergeType<'_>, value: &mut Value, set: &Set) {
                     (map.get_mut(name), merge_type.field(name), set.below(step))
                 {
                     remove(inner, value, below);
-                    // What has lost its last part is null, and refused where that is not allowed.
+                    // A value that lost its last part becomes null, which validation refuses where it is not allowed.
                     if is_empty(Some(value)) {
                         *value = Value::Null;
                     }
@@ -307,7 +307,7 @@ mod tests {
         let (schema, problems) = Schema::compile(&schema, "");
         assert_eq!(problems, []);
         let merge_type = MergeType::Custom(schema.root());
-        // Enough for a walk through the whole list for each element never to end.
+        // Large enough for a quadratic walk to time out.
         let names: Vec<_> = (0..50_000).map(|n| format!("element-{n}")).collect();
         let live = json!({"list": names});
         let applied = json!({"list": names.iter().rev().collect::<Vec<_>>()});

@@ -1,13 +1,15 @@
 //! An embedded, Kubernetes-compatible API server for development and tests.
 //!
-//! It keeps objects in memory, and in a folder if it is given one, with one version counter, optimistic concurrency, watches that resume without gaps, server-side apply,
-//! and CustomResourceDefinitions with their schemas and rules. It runs in process, on a paused clock if need be, or on a loopback socket for
-//! kubectl and other clients. It is not a cluster: controllers, such as the garbage collector, are in the crate
-//! `watchkeeper-controllers`, and whoever has the token may do everything.
+//! It stores objects in memory or in a data directory, with one revision counter, optimistic concurrency, watches that
+//! resume without gaps, server-side apply, and CustomResourceDefinitions with schemas and validation rules. It runs in
+//! process, also on a paused clock, or on a loopback socket for kubectl and other clients. It is not a cluster:
+//! controllers, such as the garbage collector, are in the crate `watchkeeper-controllers`, and a client with the token
+//! has full access.
 //!
-//! It answers as a real kube-apiserver 1.36 does; `docs/apiserver-conformance.md` names every answer that is known to differ. Bodies may
-//! come in JSON, YAML or protobuf; answers are JSON or YAML. Not served: RBAC, tokens of service accounts, webhooks, and what needs a
-//! kubelet (logs, exec, port-forward). What is not served is refused or left to the client's second choice; it is never half done.
+//! It answers as kube-apiserver 1.36 does; `docs/apiserver-conformance.md` lists the known differences. Request bodies
+//! may be JSON, YAML or protobuf; responses are JSON or YAML. Not served: RBAC, service account tokens, webhooks, and
+//! subresources that need a kubelet (logs, exec, port-forward). Such requests are refused, or negotiated down to a
+//! format that is served.
 //!
 //! ```
 //! use watchkeeper::Env;

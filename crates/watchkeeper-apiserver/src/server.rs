@@ -1,4 +1,4 @@
-//! The server: its builder, and the tower service that answers requests in process.
+//! The server: its builder, and the tower service that serves requests in process.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -32,12 +32,12 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A fresh server with the usual settings: the default namespaces, and nothing else.
+    /// A new server in memory with default settings. It has the default namespaces and nothing else.
     pub fn new(env: &Env) -> Self {
         Self::builder(env).build()
     }
 
-    /// Sets up a server.
+    /// Returns a builder for a server.
     pub fn builder(env: &Env) -> ApiServerBuilder {
         ApiServerBuilder {
             env: env.clone(),
@@ -47,7 +47,7 @@ impl ApiServer {
         }
     }
 
-    /// The server as a tower service, in process: no socket, no task, no thread.
+    /// The server as a tower service. It runs in process, without a socket, task or thread.
     pub fn service(&self) -> ApiService {
         ApiService { shared: self.shared.clone(), stop: None }
     }
@@ -57,19 +57,19 @@ impl ApiServer {
         Client::new(self.service(), "default")
     }
 
-    /// The version of the newest change.
+    /// The revision of the newest change.
     pub fn revision(&self) -> u64 {
         self.shared.core.lock().store.revision()
     }
 
-    /// Forgets all history: lists and watches at older versions are answered with 410.
+    /// Compacts the history: lists and watches at older resourceVersions are answered with 410.
     ///
-    /// An open watch that has been told everything goes on; one that lags behind is ended with 410.
+    /// An open watch that has caught up continues; one that lags behind ends with 410.
     pub fn compact_now(&self) {
         self.shared.run(|core| core.store.compact());
     }
 
-    /// Ends every open watch cleanly, as a server does that restarts.
+    /// Ends every open watch without an error, as a restarting server does.
     pub fn end_watches(&self) {
         self.shared.run(|core| core.store.end_watches());
     }
@@ -91,37 +91,39 @@ pub struct ApiServerBuilder {
 }
 
 impl ApiServerBuilder {
-    /// How many changes each resource remembers for watches that resume; 10,000 unless set, and fewer where they are over 256 MiB in all.
+    /// The number of changes per resource kept for watches to resume from. The default is 10,000; fewer are kept if
+    /// they exceed 256 MiB in total.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = changes;
         self
     }
 
-    /// How often a quiet watch that allows bookmarks gets one; every 60 s unless set.
+    /// The interval of bookmarks on an idle watch that allows them. The default is 60 s.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
         self.bookmark_period = period;
         self
     }
 
-    /// Whether a watch may begin with a streamed list (`sendInitialEvents`); it may unless set otherwise. Then it is refused with
-    /// 422, as by a real server whose WatchList feature is off, and clients fall back to a list.
+    /// Whether a watch may start with a streamed list (`sendInitialEvents`). The default is true. If false, such a
+    /// watch is refused with 422, as by a real server without the WatchList feature, and clients fall back to a list.
     pub fn streaming_lists(mut self, allowed: bool) -> Self {
         self.streaming_lists = allowed;
         self
     }
 
-    /// A fresh server, in memory.
+    /// Builds a new server in memory.
     pub fn build(self) -> ApiServer {
         let mut core = Core::new(&self.env, self.history);
         core.create_defaults();
         self.with(Arc::new(Mutex::new(core)), None)
     }
 
-    /// The server that is kept in a folder, with all it had; a fresh one, if the folder is new or empty.
+    /// Opens the server stored in `folder`; a new or empty folder gives a new server.
     ///
-    /// From then on every request is answered after what it tells of is on the disk, so that a crash takes nothing back: versions
-    /// go on from where they were, and a watch resumes as far as the history reaches. The folder is for its owner alone, and for one
-    /// server at a time, until the last clone and the last open watch are dropped. Blocks while it reads.
+    /// Every response is sent after the changes that it reports are on disk, so a crash loses none of them: revisions
+    /// continue, and watches resume as far as the history reaches. The folder is accessible to its owner only. One
+    /// server at a time can use it, until its last clone and its last open watch are dropped. Blocks while it reads the
+    /// folder.
     ///
     /// ```
     /// # use watchkeeper::Env;

@@ -234,7 +234,7 @@ async fn versions_go_on_though_the_clock_was_set_back() {
 async fn a_folder_is_for_one_server_at_a_time() {
     let (_parent, folder) = folder();
     let server = open(&folder).await;
-    assert!(error(&folder).contains("in use by another server: stop that one, or name another folder"));
+    assert!(error(&folder).contains("in use by another server: stop it, or choose another folder"));
     drop(server);
     drop(open(&folder).await);
 }
@@ -303,7 +303,7 @@ async fn a_damaged_folder_is_told_with_a_remedy() {
         fs::write(&file, bytes).unwrap();
         let text = error(&folder);
         assert!(
-            text.contains("damaged") && text.contains("remove the folder to begin anew"),
+            text.contains("damaged") && text.contains("remove the folder to start afresh"),
             "{what}: {text}"
         );
     }
@@ -331,8 +331,8 @@ async fn a_copy_of_the_whole_folder_can_be_brought_back_and_a_part_of_it_is_refu
     fs::write(folder.join("state.redb"), database).unwrap();
     for _ in 0..2 {
         let text = error(&folder);
-        assert!(text.contains("a copy of the whole folder, its file `lock` included"), "{text}");
-        assert!(text.contains("without that file it is opened as it is"), "{text}");
+        assert!(text.contains("a copy of the whole folder including its file `lock`"), "{text}");
+        assert!(text.contains("without `lock` it is opened as it is"), "{text}");
     }
     for (path, contents) in &older {
         fs::write(path, contents).unwrap();

@@ -209,10 +209,10 @@ fn a_wrong_certificate_or_key_is_named() {
     for (certificate, private, named, words) in [
         (&absent, &key, &absent, "cannot use the file"),
         (&file, &absent, &absent, "cannot use the file"),
-        (&key, &key, &key, "has no certificate in PEM form"),
-        (&garbage, &key, &garbage, "has no certificate in PEM form"),
+        (&key, &key, &key, "has no certificate in PEM format"),
+        (&garbage, &key, &garbage, "has no certificate in PEM format"),
         (&spoilt, &key, &spoilt, "has no usable certificate"),
-        (&file, &file, &file, "has no private key that is not encrypted in PEM form"),
+        (&file, &file, &file, "has no unencrypted private key in PEM format"),
         (&file, &other, &other, "is not the key of the certificate in"),
     ] {
         let error = Credentials::generate().unwrap().with_certificate(certificate, private).unwrap_err();

@@ -1,4 +1,4 @@
-//! Requests without a token, which a web page could have made: only those of local programs are served.
+//! Protection of the plain HTTP listener, which needs no token, from requests of web pages.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,11 @@ use http_body::Body;
 use crate::codec::media_type::{BODIES, content_type};
 use crate::failure::{Failure, quoted};
 
-/// Why a request is refused; none if a local program made it.
+/// Returns why a request is refused, or `None` if a local program sent it.
 ///
-/// A page reaches a loopback address under its own name (DNS rebinding), which `Host` tells, or from another origin, which `Origin` tells.
-/// A browser asks before it sends a page's JSON, and sends a POST without a type unasked; all other methods with a body it asks about.
+/// A web page can reach a loopback address by DNS rebinding, which shows in `Host`, or as a cross-origin request, which
+/// shows in `Origin`. Browsers send a POST without a content type without a preflight request; JSON bodies and other
+/// methods with a body need one.
 pub(crate) fn refusal<B: Body>(request: &Request<B>) -> Option<Box<Failure>> {
     let headers = request.headers();
     let Some(host) = only(headers, HOST.as_str()) else {
@@ -28,7 +29,7 @@ pub(crate) fn refusal<B: Body>(request: &Request<B>) -> Option<Box<Failure>> {
     }
     let is_own = |origin: &str| origin.eq_ignore_ascii_case(&format!("http://{host}"));
     if headers.contains_key(ORIGIN) && !only(headers, ORIGIN.as_str()).is_some_and(is_own) {
-        return Some(forbidden("over plain HTTP pages of another origin are not served"));
+        return Some(forbidden("cross-origin requests are not served over plain HTTP"));
     }
     let is_untyped = content_type(headers).is_empty() && !request.body().is_end_stream();
     (request.method() == Method::POST && is_untyped).then(|| Failure::unsupported_media_type(BODIES))
@@ -38,7 +39,7 @@ fn forbidden(why: &str) -> Box<Failure> {
     Failure::new(403, "Forbidden", why)
 }
 
-/// The value of a header that stands there once.
+/// Returns the value of a header that occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next().filter(|_| values.next().is_none())?;

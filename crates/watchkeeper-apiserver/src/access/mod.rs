@@ -1,3 +1,3 @@
-//! Access control: which requests over a socket are answered at all.
+//! Access control: which requests on a socket are served.
 
 pub(crate) mod local;

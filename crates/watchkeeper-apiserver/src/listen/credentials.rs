@@ -1,4 +1,4 @@
-//! How do client and server know each other? A CA, a server certificate, and a bearer token: made on the spot, kept, or the user's own.
+//! Server credentials: a CA, a server certificate and a bearer token, generated, stored or supplied by the user.
 
 use std::fmt;
 use std::fs;
@@ -24,32 +24,32 @@ use watchkeeper::clock::{Clock, Generator};
 use crate::persist::disk::{CA_FILE, TOKEN_FILE};
 use crate::persist::private::{self, close_to_others, write_private};
 
-/// A CA, the means to make server certificates, and a token. Clones share them.
+/// A CA, a server identity and a bearer token. Clones share them.
 ///
-/// The same credentials can be listened with again, so that a client's kubeconfig outlives a restart.
+/// Listening again with the same credentials keeps clients' kubeconfig files valid across restarts.
 #[derive(Clone)]
 pub struct Credentials(Arc<Secrets>);
 
 struct Secrets {
-    /// What clients are to trust, as PEM.
+    /// The certificates that clients trust, as PEM.
     ca: String,
     identity: Identity,
     token: String,
 }
 
-/// How the server shows who it is.
+/// The source of the server certificate.
 enum Identity {
-    /// By a certificate made for the address.
+    /// A certificate issued for the address.
     Issued(Box<Issuer<'static, KeyPair>>),
-    /// By a certificate of the user's own.
+    /// A certificate supplied by the user.
     Own(Arc<ServerConfig>),
 }
 
-/// Why no credentials could be made.
+/// Why credentials could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// A key or certificate could not be made.
-    #[error("cannot make a certificate")]
+    /// A key or certificate could not be generated.
+    #[error("cannot generate a certificate")]
     Certificate(#[from] rcgen::Error),
     /// The TLS library refused the certificate.
     #[error("cannot set up TLS")]
@@ -59,30 +59,30 @@ pub enum CredentialsError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A file has something else in it than it should.
+    /// A file does not have the expected content.
     #[error("the file {} {problem}", file.display())]
     Unusable {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// What is wrong with the file, and what to do.
         problem: String,
     },
 }
 
 impl Credentials {
-    /// Makes a CA and a random token of 256 bits, from the operating system's entropy.
+    /// Generates a CA and a random 256-bit token from the operating system's entropy.
     pub fn generate() -> Result<Self, CredentialsError> {
         let key = KeyPair::generate()?;
         let ca = ca_params()?.self_signed(&key)?.pem();
         Ok(Self::issuing(ca, key, new_token())?)
     }
 
-    /// The CA and the token of a data directory; what it does not have yet is made and put there, for its owner alone.
+    /// Loads the CA and token of a data directory. Missing ones are generated and stored, for the owner only.
     ///
-    /// To be called while [`ApiServerBuilder::open`](crate::ApiServerBuilder::open) holds the folder.
+    /// Call this while [`ApiServerBuilder::open`](crate::ApiServerBuilder::open) holds the data directory.
     pub fn kept_in(folder: &Path) -> Result<Self, CredentialsError> {
         let (ca_file, token_file) = (folder.join(CA_FILE), folder.join(TOKEN_FILE));
         let ca = match read_private(&ca_file)? {
@@ -94,13 +94,13 @@ impl Credentials {
                 text
             }
         };
-        let spoilt = |file: &Path, what: &str| CredentialsError::Unusable {
+        let malformed = |file: &Path, what: &str| CredentialsError::Unusable {
             file: file.to_owned(),
-            problem: format!("has no {what}: remove it, and a new one is made"),
+            problem: format!("has no {what}: remove it to generate a new one"),
         };
-        let key = KeyPair::from_pem(&ca).map_err(|_| spoilt(&ca_file, "key of a CA"))?;
+        let key = KeyPair::from_pem(&ca).map_err(|_| malformed(&ca_file, "key of a CA"))?;
         let certificate = ca.find("-----BEGIN CERTIFICATE-----").map(|at| ca[at..].to_owned());
-        let certificate = certificate.ok_or_else(|| spoilt(&ca_file, "certificate of a CA"))?;
+        let certificate = certificate.ok_or_else(|| malformed(&ca_file, "certificate of a CA"))?;
         let token = match read_private(&token_file)? {
             Some(token) => token.trim().to_owned(),
             None => {
@@ -110,14 +110,16 @@ impl Credentials {
             }
         };
         if token.len() < 16 || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(spoilt(&token_file, "token of at least 16 letters and digits"));
+            return Err(malformed(&token_file, "token of at least 16 letters and digits"));
         }
         Ok(Self::issuing(certificate, key, token)?)
     }
 
-    /// The same token, with a certificate of your own; `certificate` is a file with its chain and `key` one with its private key, both PEM.
+    /// Returns the same token with a certificate of the user: `certificate` is a PEM file with the chain, `key` one
+    /// with the private key.
     ///
-    /// The kubeconfig trusts the certificates of the first file. They must name the address at which clients find the server.
+    /// The kubeconfig trusts the certificates of the first file. They must be valid for the address at which clients
+    /// reach the server.
     pub fn with_certificate(&self, certificate: &Path, key: &Path) -> Result<Self, CredentialsError> {
         let text = fs::read_to_string(certificate).map_err(io_error(certificate))?;
         let chain: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes())
@@ -128,7 +130,7 @@ impl Credentials {
         }
         let private = fs::read(key).map_err(io_error(key))?;
         let private = PrivateKeyDer::from_pem_slice(&private)
-            .map_err(|error| unreadable(key, "private key that is not encrypted", &error))?;
+            .map_err(|error| unreadable(key, "unencrypted private key", &error))?;
         let config = server_config(chain, private).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => CredentialsError::Unusable {
                 file: key.to_owned(),
@@ -144,7 +146,7 @@ impl Credentials {
             },
         })?;
         let identity = Identity::Own(Arc::new(config));
-        // The file may have the key in it as well, which is nobody else's.
+        // The file may contain the private key as well, which must not be published.
         let ca = certificates(&text);
         Ok(Self(Arc::new(Secrets { ca, identity, token: self.0.token.clone() })))
     }
@@ -154,23 +156,23 @@ impl Credentials {
         Ok(Self(Arc::new(Secrets { ca, identity, token })))
     }
 
-    /// The certificates that clients are to trust, as PEM.
+    /// The certificates that clients trust, as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.0.ca
     }
 
-    /// The bearer token. It opens everything: keep it out of logs.
+    /// The bearer token. It grants full access: keep it out of logs.
     pub fn token(&self) -> &str {
         &self.0.token
     }
 
-    /// Whether a request carries the right token. Takes the same time wherever a wrong one differs.
+    /// Returns whether a request carries the token. Compares in constant time.
     pub(crate) fn admits(&self, authorization: Option<&str>) -> bool {
         let Some((scheme, token)) = authorization.and_then(|text| text.split_once(' ')) else { return false };
         scheme.eq_ignore_ascii_case("bearer") && token.trim().as_bytes().ct_eq(self.0.token.as_bytes()).into()
     }
 
-    /// A TLS configuration with the user's own certificate, or a fresh one for this address.
+    /// Returns a TLS configuration with the user's certificate, or with a new one for `address`.
     pub(crate) fn server_config(
         &self,
         address: IpAddr,
@@ -184,7 +186,7 @@ impl Credentials {
         Ok(Arc::new(config))
     }
 
-    /// A kubeconfig for this server at `url`.
+    /// Returns a kubeconfig for this server at `url`.
     pub(crate) fn kubeconfig(&self, url: &str) -> String {
         let ca = STANDARD.encode(self.ca_pem());
         let cluster = format!("    server: {url}\n    certificate-authority-data: {ca}\n");
@@ -192,7 +194,7 @@ impl Credentials {
     }
 }
 
-/// The time that TLS is told; the library's own panics before 1970.
+/// A clock for TLS that accepts times before 1970; the library's own panics there.
 #[derive(Debug)]
 struct WallTime(Clock);
 
@@ -203,7 +205,7 @@ impl TimeProvider for WallTime {
     }
 }
 
-/// A TLS configuration with a fresh certificate for this address.
+/// Returns a TLS configuration with a new certificate for `address`.
 fn issue(issuer: &Issuer<'static, KeyPair>, address: IpAddr) -> Result<ServerConfig, CredentialsError> {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
     params.distinguished_name.push(DnType::CommonName, "watchkeeper");
@@ -222,7 +224,7 @@ fn issue(issuer: &Issuer<'static, KeyPair>, address: IpAddr) -> Result<ServerCon
     Ok(server_config(chain, key)?)
 }
 
-/// The same for every CA of ours, so that one can go on from its key alone.
+/// The parameters are the same for every CA of ours, so that it can be rebuilt from its key alone.
 fn ca_params() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "watchkeeper development CA");
@@ -241,7 +243,7 @@ fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
-    // The provider is named here: a library must not depend on, or set, the process's default.
+    // Named explicitly: a library must neither depend on nor set the process-wide default provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -256,10 +258,10 @@ fn io_error(file: &Path) -> impl FnOnce(io::Error) -> CredentialsError {
     move |source| CredentialsError::Io { file, source }
 }
 
-/// The text of a file with a secret, which is closed to others from now on; none if there is no such file.
+/// Reads a file with a secret and restricts it to its owner; `None` if it does not exist.
 fn read_private(file: &Path) -> Result<Option<String>, CredentialsError> {
     if let Some(problem) = private::problem(file, false).map_err(io_error(file))? {
-        let problem = format!("{problem}: remove it, and a new one is made");
+        let problem = format!("{problem}: remove it to generate a new one");
         return Err(CredentialsError::Unusable { file: file.to_owned(), problem });
     }
     match fs::read_to_string(file) {
@@ -272,7 +274,7 @@ fn read_private(file: &Path) -> Result<Option<String>, CredentialsError> {
     }
 }
 
-/// The certificates of a PEM text, and nothing else of it.
+/// Returns the certificates of a PEM text, and nothing else.
 fn certificates(text: &str) -> String {
     let mut within = false;
     let mut kept = String::new();
@@ -288,13 +290,13 @@ fn certificates(text: &str) -> String {
 
 fn unreadable(file: &Path, what: &str, error: &pem::Error) -> CredentialsError {
     let problem = match error {
-        pem::Error::NoItemsFound => format!("has no {what} in PEM form"),
-        error => format!("has no {what} in PEM form: {error}"),
+        pem::Error::NoItemsFound => format!("has no {what} in PEM format"),
+        error => format!("has no {what} in PEM format: {error}"),
     };
     CredentialsError::Unusable { file: file.to_owned(), problem }
 }
 
-/// A kubeconfig with one context, named `watchkeeper`; without credentials for a server that asks for none.
+/// Returns a kubeconfig with one context named `watchkeeper` and no credentials.
 pub(crate) fn insecure_kubeconfig(url: &str) -> String {
     kubeconfig(&format!("    server: {url}\n"), "")
 }

@@ -1,4 +1,4 @@
-//! How do other processes reach the server? A loopback socket with HTTP/1.1, TLS and a token.
+//! The listener: HTTP/1.1 on a socket, with TLS and a bearer token.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -27,34 +27,36 @@ use crate::http::reply::{self, ReplyBody};
 use crate::listen::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
 use crate::{ApiServer, ApiService};
 
-/// How long a client may take for its TLS handshake.
+/// The timeout of a TLS handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client may take for the head of a request; a connection that waits for one longer is closed, too.
+/// The timeout for the head of a request. It also closes idle connections.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the head of a request may be, URL included, and how many headers it may have: more is refused with 431.
+/// The maximum size of a request head including the URL, and the maximum number of headers. Larger heads are answered
+/// with 431.
 const HEAD_LIMIT: usize = 64 * 1024;
 const HEADERS_LIMIT: usize = 100;
 
-/// How long a client may take none of what is sent to it. A watch costs a cursor and no queue, but also the connection and the state it began
-/// with.
+/// The time after which a connection whose client reads nothing is closed. A stalled watch holds a connection and the
+/// snapshot it started with.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long connections may take to end after a stop.
+/// The time that connections have to finish after a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where and how to listen.
 ///
-/// The default is a free port of 127.0.0.1, with TLS and fresh credentials.
+/// The default is a free port of 127.0.0.1, with TLS and new credentials.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// The address; port 0 takes a free one.
+    /// The address; port 0 picks a free port.
     pub address: SocketAddr,
-    /// The CA and token to use; fresh ones if none are given.
+    /// The CA and token to use; new ones are generated if none are given.
     pub credentials: Option<Credentials>,
-    /// Plain HTTP and no token. Refused unless the address is a loopback one; and then it serves no requests for other hosts than
-    /// loopback names, of other origins, and no POST whose body has no `Content-Type`, as a web page could make them.
+    /// Serve plain HTTP without a token. Refused unless the address is a loopback address. To protect against web
+    /// pages, the server then refuses requests with other hosts than loopback names, cross-origin requests, and a POST
+    /// whose body has no `Content-Type`.
     pub insecure_http: bool,
 }
 
@@ -68,26 +70,27 @@ impl Default for ListenOptions {
     }
 }
 
-/// Why the server could not listen.
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Plain HTTP was asked for on an address that others can reach.
-    #[error("plain HTTP is only served on a loopback address, not on {0}: leave out `insecure_http`")]
+    /// Plain HTTP was requested on an address that is not loopback.
+    #[error("plain HTTP is only served on a loopback address, not on {0}: unset `insecure_http`")]
     NotLoopback(SocketAddr),
     /// The address could not be bound.
     #[error("cannot listen on {address}")]
     Bind {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The certificate could not be made.
-    #[error("cannot secure the connection")]
+    /// The credentials could not be created.
+    #[error("cannot create the server's credentials")]
     Credentials(#[from] CredentialsError),
 }
 
-/// A server that listens. Call [`Listening::stop`] to end it; dropping it closes the socket and cuts connections.
+/// A listening server. Call [`Listening::stop`] for a graceful shutdown; dropping it closes the socket and all
+/// connections.
 pub struct Listening {
     address: SocketAddr,
     credentials: Option<Credentials>,
@@ -96,9 +99,9 @@ pub struct Listening {
 }
 
 impl ApiServer {
-    /// Listens on a socket. Other processes reach the same state as [`ApiServer::client`] does.
+    /// Listens on a socket. Clients share their state with those of [`ApiServer::client`].
     ///
-    /// After a [`Listening::stop`] the same server can listen again, at the same address and with the same credentials.
+    /// After [`Listening::stop`] the server can listen again on the same address, with the same credentials.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listening, ServeError> {
         let ListenOptions { address, credentials, insecure_http } = options;
         if insecure_http && !address.ip().is_loopback() {
@@ -131,7 +134,7 @@ impl ApiServer {
 }
 
 impl Listening {
-    /// Where the server listens.
+    /// The address of the socket.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -146,12 +149,13 @@ impl Listening {
         format!("{scheme}://{address}")
     }
 
-    /// The credentials in use; none with `insecure_http`.
+    /// The credentials in use; `None` with `insecure_http`.
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
 
-    /// A kubeconfig for this server, with its CA and token: as secret as the token. Its one context is named `watchkeeper`.
+    /// A kubeconfig for this server, with its CA and token. It is as secret as the token. Its only context is
+    /// `watchkeeper`.
     pub fn kubeconfig(&self) -> String {
         match &self.credentials {
             Some(credentials) => credentials.kubeconfig(&self.url()),
@@ -159,13 +163,13 @@ impl Listening {
         }
     }
 
-    /// Stops listening: watches end, requests are finished, and every task is joined.
+    /// Shuts down gracefully: ends watches, finishes requests and joins every task.
     ///
-    /// Not cancel-safe in one respect: when dropped half-way, connections are cut instead of finished.
+    /// If the future is dropped before it completes, connections are closed without finishing their requests.
     pub async fn stop(mut self) {
         self.stop.cancel();
         if let Some(acceptor) = self.acceptor.take() {
-            // An error here is a panic of the accept loop, which has been reported as such already.
+            // An error is a panic of the accept loop, which has been reported already.
             let _joined = acceptor.await;
         }
     }
@@ -204,12 +208,12 @@ impl Server {
                 Some(_ended) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        // Events are small and wanted at once.
+                        // Watch events are small and must not be delayed.
                         let _best_effort = stream.set_nodelay(true);
                         connections.spawn(self.clone().connection(stream, tls.clone()));
                     }
                     Err(error) => {
-                        // Most often too many open files: a pause lets some go.
+                        // Usually too many open files: wait for some to be closed.
                         tracing::warn!(%error, "cannot accept a connection");
                         self.clock.sleep(Duration::from_millis(100)).await;
                     }
@@ -234,7 +238,7 @@ impl Server {
             secured = handshake => match secured {
                 Ok(Ok(stream)) => self.serve(stream).await,
                 Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-                Err(_elapsed) => tracing::debug!("TLS handshake took too long"),
+                Err(_elapsed) => tracing::debug!("TLS handshake timed out"),
             },
         }
     }

@@ -1,4 +1,4 @@
-//! Checksums over what is kept, and panics of the database.
+//! Checksums over stored rows, and panics of the database as errors.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -7,7 +7,7 @@ use std::sync::Once;
 
 use ring::digest::{Context, SHA256};
 
-/// A checksum over parts, each with its length, so that none can pass for another cut elsewhere.
+/// A checksum over parts. Each counts with its length, so that moving a boundary changes the result.
 pub(crate) fn checksum(parts: &[&[u8]]) -> u64 {
     let mut context = Context::new(&SHA256);
     for part in parts {
@@ -18,7 +18,7 @@ pub(crate) fn checksum(parts: &[&[u8]]) -> u64 {
     digest.as_ref().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// The sum of the checksums of a set of rows: it shows a changed row, and also one too many or too few.
+/// The sum of the checksums of a set of rows. It detects changed, missing and additional rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum(pub(crate) u64);
 
@@ -36,7 +36,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`; a panic in it is not printed, and its message is the error.
+/// Runs `work`. A panic becomes the error and is not printed.
 pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -53,12 +53,12 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done
 }
 
-/// Runs `work`; a panic in it is printed as usual, and its message is the error.
+/// Runs `work`. A panic is printed as usual and becomes the error.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| message(&*payload).to_owned())
 }
 
-/// Whether a panic of this thread would not be printed.
+/// Returns whether panics of this thread are not printed.
 #[cfg(test)]
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.get()

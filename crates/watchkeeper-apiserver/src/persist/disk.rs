@@ -1,4 +1,4 @@
-//! How is the state kept in a folder? Versions of objects by revision in one file of an embedded database, under a lock.
+//! The data directory: object versions by revision in an embedded database, guarded by a lock file.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,103 +13,105 @@ use crate::persist::damage::{Sum, caught, checksum, quietly};
 use crate::persist::private::{self, UNFINISHED, begin, close_to_others, finish, make_folder};
 use crate::state::store::{Batch, Reach};
 
-/// What this version writes and reads. A folder with another number is left alone.
+/// The format that this version reads and writes. A folder with another format is left untouched.
 const FORMAT: u64 = 2;
 
-/// By revision: the resource, whether the object is gone with this version, where its text goes on after kind and apiVersion, the text.
+/// By revision: the resource, whether this version is a removal, the offset of the text after kind and apiVersion, the
+/// text.
 type VersionRow = (&'static str, bool, u64, &'static [u8]);
 const VERSIONS: TableDefinition<'_, u64, VersionRow> = TableDefinition::new("versions");
-/// By resource: the revision of the newest change that has left its log.
+/// By resource: the revision of the newest change that has been dropped from its log.
 const DROPPED: TableDefinition<'_, &str, u64> = TableDefinition::new("dropped");
-/// `format`, `revision`, `floor`, `rows` (the sum over all rows of the other tables) and `check` (over the four before it).
+/// `format`, `revision`, `floor`, `rows` (the sum over all rows of the other tables) and `check` (over the four
+/// before).
 const STATE: TableDefinition<'_, &str, u64> = TableDefinition::new("state");
 
-/// How much of the file is kept in memory: everything that is asked for is in the store already.
+/// The database's page cache. It is small because reads are served from the store in memory.
 const CACHE: usize = 8 * 1024 * 1024;
 
 const LOCK: &str = "lock";
 const DATABASE: &str = "state.redb";
-/// The CA's key and certificate, and the token of a server that listens.
+/// The CA's key and certificate, and the token of a listening server.
 pub(crate) const CA_FILE: &str = "ca.pem";
 pub(crate) const TOKEN_FILE: &str = "token";
 const OURS: &[&str] = &[LOCK, DATABASE, CA_FILE, TOKEN_FILE];
 
-/// Why a folder cannot keep the state of a server.
+/// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// Two servers cannot share a folder.
-    #[error("the data directory {} is in use by another server: stop that one, or name another folder", .0.display())]
+    /// Another server has the folder open.
+    #[error("the data directory {} is in use by another server: stop it, or choose another folder", .0.display())]
     InUse(PathBuf),
-    /// What is in the folder is not ours, and would be in danger.
-    #[error("the folder {} has files that are not watchkeeper's, such as {file:?}: name a new or an empty folder as data directory", folder.display())]
+    /// The folder has files of other programs, which must not be put at risk.
+    #[error("the folder {} has files that watchkeeper did not write, such as {file:?}: choose a new or empty folder as data directory", folder.display())]
     Foreign {
         /// The folder.
         folder: PathBuf,
-        /// One of those files.
+        /// One of the foreign files.
         file: String,
     },
     /// A newer version of this program wrote it.
-    #[error("the data directory {} has format {found}, and this version knows {FORMAT}: use the newer watchkeeper that wrote it, or name another folder", folder.display())]
+    #[error("the data directory {} has format {found}, but this version supports {FORMAT}: use the newer watchkeeper that wrote it, or choose another folder", folder.display())]
     Newer {
         /// The folder.
         folder: PathBuf,
-        /// The number it has.
+        /// The format found.
         found: u64,
     },
     /// An older version of this program wrote it.
-    #[error("the data directory {} has format {found}, and this version knows {FORMAT}: use the older watchkeeper that wrote it, or remove the folder to begin anew", folder.display())]
+    #[error("the data directory {} has format {found}, but this version supports {FORMAT}: use the older watchkeeper that wrote it, or remove the folder to start afresh", folder.display())]
     Older {
         /// The folder.
         folder: PathBuf,
-        /// The number it has.
+        /// The format found.
         found: u64,
     },
-    /// Somebody else could read or change what is kept there.
-    #[error("cannot keep data in {}, which {problem}: name a folder of your own as data directory", path.display())]
+    /// Other users could read or change the data.
+    #[error("cannot store data in {}, which {problem}: choose a folder of your own as data directory", path.display())]
     NotOwn {
         /// The folder, or a file in it.
         path: PathBuf,
-        /// Whose it is, or what.
+        /// Why the path is not private.
         problem: &'static str,
     },
-    /// What was written is not what is read.
-    #[error("the data directory {} is damaged ({problem}): bring back a copy of the whole folder, its file `lock` included, or remove the folder to begin anew", folder.display())]
+    /// The data is not what was written.
+    #[error("the data directory {} is damaged ({problem}): restore a copy of the whole folder including its file `lock`, or remove the folder to start afresh", folder.display())]
     Damaged {
         /// The folder.
         folder: PathBuf,
-        /// What does not fit.
+        /// What is wrong.
         problem: String,
     },
-    /// The database failed, which says nothing of what is in the folder.
-    #[error("cannot use the database in the data directory {}: {problem}; start the server again, which checks what is there", folder.display())]
+    /// The database failed. This does not mean that the data is damaged.
+    #[error("cannot use the database in the data directory {}: {problem}; restart the server, which checks the data", folder.display())]
     Failed {
         /// The folder.
         folder: PathBuf,
-        /// What the database said.
+        /// The database's error.
         problem: String,
     },
-    /// The operating system refuses.
-    #[error("cannot use the data directory {}: see that it is a folder you may write to, with space left", folder.display())]
+    /// The operating system refused access.
+    #[error("cannot use the data directory {}: check that it is a writable folder with space left", folder.display())]
     Io {
         /// The folder.
         folder: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// An open folder.
+/// An open data directory.
 #[derive(Debug)]
 pub(crate) struct Disk {
     database: Database,
     folder: PathBuf,
-    /// Held as long as the folder is in use. Its contents are the newest revision that is known to be on the disk.
+    /// Locked as long as the folder is open. Its content is the newest revision known to be on disk.
     lock: File,
-    /// Whether the lock holds that revision.
+    /// Whether the last update of the lock file succeeded.
     is_noted: Cell<bool>,
 }
 
-/// One version of one object, as it was kept.
+/// One stored version of an object.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) revision: u64,
@@ -119,24 +121,24 @@ pub(crate) struct Version {
     pub(crate) text: Bytes,
 }
 
-/// The counters of a server that was kept.
+/// The stored counters of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) revision: u64,
     pub(crate) floor: u64,
 }
 
-/// Everything that was kept; without a state nothing was.
+/// Everything read from a data directory; `state` is `None` for a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) state: Option<State>,
     pub(crate) dropped: BTreeMap<String, u64>,
-    /// In the order of their revisions.
+    /// In order of revision.
     pub(crate) versions: Vec<Version>,
 }
 
 impl Disk {
-    /// Opens the folder, or makes it, and reads what is there. Nobody else can open it until this is dropped.
+    /// Opens or creates the folder and reads its content. Holds the lock until dropped.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), DataDirError> {
         let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
         refuse_foreign_owner(folder, true)?;
@@ -156,7 +158,7 @@ impl Disk {
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
         let known = read_note(&mut lock).map_err(unusable)?;
-        // Only now: another server may have made it, and ended, before the lock was taken.
+        // Checked under the lock: another server may have created the database and exited meanwhile.
         if !whole.exists() {
             refuse_older(folder, known, None)?;
             let file = begin(&whole).map_err(unusable)?;
@@ -169,7 +171,7 @@ impl Disk {
         Ok((Self { database, folder: folder.to_owned(), lock, is_noted: Cell::new(true) }, kept))
     }
 
-    /// A disk of a test's own making, in a folder called "somewhere".
+    /// A disk on a backend of the test, in a folder called "somewhere".
     #[cfg(test)]
     pub(crate) fn over(backend: impl redb::StorageBackend, lock: File) -> Self {
         let database = Database::builder().create_with_backend(backend).unwrap();
@@ -177,21 +179,22 @@ impl Disk {
         Self { database, folder: "somewhere".into(), lock, is_noted: Cell::new(true) }
     }
 
-    /// Writes a batch, whole or not at all; it is on the disk when this returns.
+    /// Writes a batch atomically; it is on disk when this returns.
     pub(crate) fn write(&self, batch: &Batch) -> Result<(), DataDirError> {
         writing(&self.folder, || write(&self.database, batch))?;
         self.note(batch.revision);
         Ok(())
     }
 
-    /// Notes what is on the disk. The batch is safe without: a note that is missing or older only hides a database that goes back.
+    /// Records the newest revision on disk. A missing or stale record is harmless: it only fails to detect a database
+    /// that fell back to an older state.
     fn note(&self, revision: u64) {
         let noted = write_note(&self.lock, revision);
         if let Err(error) = &noted {
-            // Part of a note may be there; if it cannot be dropped either, its checksum is wrong or it is an older one.
+            // A partial record has a wrong checksum, so a failure to drop it is harmless.
             let _dropped = self.lock.set_len(0);
             if self.is_noted.get() {
-                tracing::warn!(folder = %self.folder.display(), %error, "cannot note the newest version in the file lock");
+                tracing::warn!(folder = %self.folder.display(), %error, "cannot record the newest revision in the lock file");
             }
         }
         self.is_noted.set(noted.is_ok());
@@ -201,13 +204,13 @@ impl Disk {
         &self.folder
     }
 
-    /// A version that cannot be what was written.
+    /// Returns the error for a version that fails to decode.
     pub(crate) fn damaged(&self, problem: &impl std::fmt::Display) -> DataDirError {
         DataDirError::Damaged { folder: self.folder.clone(), problem: problem.to_string() }
     }
 }
 
-/// Before the first use: a folder with other files in it was named by mistake.
+/// Refuses a folder with files of other programs, which was probably named by mistake.
 fn refuse_foreign(folder: &Path) -> Result<(), DataDirError> {
     let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(unusable)? {
@@ -219,17 +222,18 @@ fn refuse_foreign(folder: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// Refuses a database that ends before what was known to be on the disk: one that finds its newest state damaged goes back to the one before.
+/// Refuses a database older than the lock file records: if its newest state is damaged, redb falls back to the previous
+/// one.
 fn refuse_older(folder: &Path, known: Option<u64>, found: Option<u64>) -> Result<(), DataDirError> {
     let Some(known) = known.filter(|known| Some(*known) > found) else { return Ok(()) };
-    let found = found.map_or("nothing".to_owned(), |at| format!("version {at}"));
+    let found = found.map_or("is empty".to_owned(), |at| format!("ends at revision {at}"));
     let problem = format!(
-        "it ends with {found}, and had version {known} before, says its file `lock`; without that file it is opened as it is"
+        "the database {found}, but the file `lock` records revision {known}; without `lock` it is opened as it is"
     );
     Err(DataDirError::Damaged { folder: folder.to_owned(), problem })
 }
 
-/// Refuses what another user could have put there to read along, or to be written to in place of something else.
+/// Refuses paths that another user may have planted to read the data or to redirect writes.
 fn refuse_foreign_owner(path: &Path, is_folder: bool) -> Result<(), DataDirError> {
     match private::problem(path, is_folder) {
         Ok(None) => Ok(()),
@@ -241,7 +245,7 @@ fn refuse_foreign_owner(path: &Path, is_folder: bool) -> Result<(), DataDirError
 /// Why the database cannot be used.
 enum Unusable {
     Database(redb::Error),
-    /// It is sound, but not what was written.
+    /// It can be read, but its checksums do not match.
     Unsound(&'static str),
     Format(u64),
 }
@@ -252,13 +256,13 @@ impl<E: Into<redb::Error>> From<E> for Unusable {
     }
 }
 
-/// Runs code that reads the database; where damage makes it panic, that is damage.
+/// Runs code that reads the database. A panic of the database counts as damage.
 fn reading<T>(folder: &Path, work: impl FnOnce() -> Result<T, Unusable>) -> Result<T, DataDirError> {
     let damaged = |problem| DataDirError::Damaged { folder: folder.to_owned(), problem };
     match quietly(work) {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(Unusable::Database(error))) => Err(unreadable(folder, error)),
-        Ok(Err(Unusable::Unsound(what))) => Err(damaged(format!("{what} are not those that were written"))),
+        Ok(Err(Unusable::Unsound(what))) => Err(damaged(format!("the checksum of {what} is wrong"))),
         Ok(Err(Unusable::Format(found))) if found > FORMAT => {
             Err(DataDirError::Newer { folder: folder.to_owned(), found })
         }
@@ -267,7 +271,7 @@ fn reading<T>(folder: &Path, work: impl FnOnce() -> Result<T, Unusable>) -> Resu
     }
 }
 
-/// Runs code that writes to a database that was sound when it was opened: no failure of it, nor a panic, is damage.
+/// Runs code that writes to the database. It was sound when opened, so neither an error nor a panic counts as damage.
 fn writing<T>(folder: &Path, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, DataDirError> {
     match caught(work) {
         Ok(done) => done.map_err(|error| failed(folder, error)),
@@ -277,9 +281,10 @@ fn writing<T>(folder: &Path, work: impl FnOnce() -> Result<T, redb::Error>) -> R
     }
 }
 
-/// The newest revision that was on the disk when this was written; none if nobody knows.
+/// Reads the newest revision recorded in the lock file, or `None`.
 ///
-/// It is written after the database has been synced, and not synced itself: so it is never ahead, and a torn one does no harm.
+/// The record is written after the database has been synced, and is not synced itself. It is never ahead of the
+/// database, and a torn record is ignored.
 fn read_note(lock: &mut File) -> io::Result<Option<u64>> {
     let mut note = Vec::with_capacity(16);
     lock.take(17).read_to_end(&mut note)?;
@@ -300,7 +305,7 @@ fn open(file: File) -> Result<Database, redb::Error> {
     Ok(Database::builder().set_cache_size(CACHE).create_file(file)?)
 }
 
-/// The tables of a new database.
+/// Creates the tables of a new database.
 fn set_up(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(VERSIONS)?;
@@ -314,10 +319,10 @@ fn set_up(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Opens a database and reads it, if all of it is as it was written.
+/// Opens a database and reads it, verifying its checksums.
 fn read_sound(file: &Path) -> Result<(Database, Kept), Unusable> {
     let mut database = open(private::options().open(file)?)?;
-    // The pages. Damage there may be mended by going back to an older state, which the caller notices.
+    // Checks the pages. A repair may fall back to an older state, which `refuse_older` detects.
     database.check_integrity()?;
     let state = database.begin_read()?.open_table(STATE)?;
     let number = |name| Ok::<_, StorageError>(state.get(name)?.map(|number| number.value()));
@@ -340,7 +345,7 @@ fn read_sound(file: &Path) -> Result<(Database, Kept), Unusable> {
     Ok((database, kept))
 }
 
-/// All rows, and the sum over them.
+/// Reads all rows and the sum over them.
 fn read(database: &Database) -> Result<(Kept, Sum), redb::Error> {
     let transaction = database.begin_read()?;
     let (mut kept, mut sum) = (Kept::default(), Sum::default());
@@ -419,7 +424,7 @@ fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// What an error of a database that is being read means for the folder.
+/// Maps an error of the database while reading to damage or failure.
 fn unreadable(folder: &Path, error: redb::Error) -> DataDirError {
     use redb::Error;
     let problem = match error {
@@ -439,7 +444,7 @@ fn unreadable(folder: &Path, error: redb::Error) -> DataDirError {
     DataDirError::Damaged { folder: folder.to_owned(), problem }
 }
 
-/// An error of the database that says nothing of what is on the disk.
+/// Maps an error of the database that is not damage.
 fn failed(folder: &Path, error: redb::Error) -> DataDirError {
     let folder = folder.to_owned();
     match error {

@@ -1,4 +1,4 @@
-//! When is a write safe? Once a thread has written it down, together with all that came while it wrote what was before.
+//! The writer thread, which makes changes durable: it writes all changes since the previous write as one batch.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,15 +10,15 @@ use tokio::sync::watch;
 use crate::persist::disk::{DataDirError, Disk};
 use crate::state::core::{Core, commit_change};
 
-/// How far the writing is.
+/// The progress of the writer.
 #[derive(Clone, Debug)]
 enum Progress {
     Safe(u64),
-    /// Nothing is written any more: what is in memory and what is on the disk may differ.
+    /// Writing has stopped: memory and disk may differ.
     Failed(Arc<str>),
 }
 
-/// The thread that writes changes down. Dropping this ends it, when everything is written.
+/// A handle to the writer thread. Dropping it ends the thread once everything is written.
 #[derive(Debug)]
 pub(crate) struct Durable {
     wake: Option<SyncSender<()>>,
@@ -27,9 +27,9 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
-    /// Writes down what there is so far, and then everything that changes.
+    /// Writes the current state, then starts the thread that writes every change.
     pub(crate) fn start(disk: Disk, core: &Arc<Mutex<Core>>) -> Result<Self, DataDirError> {
-        // One place: whoever finds it taken knows that the writer will look again.
+        // Capacity 1 suffices: if the slot is taken, the writer is going to look for changes again.
         let (wake, woken) = sync_channel(1);
         let (said, progress) = watch::channel(Progress::Safe(0));
         write_batch(&disk, core)?;
@@ -43,13 +43,13 @@ impl Durable {
         }
     }
 
-    /// There is something to write.
+    /// Signals that there are changes to write.
     pub(crate) fn wake(&self) {
-        // When the writer has ended, `wait` says why.
+        // If the writer has ended, `wait` reports why.
         let _taken = self.wake.as_ref().map(|wake| wake.try_send(()));
     }
 
-    /// Waits until everything up to `revision` is safe. Cancel-safe. The error is for the client.
+    /// Waits until all changes up to `revision` are durable. Cancel-safe. The error text is sent to the client.
     pub(crate) async fn wait(&self, revision: u64) -> Result<(), Arc<str>> {
         let mut progress = self.progress.clone();
         let over = |progress: &Progress| match progress {
@@ -60,7 +60,7 @@ impl Durable {
         match reached {
             Ok(Progress::Safe(_)) => Ok(()),
             Ok(Progress::Failed(why)) => Err(why),
-            Err(_) => Err("the thread that writes to the data directory has ended".into()),
+            Err(_) => Err("the writer thread of the data directory has ended".into()),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Drop for Durable {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(writer) = self.writer.take() {
-            // Its panic, if any, has been printed already.
+            // A panic of the thread has been printed already.
             let _ended = writer.join();
         }
     }
@@ -87,9 +87,9 @@ fn write_on(disk: &Disk, core: &Mutex<Core>, woken: &Receiver<()>, said: &watch:
                     Some(source) => format!("{error}: {source}"),
                     None => error.to_string(),
                 };
-                tracing::error!(error = why, "nothing is written down any more: every request is refused");
+                tracing::error!(error = why, "cannot write to the data directory: refusing all requests");
                 said.send_replace(Progress::Failed(why.into()));
-                // Whoever watched would take a world that stands still for one in which nothing happens.
+                // Otherwise watches would look idle while the state they show is no longer served.
                 commit_change(core, |core| core.store.end_watches());
                 return;
             }
@@ -97,7 +97,7 @@ fn write_on(disk: &Disk, core: &Mutex<Core>, woken: &Receiver<()>, said: &watch:
     }
 }
 
-/// Writes everything that waits, in one go; then it may be told.
+/// Writes all pending changes as one batch, then releases them to watches.
 fn write_batch(disk: &Disk, core: &Mutex<Core>) -> Result<Option<u64>, DataDirError> {
     let Some(batch) = core.lock().store.take_batch() else { return Ok(None) };
     disk.write(&batch)?;

@@ -1,4 +1,4 @@
-//! The data folder: private files, checksums, the database, and the thread that writes changes to it.
+//! The data directory: private files, checksums, the database, and the thread that writes changes to it.
 
 pub(crate) mod damage;
 pub(crate) mod disk;

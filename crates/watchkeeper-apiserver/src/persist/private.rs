@@ -1,13 +1,13 @@
-//! Files and folders that are for one user alone.
+//! Files and folders that only their owner can access.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// What a file in the making has behind its name: it gets its name once it is whole.
+/// The suffix of a file that is being written. The file is renamed once it is complete.
 pub(crate) const UNFINISHED: &str = ".new";
 
-/// How a file of ours is opened; one that is created is for its owner alone.
+/// Returns open options that create files with access for the owner only.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -16,9 +16,9 @@ pub(crate) fn options() -> OpenOptions {
     options
 }
 
-/// Why a secret should not be kept at `path`; none if it is this user's own, or not there yet.
+/// Returns why a secret must not be stored at `path`, or `None` if the path is the user's own or does not exist.
 pub(crate) fn problem(path: &Path, is_folder: bool) -> io::Result<Option<&'static str>> {
-    // Without a slash behind its name: that would be followed.
+    // Drops a trailing slash, which would follow a symbolic link.
     let path: PathBuf = path.components().collect();
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -37,16 +37,16 @@ pub(crate) fn problem(path: &Path, is_folder: bool) -> io::Result<Option<&'stati
     })
 }
 
-/// The name under which a file is made.
+/// Returns the temporary name of a file.
 fn unfinished(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(UNFINISHED);
     name.into()
 }
 
-/// Creates `file` under its unfinished name, in place of whatever has that name.
+/// Creates `file` under its temporary name, replacing any file of that name.
 ///
-/// Nothing that is there is opened: a link or a file of another user, planted while the folder was open to others, would receive the secret.
+/// Never opens an existing file: a link or a file planted by another user would receive the secret.
 pub(crate) fn begin(file: &Path) -> io::Result<File> {
     let unfinished = unfinished(file);
     match fs::remove_file(&unfinished) {
@@ -56,15 +56,15 @@ pub(crate) fn begin(file: &Path) -> io::Result<File> {
     options().create_new(true).open(unfinished)
 }
 
-/// Gives a file that is whole its name, for good.
+/// Renames a complete file to its final name, durably.
 pub(crate) fn finish(file: &Path) -> io::Result<()> {
     fs::rename(unfinished(file), file)?;
     sync_folder(file.parent())
 }
 
-/// Makes the names in a folder outlive a loss of power.
+/// Syncs a folder, so that renames in it survive a power loss.
 fn sync_folder(folder: Option<&Path>) -> io::Result<()> {
-    // Elsewhere a folder cannot be opened; an empty path is the current one, which was there before.
+    // Only Unix can open a folder. An empty path is the current folder.
     #[cfg(unix)]
     if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
         File::open(folder)?.sync_all()?;
@@ -74,7 +74,7 @@ fn sync_folder(folder: Option<&Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file for its owner alone, whole or not at all.
+/// Writes a file for its owner only, atomically.
 pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut handle = begin(file)?;
     handle.write_all(text.as_bytes())?;
@@ -82,7 +82,7 @@ pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
     finish(file)
 }
 
-/// Makes a folder for its owner alone, unless there is one.
+/// Creates a folder for its owner only, if it does not exist.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -94,7 +94,7 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     sync_folder(folder.parent())
 }
 
-/// Secrets are in there: for the owner alone, whatever the mode was.
+/// Restricts a path that holds secrets to its owner.
 pub(crate) fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
     #[cfg(unix)]
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;

@@ -1,4 +1,4 @@
-//! The way back from a data folder to the state of a server.
+//! Restoring the state of a server from a data directory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::persist::disk::{Kept, State, Version};
 use crate::state::core::{Core, first_revision};
 use crate::state::store::{Store, Stored, Window};
 
-/// A version that was kept and is not what was written.
+/// A stored version that cannot be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("version {revision} of {resource} is not an object")]
+#[error("revision {revision} of {resource} is not an object")]
 pub(crate) struct NotRestored {
     resource: String,
     revision: u64,
 }
 
-/// The core that was kept; one without any object if the folder is still empty.
+/// Restores the core; without objects if the data directory is new.
 pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Core, NotRestored> {
     let Kept { state, dropped, versions } = kept;
     let Some(State { revision, floor }) = state else {
@@ -29,7 +29,7 @@ pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Core, NotR
     };
     let dropped = dropped.into_iter().map(|(id, revision)| (ResourceId::from(id.as_str()), revision));
     let store = Store::kept(revision, floor, Window::of(window), dropped);
-    // Another stream for each start, so that also a seeded generator never gives a UID twice.
+    // A stream per start, so that a seeded generator never repeats a UID.
     let mut core = Core::empty(env, store, &format!("apiserver after {revision}"));
     restore_definitions(&mut core, &versions);
     let kinds = core.registry.storages();
@@ -48,7 +48,7 @@ pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Core, NotR
     Ok(core)
 }
 
-/// Serves the kinds of the definitions that are among these versions.
+/// Registers the kinds of the stored definitions.
 fn restore_definitions(core: &mut Core, versions: &[Version]) {
     let Some(kind) = core.registry.custom_resource_definitions() else {
         return;

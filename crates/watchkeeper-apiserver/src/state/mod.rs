@@ -1,4 +1,4 @@
-//! The state behind the lock: revisions, stored objects, history, watches.
+//! The state behind the lock: revisions, stored objects, the watch cache's history, and watches.
 
 pub(crate) mod core;
 pub(crate) mod renew;

@@ -1,4 +1,4 @@
-//! Which objects does a request mean? Label and field selectors, parsed and matched.
+//! Label and field selectors: parsing and matching.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::kinds::behaviour::Behaviour;
 use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 
-/// Both selectors of a request.
+/// The label and field selectors of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     labels: Vec<Requirement>,
@@ -32,7 +32,7 @@ enum Test {
 
 #[derive(Clone, Debug)]
 struct FieldRequirement {
-    /// The path in the stored form.
+    /// The path in stored objects.
     field: String,
     /// How the kind reads the field, where it is not indexed.
     behaviour: Option<&'static dyn Behaviour>,
@@ -56,12 +56,12 @@ impl Selector {
         }) && self.fields.iter().all(|requirement| requirement.matches(stored))
     }
 
-    /// Whether at most one object of a namespace is meant.
+    /// Returns whether the selector matches at most one name.
     pub(crate) fn is_of_one_name(&self) -> bool {
         self.fields.iter().any(|requirement| requirement.field == "metadata.name" && requirement.equal)
     }
 
-    /// A selector that means one object by name.
+    /// Restricts the selector to one name.
     pub(crate) fn and_name(mut self, name: &str) -> Self {
         self.fields.push(FieldRequirement {
             field: "metadata.name".to_owned(),
@@ -94,7 +94,7 @@ impl FieldRequirement {
             "metadata.namespace" => stored.key.namespace == self.value,
             field => match stored.fields.iter().find(|(path, _)| path == field) {
                 Some((_, value)) => *value == self.value,
-                // Written before the kind made this field selectable.
+                // The object was stored before the kind made this field selectable.
                 None => {
                     let read = |behaviour| field_value(behaviour, &stored.value(), field);
                     self.behaviour.map(read).unwrap_or_default() == self.value
@@ -105,7 +105,7 @@ impl FieldRequirement {
     }
 }
 
-/// The path in stored objects of a field that a fieldSelector names; none if the kind does not offer it.
+/// Returns the path in stored objects of a field label, or `None` if the kind does not support it.
 fn stored_field(kind: &Kind, label: &str) -> Option<String> {
     if matches!(label, "metadata.name" | "metadata.namespace") {
         return Some(label.to_owned());
@@ -114,7 +114,7 @@ fn stored_field(kind: &Kind, label: &str) -> Option<String> {
     kind.fields.iter().any(|field| field == label).then(|| kind.behaviour.stored_field(label))
 }
 
-/// The values of a kind's selectable fields, taken when an object is stored so that no watch has to parse it.
+/// Extracts the values of a kind's selectable fields when an object is stored, so that watches need not decode it.
 pub(crate) fn selectable(kind: &Kind, value: &Value) -> Vec<(String, String)> {
     let paths = kind.fields.iter().filter_map(|label| stored_field(kind, label));
     paths.map(|path| (path.clone(), field_value(kind.behaviour, value, &path))).collect()
@@ -146,7 +146,7 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldRequirement>> {
                 "invalid selector: '{text}'; can't understand '{term}'"
             )));
         };
-        // "==" also begins with "=": the longer one is meant.
+        // `=` is a prefix of `==`: prefer the longer operator.
         let operator = if term[at..].starts_with("==") { "==" } else { operator };
         let label = term[..at].trim();
         let value = unescape(&term[at + operator.len()..]);

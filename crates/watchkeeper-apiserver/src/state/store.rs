@@ -1,4 +1,4 @@
-//! Where do objects live, and what happened to them? One revision counter, objects by key, and a bounded log of changes per resource.
+//! The store: one revision counter, objects by key, and a bounded log of changes per resource.
 
 mod follow;
 mod journal;
@@ -18,16 +18,17 @@ pub(crate) use stored::PARSED;
 pub use stored::encodings;
 pub(crate) use stored::{Key, Stored, Text, View};
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) revision: u64,
-    /// The state before; none for an object that was created.
+    /// The state before; `None` for a created object.
     pub(crate) before: Option<Arc<Stored>>,
-    /// The state after; of a removed object its last content, with the revision of the removal.
+    /// The state after; for a removed object its last content, with the revision of the removal.
     pub(crate) after: Arc<Stored>,
     pub(crate) removed: bool,
-    /// The state before with the revision of the change, for those who no longer see the object: made by the first of them.
+    /// The state before with the revision of the change, for watches whose selector no longer matches. Encoded on first
+    /// use.
     pub(crate) left: Arc<OnceLock<Arc<Stored>>>,
 }
 
@@ -37,13 +38,14 @@ impl Change {
     }
 }
 
-/// How many changes of a resource keep the texts of other views: watches that keep up are not further behind.
+/// The number of recent changes per resource that keep the encodings of other views. Watches that keep up are never
+/// further behind.
 const RECENT: usize = 1_000;
 
-/// The history no longer reaches back to what was asked for.
+/// The requested revision is older than the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forgotten {
-    /// The oldest version that can still be asked for.
+    /// The oldest revision that is still available.
     pub(crate) oldest: u64,
 }
 
@@ -51,15 +53,15 @@ pub(crate) struct Forgotten {
 struct Resource {
     objects: BTreeMap<Key, Arc<Stored>>,
     log: VecDeque<Change>,
-    /// The length of the texts in it.
+    /// The total length of the texts in `log`.
     log_bytes: usize,
-    /// Revision of the newest change that has left the log.
+    /// The revision of the newest change that was dropped from `log`.
     dropped: u64,
-    /// The revision at which its kind came to be; 0 for one that was there from the start.
+    /// The revision at which the kind was registered; 0 for built-in kinds.
     began: u64,
-    /// The revision at which its kind was gone.
+    /// The revision at which the kind was removed.
     closed_at: Option<u64>,
-    /// How many watches follow it.
+    /// The number of watches of this resource.
     watches: usize,
     wakers: BTreeMap<u64, Waker>,
 }
@@ -79,7 +81,7 @@ impl Resource {
         self.log.push_back(change);
     }
 
-    /// Forgets the oldest changes beyond `window`.
+    /// Drops the oldest changes beyond `window`.
     fn trim(&mut self, id: &ResourceId, window: Window, mut journal: Option<&mut journal::Journal>) {
         while self.log.len() > window.changes || self.log_bytes > window.bytes {
             let Some(oldest) = self.log.pop_front() else { break };
@@ -92,7 +94,7 @@ impl Resource {
     }
 }
 
-/// How much of its history a resource remembers.
+/// The size of a resource's history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) changes: usize,
@@ -100,7 +102,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// That many changes, unless they are large: then fewer.
+    /// A window of this many changes, and fewer if they are large.
     pub(crate) fn of(changes: usize) -> Self {
         Self { changes, bytes: 256 << 20 }
     }
@@ -110,16 +112,16 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Store {
     revision: u64,
-    /// Versions before this one are gone, for all resources.
+    /// Revisions before this one are compacted, for all resources.
     floor: u64,
     window: Window,
     resources: BTreeMap<ResourceId, Resource>,
-    /// Resources whose kind is gone, as long as a watch follows them.
+    /// Resources whose kind was removed, kept as long as watches follow them.
     closed: Vec<(ResourceId, Resource)>,
-    /// Raised to end every open watch.
+    /// Incremented to end every open watch.
     watch_epoch: u64,
     to_wake: Vec<Waker>,
-    /// What is yet to be written down; none for a store that lives in memory alone.
+    /// Changes that are not yet durable; `None` for a store without a data directory.
     journal: Option<journal::Journal>,
 }
 
@@ -142,7 +144,7 @@ impl Store {
         self.revision
     }
 
-    /// The revision that the next change must carry.
+    /// The revision of the next change.
     pub(crate) fn next_revision(&self) -> u64 {
         self.revision + 1
     }
@@ -151,7 +153,7 @@ impl Store {
         self.resources.get(id)?.objects.get(key)
     }
 
-    /// Stores a new version, made with [`Store::next_revision`].
+    /// Stores a new version, created with [`Store::next_revision`].
     pub(crate) fn put(&mut self, id: &ResourceId, stored: Stored) -> Arc<Stored> {
         let after = Arc::new(stored);
         let resource = self.resources.entry(id.clone()).or_default();
@@ -160,7 +162,7 @@ impl Store {
         after
     }
 
-    /// Removes an object; `last` is its final state, made with [`Store::next_revision`].
+    /// Removes an object; `last` is its final state, created with [`Store::next_revision`].
     pub(crate) fn remove(&mut self, id: &ResourceId, last: Stored) -> Arc<Stored> {
         let after = Arc::new(last);
         let resource = self.resources.entry(id.clone()).or_default();
@@ -174,7 +176,7 @@ impl Store {
         self.revision = after.revision;
         let resource = self.resources.entry(id.clone()).or_default();
         match &mut self.journal {
-            // Watches are woken once the change is safe.
+            // Watches are woken once the change is durable.
             Some(journal) => journal.keep(id, &after, removed),
             None => self.to_wake.append(&mut resource.take_wakers()),
         }
@@ -188,7 +190,8 @@ impl Store {
         resource.trim(id, self.window, self.journal.as_mut());
     }
 
-    /// Replaces the objects that `renew` gives anew, in their versions. Tells whether there were any.
+    /// Replaces the objects for which `renew` returns a new encoding, without a new revision. Returns whether there
+    /// were any.
     pub(crate) fn renew(&mut self, id: &ResourceId, renew: impl Fn(&Stored) -> Option<Stored>) -> bool {
         let resource = self.resources.get_mut(id);
         let mut any = false;
@@ -201,7 +204,7 @@ impl Store {
         any
     }
 
-    /// The objects of a resource, in the order of their keys, optionally of one namespace and after a key.
+    /// Iterates over the objects of a resource in key order, optionally of one namespace and after a key.
     pub(crate) fn range<'a>(
         &'a self,
         id: &ResourceId,
@@ -221,12 +224,12 @@ impl Store {
             .map(|(_, stored)| stored)
     }
 
-    /// The oldest version from which a watch of this resource can start without a gap.
+    /// The oldest revision from which a watch of this resource can start without a gap.
     pub(crate) fn oldest(&self, id: &ResourceId) -> u64 {
         self.resources.get(id).map_or(0, |resource| resource.dropped).max(self.floor)
     }
 
-    /// As [`Store::range`], but as it was at `revision`.
+    /// Like [`Store::range`], as of `revision`.
     pub(crate) fn range_at(
         &self,
         id: &ResourceId,
@@ -242,7 +245,7 @@ impl Store {
             namespace.is_none_or(|namespace| key.namespace == namespace)
                 && after.is_none_or(|after| key > after)
         };
-        // The oldest change after `revision` knows what stood there before: it is looked at last and wins.
+        // The oldest change after `revision` has the state at `revision`. It is visited last and wins.
         let mut undone: BTreeMap<Key, Option<Arc<Stored>>> = BTreeMap::new();
         let changes =
             self.resources.get(id).into_iter().flat_map(|resource| resource.changes_after(revision));
@@ -266,7 +269,7 @@ impl Store {
         Ok(objects.into_values().collect())
     }
 
-    /// The wakers to call once the store is unlocked.
+    /// Takes the wakers, to be called after the store is unlocked.
     pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.to_wake)
     }
@@ -284,7 +287,7 @@ impl Store {
         }
     }
 
-    /// Forgets all history: versions before the current one are gone.
+    /// Compacts the history: revisions before the current one are gone.
     pub(crate) fn compact(&mut self) {
         self.floor = self.revision;
         for (id, resource) in &mut self.resources {
@@ -386,7 +389,7 @@ mod tests {
     fn compaction_spares_a_cursor_that_has_seen_everything() {
         let mut f = Fixture::new(10);
         let seen = f.put("a");
-        // Another resource moves on; this one is quiet.
+        // Another resource advances the revision; this one is idle.
         f.store.revision += 5;
         f.store.compact();
         assert_eq!(f.store.oldest(&f.kind.storage), seen + 5);

@@ -1,4 +1,4 @@
-//! A server with a data folder whose disk fails.
+//! A server with a data directory whose disk fails.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ use crate::state::core::{Core, commit_change};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A disk that can be told to fail.
+/// A storage backend that fails or panics on demand.
 #[derive(Debug, Default)]
 struct Flaky {
     backend: InMemoryBackend,
@@ -83,8 +83,8 @@ async fn create(server: &ApiServer, name: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_watch_is_told_of_a_change_once_it_is_safe() {
-    // No writer: the test writes down, or does not.
+async fn a_watch_delivers_a_change_once_it_is_durable() {
+    // Without a writer thread, the test decides when changes become durable.
     let core = core();
     let server = ApiServer::builder(&Env::simulated(1)).with(core.clone(), None);
     let settle = || {
@@ -120,15 +120,11 @@ async fn when_the_disk_fails_nothing_is_acknowledged_any_more() {
     assert!(text.contains("somewhere") && text.contains("no space left"), "{text}");
     assert!(
         watch.frame().await.is_none(),
-        "nobody hears of what may not be there tomorrow, and all watches end"
+        "a change that is not durable is not delivered, and all watches end"
     );
     full.store(false, Ordering::SeqCst);
     for path in ["/readyz", MAPS] {
-        assert_eq!(
-            send(&server, "GET", path, "").await.status(),
-            500,
-            "what was in memory is not to be trusted"
-        );
+        assert_eq!(send(&server, "GET", path, "").await.status(), 500, "memory may differ from the disk");
     }
 }
 
@@ -140,7 +136,7 @@ async fn refusal(server: &ApiServer, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_panic_while_writing_is_printed_and_told_but_not_as_damage() {
+async fn a_panic_while_writing_is_printed_and_reported_but_not_as_damage() {
     let (core, flaky) = (core(), Flaky::default());
     let panics = flaky.panics.clone();
     let durable = Durable::start(flaky.disk(), &core).unwrap();
@@ -149,14 +145,14 @@ async fn a_panic_while_writing_is_printed_and_told_but_not_as_damage() {
     for name in ["a", "b"] {
         let text = refusal(&server, name).await;
         assert!(text.contains("it panicked: the disk is gone, quietly: false"), "{text}");
-        assert!(text.contains("start the server again"), "{text}");
+        assert!(text.contains("restart the server"), "{text}");
         assert!(!text.contains("damaged") && !text.contains("remove"), "{text}");
     }
     panics.store(false, Ordering::SeqCst);
 }
 
 #[test]
-fn a_write_after_one_that_failed_is_not_told_as_damage() {
+fn a_write_after_one_that_failed_is_not_reported_as_damage() {
     let (core, flaky) = (core(), Flaky::default());
     let full = flaky.is_full.clone();
     let disk = flaky.disk();

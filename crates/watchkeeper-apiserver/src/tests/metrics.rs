@@ -1,4 +1,4 @@
-//! Counts of requests.
+//! Request metrics.
 
 use http_body_util::{BodyExt as _, Full};
 use tower::ServiceExt as _;

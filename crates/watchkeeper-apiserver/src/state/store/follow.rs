@@ -1,11 +1,12 @@
-//! Who follows a resource? Watches, and what is kept for them of a resource that was closed.
+//! Watches of a resource, and the state kept for them after the resource is closed.
 
 use std::task::Waker;
 
 use super::{Change, Forgotten, Resource, Store, Window};
 use crate::kinds::kind::ResourceId;
 
-/// What a watch follows: a resource from its beginning to its end. One that begins again under its name is another.
+/// The resource that a watch follows, identified by its lifetime. A resource created again under the same name is a
+/// different one.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed {
     id: ResourceId,
@@ -13,8 +14,8 @@ pub(crate) struct Followed {
     watch: u64,
 }
 
-/// What a watch leaves behind, to be dropped once the store is unlocked: with a waker a task may go, and with that a watch, which locks the
-/// store to say good-bye.
+/// Values to drop after the store is unlocked. Dropping a waker may drop a task and with it another watch, which locks
+/// the store in its own destructor.
 #[derive(Debug)]
 pub(crate) struct Left {
     _waker: Option<Waker>,
@@ -22,14 +23,14 @@ pub(crate) struct Left {
 }
 
 impl Store {
-    /// Begins to follow a resource, until [`Store::leave`].
+    /// Registers a watch of a resource, until [`Store::leave`].
     pub(crate) fn follow(&mut self, id: &ResourceId, watch: u64) -> Followed {
         let resource = self.resources.entry(id.clone()).or_default();
         resource.watches += 1;
         Followed { id: id.clone(), began: resource.began, watch }
     }
 
-    /// The watch is over.
+    /// Deregisters a watch.
     pub(crate) fn leave(&mut self, followed: &Followed) -> Left {
         let mut left = Left { _waker: None, _resource: None };
         if let Some(resource) = self.followed_mut(followed) {
@@ -41,9 +42,9 @@ impl Store {
         left
     }
 
-    /// The changes after a watch's cursor that everybody may know; no further ones once there are so many `bytes` of them.
+    /// Returns the durable changes after the cursor of a watch, up to about `bytes` of them.
     ///
-    /// Fails when changes between the two have left the log, as happens to a reader that is too slow.
+    /// Fails if changes after the cursor have been dropped from the log: the watch is too slow.
     pub(crate) fn next_changes(
         &self,
         followed: &Followed,
@@ -66,18 +67,18 @@ impl Store {
 
     /// Wakes `waker` at the next change of the resource, or when watches are ended.
     ///
-    /// Returns the waker it replaces, to be dropped once the store is unlocked, as [`Left`].
+    /// Returns the replaced waker, to be dropped after the store is unlocked, like [`Left`].
     pub(crate) fn wake_on_change(&mut self, followed: &Followed, waker: &Waker) -> Option<Waker> {
         self.followed_mut(followed)?.wakers.insert(followed.watch, waker.clone())
     }
 
-    /// Whether the resource was closed, and everybody may know.
+    /// Returns whether the resource was closed by a change that is durable.
     pub(crate) fn is_over(&self, followed: &Followed) -> bool {
         let closed_at = self.followed(followed).map_or(Some(0), |resource| resource.closed_at);
         closed_at.is_some_and(|revision| revision <= self.safe_revision())
     }
 
-    /// Begins a resource whose kind is new: of what had its name before nothing is known.
+    /// Starts a resource whose kind is new, without the history of an earlier one of the same name.
     pub(crate) fn begin(&mut self, id: &ResourceId) {
         let began = self.revision;
         self.resources.insert(id.clone(), Resource { began, dropped: began, ..Resource::default() });
@@ -86,11 +87,12 @@ impl Store {
         }
     }
 
-    /// Ends the watches of a resource whose objects read otherwise than its log tells, and forgets that: a list shows how they read.
+    /// Ends the watches of a resource and drops its history, because its stored objects now read differently from their
+    /// logged changes. Clients relist.
     pub(crate) fn expire(&mut self, id: &ResourceId) {
         let Some(resource) = self.resources.get_mut(id) else { return };
         resource.trim(id, Window::of(0), self.journal.as_mut());
-        // Who has followed it so far does not find it any more.
+        // The new lifetime disconnects the present watches.
         (resource.began, resource.dropped, resource.watches) = (self.revision, self.revision, 0);
         self.to_wake.append(&mut resource.take_wakers());
         if let Some(journal) = &mut self.journal {
@@ -98,7 +100,8 @@ impl Store {
         }
     }
 
-    /// Ends a resource whose kind and objects are gone. Watches end once they have seen every change so far; then its log goes too.
+    /// Closes a resource whose kind and objects are gone. Its watches end after the last change; then the log is
+    /// dropped.
     pub(crate) fn close(&mut self, id: &ResourceId) {
         let Some(mut resource) = self.resources.remove(id) else { return };
         debug_assert!(resource.objects.is_empty(), "a kind goes after its objects");
@@ -112,7 +115,7 @@ impl Store {
         }
     }
 
-    /// Closes what is left of resources whose kind is gone: an earlier version kept their logs.
+    /// Closes resources whose kind is gone but whose log an earlier version of this program kept.
     pub(crate) fn close_others(&mut self, known: impl Fn(&ResourceId) -> bool) {
         let empty = self.resources.iter().filter(|(id, resource)| !known(id) && resource.objects.is_empty());
         let others: Vec<_> = empty.map(|(id, _)| id.clone()).collect();

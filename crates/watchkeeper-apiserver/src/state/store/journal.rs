@@ -1,7 +1,7 @@
-//! What must outlive the process? The changes since they were last written down, for whoever writes them, and the way back.
+//! The journal: changes that are not yet durable, and the restore of a store.
 //!
-//! Every version of an object is kept under its revision, as long as it is the newest or a change in the log speaks of it. So the
-//! versions in order give back both objects and log.
+//! Every version of an object is kept under its revision as long as it is the newest or part of a change in the log.
+//! Reading the versions in order therefore restores both objects and log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use std::sync::Arc;
 use super::{Change, Store, Stored, Window};
 use crate::kinds::kind::ResourceId;
 
-/// What a store with a journal knows more.
+/// The journal of a store with a data directory.
 #[derive(Debug)]
 pub(super) struct Journal {
     batch: Batch,
-    /// Changes up to this revision are safe, and may be told.
+    /// Changes up to this revision are durable and visible to watches.
     safe: u64,
 }
 
-/// Changes that belong together: all of them are written down, or none.
+/// Changes that are written atomically.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// New versions; the flag tells that the object is gone with it.
+    /// New versions; the flag marks a removal.
     pub(crate) versions: Vec<(ResourceId, Arc<Stored>, bool)>,
-    /// Revisions of versions that nobody can ask for any more; some may be among the new ones.
+    /// Revisions of versions that are no longer reachable; some may be among the new ones.
     pub(crate) forgotten: Vec<u64>,
-    /// Whose watches are to be woken, and how far those logs reach.
+    /// The resources whose watches to wake, and the reach of their logs.
     pub(crate) resources: BTreeMap<ResourceId, Reach>,
     /// The revision after these changes.
     pub(crate) revision: u64,
-    /// Versions before this one are gone.
+    /// Revisions before this one are compacted.
     pub(crate) floor: u64,
 }
 
-/// How far back the log of a resource reaches.
+/// The reach of a resource's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
     #[default]
     AsBefore,
-    /// Not to this revision, nor to those before.
+    /// The log starts after this revision.
     After(u64),
-    /// The resource is no more.
+    /// The resource was removed.
     Gone,
 }
 
@@ -62,7 +62,7 @@ impl Journal {
         self.batch.resources.insert(id.clone(), Reach::Gone);
     }
 
-    /// A change has left the log, and with it the state before; of an object that is gone also the state after.
+    /// A change was dropped from the log, and with it the state before; for a removal also the state after.
     pub(super) fn forget(&mut self, id: &ResourceId, change: &Change) {
         self.batch.forgotten.extend(change.before.iter().map(|before| before.revision));
         self.batch.forgotten.extend(change.removed.then_some(change.revision));
@@ -71,7 +71,7 @@ impl Journal {
 }
 
 impl Store {
-    /// A store as it was kept; its versions are to follow in the order of their revisions, with [`Store::restore`].
+    /// Creates a store from saved counters. Its versions follow in revision order, with [`Store::restore`].
     pub(crate) fn kept(
         revision: u64,
         floor: u64,
@@ -87,7 +87,7 @@ impl Store {
         store
     }
 
-    /// Puts a version back where it was.
+    /// Restores a version.
     pub(crate) fn restore(&mut self, id: &ResourceId, stored: Stored, removed: bool) {
         let after = Arc::new(stored);
         let resource = self.resources.entry(id.clone()).or_default();
@@ -101,17 +101,17 @@ impl Store {
         }
     }
 
-    /// The newest revision that may be told to anybody: the newest of all, unless changes are still to be written down.
+    /// The newest durable revision, which is the newest that clients may see.
     pub(crate) fn safe_revision(&self) -> u64 {
         self.journal.as_ref().map_or(self.revision, |journal| journal.safe)
     }
 
-    /// Whether there is something to write down.
+    /// Returns whether there are changes to write.
     pub(crate) fn has_batch(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| !journal.batch.resources.is_empty())
     }
 
-    /// Takes what is to be written down.
+    /// Takes the changes to write.
     pub(crate) fn take_batch(&mut self) -> Option<Batch> {
         if !self.has_batch() {
             return None;
@@ -122,7 +122,7 @@ impl Store {
         Some(Batch { revision, floor, ..batch })
     }
 
-    /// A batch has been written down: its changes are told from now on.
+    /// Marks a batch as durable and wakes its watches.
     pub(crate) fn settle(&mut self, batch: &Batch) {
         let Some(journal) = &mut self.journal else { return };
         journal.safe = batch.revision;

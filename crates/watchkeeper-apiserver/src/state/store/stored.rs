@@ -1,4 +1,4 @@
-//! What is one version of one object? Its JSON text, made once, and what is asked of it most.
+//! One version of an object: its JSON, encoded once, and the attributes that selectors need.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,8 @@ use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::state::selector;
 
-/// The key of an object within its resource; an empty namespace for a cluster-scoped one. Ordered by namespace, then name.
+/// The key of an object within its resource, ordered by namespace, then name. The namespace of a cluster-scoped object
+/// is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -26,7 +27,7 @@ impl Key {
     }
 }
 
-/// One version of one object: encoded once, and shared by every get, list and watch that shows it.
+/// One version of an object, encoded once and shared by every get, list and watch.
 pub(crate) struct Stored {
     pub(crate) key: Key,
     pub(crate) revision: u64,
@@ -35,46 +36,47 @@ pub(crate) struct Stored {
     pub(crate) terminating: bool,
     /// Sorted by key.
     pub(crate) labels: Box<[(String, String)]>,
-    /// The kind's selectable fields, by stored path.
+    /// The values of the kind's selectable fields, by stored path.
     pub(crate) fields: Box<[(String, String)]>,
-    /// The JSON text.
+    /// The JSON.
     pub(crate) bytes: Bytes,
-    /// Where the text goes on after `{"kind":..,"apiVersion":..,`: items of built-in lists leave these two out. 0: keep all.
+    /// The offset after `{"kind":..,"apiVersion":..,`, which items of built-in lists omit; 0 if all is kept.
     pub(crate) head: usize,
-    /// The text as it was written, where it is read otherwise: the schema has changed since.
+    /// The JSON as written, if it reads differently because the schema has changed.
     pub(crate) written: Option<Bytes>,
-    /// The texts of other views that watches have asked for, each made once.
+    /// Encodings of other views that watches requested, each made once.
     views: Mutex<Vec<(View, Text)>>,
 }
 
-/// A text, and where it goes on after `{"kind":..,"apiVersion":..,`; 0: it has no such head.
+/// JSON, and the offset after `{"kind":..,"apiVersion":..,`; 0 if it has no such head.
 pub(crate) type Text = (Bytes, usize);
 
-/// How an object looks other than it is stored.
+/// A representation other than the stored one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// In another version of its kind.
+    /// Another version of the kind.
     Version(String),
-    /// Its metadata alone; in the older version of that format or not.
+    /// The metadata only; `beta` selects `v1beta1` of that format.
     Metadata { beta: bool },
 }
 
-/// How many texts of objects were made in this process.
+/// The number of encodings in this process.
 static ENCODINGS: AtomicU64 = AtomicU64::new(0);
 
-/// How many texts of objects this process has made so far, for benchmarks and tests: a change that many watch is to count once.
+/// The number of objects that this process has encoded. For benchmarks and tests: a change counts once however many
+/// watches see it.
 pub fn encodings() -> u64 {
     ENCODINGS.load(Ordering::Relaxed)
 }
 
-/// The part of a text that is an object's metadata.
+/// The metadata of an encoded object.
 #[derive(Deserialize)]
 struct Parts<'a> {
     #[serde(borrow)]
     metadata: &'a RawValue,
 }
 
-// The content may be a Secret: it never shows in a debug print.
+// The content may be a Secret, so `Debug` must not show it.
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stored")
@@ -91,9 +93,9 @@ impl Stored {
         Self::new(Some(kind), key, revision, value, text)
     }
 
-    /// The text in the version of `kind`, and where it goes on after kind and apiVersion.
+    /// Returns the JSON in the version of `kind`, and the offset after kind and apiVersion.
     ///
-    /// The stored text itself where the versions agree, so that it is shared and not made again.
+    /// If the versions agree this is the stored JSON, shared and not encoded again.
     pub(crate) fn render(&self, kind: &Kind) -> Text {
         if self.api_version == kind.api_version {
             return (self.bytes.clone(), self.head);
@@ -101,9 +103,9 @@ impl Stored {
         encode(kind.custom.is_some(), &convert::from_storage(kind, self.value()))
     }
 
-    /// An object as it was kept; none if the text is not that of an object of this revision.
+    /// Restores a stored object; `None` if the text is not an object of this revision.
     ///
-    /// Of a kind that is no longer served nothing can be selected by field.
+    /// A kind that is no longer served has no selectable fields.
     pub(crate) fn restore(kind: Option<&Kind>, revision: u64, text: Text) -> Option<Self> {
         let value: Value = serde_json::from_slice(&text.0).ok()?;
         let metadata = &value["metadata"];
@@ -138,7 +140,7 @@ impl Stored {
         }
     }
 
-    /// The text of a view: made by the first who asks, shared by those who follow.
+    /// Returns the encoding of a view. The first caller makes it; later ones share it.
     pub(crate) fn view(&self, view: &View, make: impl FnOnce() -> Text) -> Text {
         let mut views = self.views.lock();
         if let Some((_, text)) = views.iter().find(|(known, _)| known == view) {
@@ -149,12 +151,12 @@ impl Stored {
         text
     }
 
-    /// Lets go of the views: few still ask for them.
+    /// Drops the encodings of views, which are rarely requested for old changes.
     pub(crate) fn forget_views(&self) {
         *self.views.lock() = Vec::new();
     }
 
-    /// The text of the metadata alone, as `PartialObjectMetadata` of this version.
+    /// Returns the metadata as a `PartialObjectMetadata` of this version.
     pub(crate) fn metadata_text(&self, api_version: &str) -> Bytes {
         ENCODINGS.fetch_add(1, Ordering::Relaxed);
         // The text is our own encoding, which always has metadata.
@@ -164,7 +166,7 @@ impl Stored {
             .into()
     }
 
-    /// The object as JSON again.
+    /// Decodes the object.
     pub(crate) fn value(&self) -> Value {
         #[cfg(test)]
         PARSED.with(|parsed| parsed.set(parsed.get() + self.bytes.len()));
@@ -175,11 +177,11 @@ impl Stored {
 
 #[cfg(test)]
 thread_local! {
-    /// How many bytes of stored objects this thread has parsed.
+    /// The number of bytes of stored objects that this thread has decoded.
     pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// The JSON text of an object, and where it goes on after kind and apiVersion.
+/// Encodes an object; returns the JSON and the offset after kind and apiVersion.
 pub(crate) fn encode(custom: bool, value: &Value) -> Text {
     ENCODINGS.fetch_add(1, Ordering::Relaxed);
     let mut out = Vec::with_capacity(512);
@@ -187,7 +189,7 @@ pub(crate) fn encode(custom: bool, value: &Value) -> Text {
         write_json(&mut out, value);
         return (exact(out), 0);
     };
-    // Custom resources are printed in the order of their keys, as the real server does.
+    // Custom resources are serialized in key order, as by the real server.
     if custom || !map.contains_key("kind") || !map.contains_key("apiVersion") {
         write_json(&mut out, value);
         return (exact(out), 0);
@@ -210,13 +212,13 @@ pub(crate) fn encode(custom: bool, value: &Value) -> Text {
     (exact(out), head)
 }
 
-/// Without the spare room of the buffer: the text is kept for long.
+/// Shrinks the buffer to its content: the text is kept for long.
 fn exact(text: Vec<u8>) -> Bytes {
     text.into_boxed_slice().into()
 }
 
 fn write_json(out: &mut Vec<u8>, value: &Value) {
-    // Writing a JSON value into memory cannot fail.
+    // Serializing a JSON value into memory cannot fail.
     let _infallible = serde_json::to_writer(out, value);
 }
 

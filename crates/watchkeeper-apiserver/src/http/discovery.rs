@@ -1,4 +1,4 @@
-//! What does the server offer? Discovery in both its forms, and the version.
+//! Discovery documents, aggregated and unaggregated, and `/version`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::kinds::behaviour::Subresource;
 use crate::kinds::kind::{Kind, api_version};
 use crate::kinds::registry::{Group, Registry, Version};
 
-/// The version that this server imitates.
+/// The minor version of Kubernetes that this server reports.
 pub(crate) const MINOR: &str = "36";
 
 pub(crate) fn version() -> Value {
@@ -20,7 +20,7 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// `/`: every path that leads somewhere.
+/// `/`: every path that is served.
 pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned(), "/apis/".to_owned()];
     for group in registry.groups().iter().filter(|group| !group.name.is_empty()) {
@@ -32,19 +32,19 @@ pub(crate) fn index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// `/api` in its plain form.
+/// `/api`, unaggregated.
 pub(crate) fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
-/// `/apis` in its plain form.
+/// `/apis`, unaggregated.
 pub(crate) fn groups(registry: &Registry) -> Value {
     let groups = registry.groups();
     let groups: Vec<_> = groups.iter().filter(|group| !group.name.is_empty()).map(group_body).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/{group}`; none when it is not served.
+/// `/apis/{group}`; `None` if it is not served.
 pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
     let groups = registry.groups();
     let mut body = group_body(groups.iter().find(|group| group.name == name && !name.is_empty())?);
@@ -59,7 +59,7 @@ fn group_body(group: &Group) -> Value {
     json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-/// `/api/v1` and `/apis/{group}/{version}`; none when it is not served.
+/// `/api/v1` and `/apis/{group}/{version}`; `None` if it is not served.
 pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let groups = registry.groups();
     let versions = &groups.iter().find(|g| g.name == group)?.versions;
@@ -97,7 +97,7 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     }))
 }
 
-/// The aggregated form of `/api` (`core`) or `/apis`.
+/// `/api` (`core`) or `/apis`, aggregated.
 pub(crate) fn aggregated(registry: &Registry, core: bool) -> Value {
     let groups = registry.groups();
     let items: Vec<_> = groups
@@ -120,7 +120,7 @@ fn aggregated_version(version: &Version) -> Value {
     for kind in &version.kinds {
         let mut resource = json!({
             "resource": kind.plural,
-            // Empty: the group and version that it stands in.
+            // Empty means the enclosing group and version.
             "responseKind": {"group": "", "version": "", "kind": kind.kind},
             "scope": scope(kind.namespaced), "singularResource": kind.singular, "verbs": kind.verbs(),
         });
@@ -164,7 +164,7 @@ fn body<'a>(kind: &'a Kind, part: &Subresource) -> (&'a str, &'a str, &'a str) {
     part.body.unwrap_or(("", "", &kind.kind))
 }
 
-/// A name for a content, which changes when the content does (FNV-1a; no secret depends on it).
+/// Returns a hash of the content for ETags and URLs (FNV-1a, not cryptographic).
 pub(crate) fn fingerprint(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

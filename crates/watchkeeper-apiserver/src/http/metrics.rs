@@ -1,4 +1,4 @@
-//! How many requests were answered, and how? Counted as the real server counts them, for `/metrics`.
+//! Request counters for `/metrics`, with the labels of the real server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,14 +8,15 @@ use parking_lot::Mutex;
 
 use crate::http::route::Target;
 
-/// Requests answered so far, by what they asked for and how that ended.
+/// Requests answered so far, by request labels and status code.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounts(Mutex<BTreeMap<(Request, u16), u64>>);
 
-/// All that are served: a label may not come from a client.
+/// All subresources that are served. Label values must not come from clients.
 const SUBRESOURCES: [&str; 6] = ["binding", "eviction", "finalize", "log", "scale", "status"];
 
-/// What a request for a served resource asks for. There are as many of them as there are resources and verbs: names are no part of it.
+/// The labels of a request for a served resource. Object names are no label, so cardinality is bounded by resources and
+/// verbs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
     group: String,
@@ -66,7 +67,7 @@ impl RequestCounts {
         *self.0.lock().entry((request, status.as_u16())).or_default() += 1;
     }
 
-    /// All counts, in the text format of Prometheus.
+    /// Returns all counters in the Prometheus text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::from(
             "# HELP apiserver_request_total Requests for resources that were answered; a watch counts when it begins.\n\
@@ -75,7 +76,7 @@ impl RequestCounts {
         for ((request, code), count) in &*self.0.lock() {
             let Request { group, version, resource, subresource, verb, scope, dry_run } = request;
             let dry_run = if *dry_run { "All" } else { "" };
-            // A String takes everything.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(
                 text,
                 "apiserver_request_total{{code=\"{code}\",component=\"apiserver\",dry_run=\"{dry_run}\",group=\"{group}\",\

@@ -1,4 +1,4 @@
-//! One HTTP call: routing, parameters, content negotiation, answers, and the documents clients discover the API by.
+//! One HTTP call: routing, parameters, content negotiation, responses, metrics, discovery and OpenAPI.
 
 pub(crate) mod discovery;
 pub(crate) mod handler;

@@ -1,4 +1,4 @@
-//! In which form do client and server talk? Accept and Content-Type, JSON and YAML.
+//! Content negotiation: `Accept` and `Content-Type`, JSON and YAML.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -12,16 +12,16 @@ use crate::failure::{Failure, Result, quoted};
 use crate::http::table::{Include, Rows};
 use crate::kinds::kind::Kind;
 
-/// The form of an answer.
+/// The negotiated form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
     Yaml,
-    /// Objects reduced to their metadata, in JSON; in the older version of that format or not.
+    /// Objects reduced to their metadata, in JSON; `beta` selects `v1beta1` of that format.
     Metadata {
         beta: bool,
     },
-    /// Rows for a client that prints.
+    /// A table of rows, as kubectl prints it.
     Table(Rows),
 }
 
@@ -49,7 +49,7 @@ fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
         let quality = params.iter().find(|(key, _)| *key == "q").and_then(|(_, q)| q.parse().ok());
         clauses.push(Clause { media, params, quality: quality.unwrap_or(1.0) });
     }
-    // A stable sort: among equals the client's order decides.
+    // The sort is stable: equal qualities keep the client's order.
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     clauses
 }
@@ -60,17 +60,17 @@ impl Clause<'_> {
     }
 }
 
-/// What an answer is made of, for the forms that depend on it.
+/// What the response contains, for the forms that depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
-    /// The answer is a list of objects.
+    /// The response is a list of objects.
     pub(crate) list: bool,
-    /// `includeObject` of the query.
+    /// The query parameter `includeObject`.
     pub(crate) include: &'a str,
     pub(crate) kind: &'a Kind,
 }
 
-/// The form in which the client wants its answer.
+/// Selects the form of a response from the `Accept` header.
 pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
@@ -114,7 +114,7 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
                     "you requested {wanted}, but the requested object is {is} list (*{package}.{found})"
                 )));
             }
-            // A form that is not served: the next clause may do.
+            // This form is not served; a later clause may be.
             _ => transformed = true,
         }
     }
@@ -126,7 +126,7 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
     Err(none_of())
 }
 
-/// None of the media types that the client takes can be given.
+/// The failure for an `Accept` header without any supported media type.
 fn none_of() -> Box<Failure> {
     let mut failure =
         Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {ANSWERS}"));
@@ -149,7 +149,7 @@ fn table(include: &str, beta: bool) -> Result<Form> {
     Ok(Form::Table(Rows { include, beta }))
 }
 
-/// The form of an answer that is no object of a kind: as JSON or YAML.
+/// Selects JSON or YAML for a response that is not an object of a served kind.
 pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
@@ -163,7 +163,7 @@ pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
     clauses.iter().find_map(form).ok_or_else(none_of)
 }
 
-/// Whether the client asks for the aggregated form of discovery.
+/// Returns whether the client accepts aggregated discovery.
 pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     for clause in clauses(headers) {
         match (clause.media, clause.param("as")) {
@@ -179,12 +179,12 @@ pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     false
 }
 
-/// A value that a body holds, and the fields that stand in it twice.
+/// A decoded body, and messages about its duplicate fields.
 pub(crate) type Read = (Value, Vec<String>);
 
-/// Reads a body in the form that its header names; `expected` is the apiVersion and kind, where the body need not say them.
+/// Decodes a body by its `Content-Type`; `expected` is the apiVersion and kind for bodies that may omit them.
 ///
-/// The inner error is what is wrong with the text, without the text: it may be a Secret.
+/// The inner error describes a syntax error without quoting the body, which may be a Secret.
 pub(crate) fn read_value(
     headers: &HeaderMap,
     body: &[u8],
@@ -202,7 +202,7 @@ pub(crate) fn read_value(
     })
 }
 
-/// Reads a body that holds one object of the kind `expected`; only built-in kinds come in protobuf.
+/// Decodes a body with one object of the kind `expected`; protobuf is supported for built-in kinds only.
 pub(crate) fn read_object(
     headers: &HeaderMap,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! What exactly does a request ask for? Its body and the options in its query, checked.
+//! Request parameters: bodies and query options, decoded and validated.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ use crate::verbs::write::{Validation, Write, unusable};
 
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// How long a body may take to arrive: as long as a request may take on the real server.
+/// The timeout for a body: the request timeout of the real server.
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Call {
-    /// The object in a body, of the kind that the URL names, in the form in which it is stored.
+    /// Decodes a body with an object of `kind` and normalizes it into its stored form.
     pub(crate) fn read_object(&self, kind: &Kind, body: &[u8], write: &mut Write) -> Result<Value> {
         let expected = (kind.api_version.as_str(), kind.kind.as_str());
-        let (mut value, twice) =
+        let (mut value, duplicates) =
             negotiate::read_object(&self.headers, body, expected, kind.custom.is_none())?;
         let text = |field: &str| match &value[field] {
             Value::Null => Ok(""),
@@ -42,7 +42,7 @@ impl Call {
             ))),
         };
         let (sent_version, sent_kind) = (text("apiVersion")?, text("kind")?);
-        // Of a built-in kind the path tells what is not said; a custom object must say it.
+        // Built-in kinds default apiVersion and kind from the path; custom objects must set them.
         let custom = kind.custom.is_some();
         if custom && sent_kind.is_empty() {
             return Err(Failure::bad_request(format!(
@@ -70,7 +70,7 @@ impl Call {
             return Err(Failure::invalid_as(&kind.group, sent_kind, name, vec![problem]));
         }
         write
-            .judge(twice)
+            .judge(duplicates)
             .and_then(|()| write.normalize(kind, &mut value))
             .map_err(|why| unusable(kind, &why))?;
         Ok(value)
@@ -104,7 +104,7 @@ impl Call {
         self.work(body.len(), || Patch::read(kind, content_type, &body, write))
     }
 
-    /// Checks the options of a write.
+    /// Validates the options of a write.
     pub(crate) fn write_options(&self, options: &str) -> Result<Write> {
         let mut causes = Vec::new();
         let dry_run = self.query.all("dryRun");
@@ -144,7 +144,7 @@ impl Call {
         })
     }
 
-    /// Who writes, if he does not say so: the program that sends the request.
+    /// The default field manager: the product name of the user agent.
     fn agent(&self) -> String {
         let agent = self.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let agent = agent.split('/').next().unwrap_or_default();
@@ -156,7 +156,7 @@ impl Call {
         if !body.is_empty() {
             let (value, _) = negotiate::read_value(&self.headers, body, ("v1", "DeleteOptions"))?
                 .map_err(|problem| Failure::bad_request(format!("couldn't get version/kind; {problem}")))?;
-            // Options in a body are all there are: the query is not read.
+            // Options in a body replace those of the query.
             return DeleteOptions::read(&value);
         }
         let mut value = json!({});
@@ -210,7 +210,7 @@ impl Call {
     }
 }
 
-/// The whole body, up to the limit, if it comes in time.
+/// Collects a body, within the size limit and the timeout.
 pub(crate) async fn collect_body<B>(clock: &Clock, body: B) -> Result<Bytes>
 where
     B: Body<Data = Bytes> + Send,
@@ -218,7 +218,7 @@ where
 {
     let read = clock.timeout(BODY_PATIENCE, Limited::new(body, BODY_LIMIT).collect()).await;
     let Ok(read) = read else {
-        return Err(Failure::bad_request(format!("the body did not come within {BODY_PATIENCE:?}")));
+        return Err(Failure::bad_request(format!("the body did not arrive within {BODY_PATIENCE:?}")));
     };
     match read {
         Ok(collected) => Ok(collected.to_bytes()),

@@ -1,4 +1,4 @@
-//! What goes back over the wire? Bodies: one text, a list that shares the stored texts, or a watch.
+//! Responses: single texts, lists that share stored texts, and watch streams.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 use crate::verbs::list::Page;
 
-/// The body of an answer. It is made as it is read: no task and no queue stands behind it.
+/// The body of a response. It is produced as it is polled, without a task or queue behind it.
 #[derive(Debug)]
 pub struct ReplyBody(Inner);
 
@@ -85,7 +85,7 @@ impl Body for ReplyBody {
     }
 }
 
-/// The text of an answer.
+/// A complete response.
 pub(crate) type Reply = Response<ReplyBody>;
 
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -114,7 +114,7 @@ pub(crate) fn page_not_found() -> Reply {
     plain(404, "404 page not found\n")
 }
 
-/// A JSON value in the form that the client wants.
+/// Serializes a value in the negotiated form.
 pub(crate) fn value(code: u16, form: Form, value: &Value) -> Reply {
     if form == Form::Yaml
         && let Ok(text) = serde_saphyr::to_string(value)
@@ -135,7 +135,7 @@ pub(crate) fn failure(failure: &Failure) -> Reply {
     reply
 }
 
-/// One stored object.
+/// Responds with one stored object.
 pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: Timestamp) -> Reply {
     match form {
         Form::Json => {
@@ -152,20 +152,20 @@ pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: T
     }
 }
 
-/// An object reduced to its metadata.
+/// Returns a `PartialObjectMetadata` of an object.
 pub(crate) fn metadata_only(value: &Value, beta: bool) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": metadata_version(beta), "metadata": value["metadata"]})
 }
 
-/// The version of the formats that are not of a kind.
+/// Returns the API version of `PartialObjectMetadata` and `Table`.
 pub(crate) fn metadata_version(beta: bool) -> &'static str {
     if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
 }
 
-/// Below this size an object is copied into a common buffer: one large write is cheaper than two small ones.
+/// Smaller objects are copied into a common buffer: one large write is cheaper than two small ones.
 const SHARE_FROM: usize = 4096;
 
-/// Texts put together from small pieces, which are copied, and large ones, which are shared.
+/// A sequence of texts; small ones are copied together, large ones are shared.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     done: VecDeque<Bytes>,
@@ -198,7 +198,7 @@ impl Chunks {
     }
 }
 
-/// A page of a list.
+/// Responds with one page of a list.
 pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Reply {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(proceed) = &page.proceed {
@@ -239,7 +239,7 @@ pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Repl
     }
 }
 
-/// An item as it stands in a list: without kind and apiVersion for built-in kinds.
+/// Returns an item of a list: without kind and apiVersion for built-in kinds.
 fn item_value(kind: &Kind, item: &Stored) -> Value {
     let mut value = convert::from_storage(kind, item.value());
     if let (None, Value::Object(map)) = (&kind.custom, &mut value) {
@@ -253,7 +253,7 @@ fn list_chunks(kind: &Kind, metadata: &Value, items: &[Arc<Stored>]) -> VecDeque
     let mut chunks = Chunks::default();
     let quoted = |text: &str| Value::from(text).to_string();
     let (list_kind, api_version) = (quoted(&kind.list_kind), quoted(&kind.api_version));
-    // Lists of custom resources have their keys in alphabetical order, the metadata last; clients must cope with both.
+    // The real server serializes lists of custom resources in key order, with the metadata last.
     let (before, after) = if kind.custom.is_some() {
         (
             format!("{{\"apiVersion\":{api_version},\"items\":["),

@@ -1,8 +1,8 @@
-//! What does a URL mean? The grammar of paths and queries.
+//! Routing: the grammar of paths and queries.
 
 use percent_encoding::percent_decode_str;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/`: the list of paths.
@@ -33,23 +33,23 @@ pub(crate) enum Route {
     Unknown,
 }
 
-/// A resource, an object of it, or a part of that object.
+/// A resource, an object or a subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) group: String,
     pub(crate) version: String,
-    /// None: all namespaces, or a resource outside of any.
+    /// `None` for all namespaces or a cluster-scoped resource.
     pub(crate) namespace: Option<String>,
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// The old `/watch/` prefix.
+    /// The deprecated `/watch/` prefix.
     pub(crate) watch: bool,
-    /// More segments than any path has.
+    /// The path has more segments than any served one.
     pub(crate) too_deep: bool,
 }
 
-/// Reads a path.
+/// Parses a path.
 pub(crate) fn route(path: &str) -> Route {
     let segments: Option<Vec<String>> = path
         .split('/')
@@ -89,7 +89,7 @@ fn target(group: &str, version: &str, mut rest: &[&str]) -> Target {
         target.watch = true;
         rest = after;
     }
-    // What follows a namespace's name is a resource in it, but for the parts of the namespace itself.
+    // A segment after the name of a namespace is a resource in it, except for subresources of the namespace itself.
     if let ["namespaces", namespace, inner @ ..] = rest
         && !inner.is_empty()
         && !(inner.len() == 1 && ["status", "finalize"].contains(&inner[0]))
@@ -115,22 +115,22 @@ impl Query {
         Self(pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a parameter; empty when absent.
+    /// Returns the first value of a parameter, or an empty string.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
-    /// Every value of a parameter.
+    /// Returns every value of a parameter.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// A flag: `0` and `false` mean no, any other value (also an empty one) means yes.
+    /// Returns a boolean parameter: `0` and `false` are false, any other value, including an empty one, is true.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }

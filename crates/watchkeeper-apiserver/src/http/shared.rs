@@ -1,4 +1,4 @@
-//! The context that every request and every watch of one server shares.
+//! The context shared by all requests and watches of a server.
 
 use std::fmt;
 use std::future::Future;
@@ -18,16 +18,16 @@ use crate::http::reply::{self, Reply};
 use crate::persist::durable::Durable;
 use crate::state::core::{self, Core};
 
-/// How many requests with a large body are worked on at a time.
+/// The maximum number of large bodies processed concurrently.
 const LARGE_AT_ONCE: usize = 4;
 
-/// How often a quiet watch that allows bookmarks gets one.
+/// The default interval of bookmarks on an idle watch.
 pub(crate) const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
-/// What every request and every watch shares.
+/// State shared by all requests and watches.
 pub(crate) struct Shared {
     pub(crate) core: Arc<Mutex<Core>>,
-    /// Writes every change down; none for a server that lives in memory alone.
+    /// Makes changes durable; `None` for a server without a data directory.
     durable: Option<Durable>,
     pub(crate) clock: Clock,
     pub(crate) bookmark_period: Duration,
@@ -36,12 +36,12 @@ pub(crate) struct Shared {
     pub(crate) requests: RequestCounts,
     watches: AtomicU64,
     changed: Notify,
-    /// The turns of requests with a large body that came over a socket.
+    /// Permits for processing large bodies received over a socket.
     pub(crate) large: Arc<Semaphore>,
 }
 
 impl Shared {
-    /// A context with the usual settings.
+    /// Creates a context with default settings.
     pub(crate) fn new(env: &Env, core: Arc<Mutex<Core>>, durable: Option<Durable>) -> Self {
         Self {
             core,
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Runs a write on the core, and then wakes those who wait for changes.
+    /// Runs a write on the core, then wakes waiters for changes.
     pub(crate) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
         let (result, has_batch) =
             core::commit_change(&self.core, |core| (write(core), core.store.has_batch()));
@@ -68,7 +68,7 @@ impl Shared {
         result
     }
 
-    /// Waits until the server has reached a version, but not for ever.
+    /// Waits until the store has reached a revision, up to `patience`.
     pub(crate) async fn reach(&self, version: u64, patience: Duration) {
         let deadline = self.clock.now() + patience;
         loop {
@@ -85,7 +85,8 @@ impl Shared {
         }
     }
 
-    /// Answers once everything that the answer may tell of is safe: nobody is to learn of what a crash could take back.
+    /// Responds once every change that the response may report is durable, so that no client sees a change that a crash
+    /// loses.
     pub(crate) async fn answer_safely(&self, answer: impl Future<Output = Reply>) -> Reply {
         let Some(durable) = &self.durable else { return answer.await };
         let refusal = |why: Arc<str>| reply::failure(&Failure::internal(&*why));

@@ -1,4 +1,4 @@
-//! What is answered that is no resource? Discovery, health, metrics and the documents of OpenAPI.
+//! Routes other than resources: discovery, health, metrics and OpenAPI documents.
 
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method};
@@ -13,7 +13,7 @@ use crate::http::route::{Query, Route};
 use crate::http::shared::Shared;
 use crate::kinds::registry::Registry;
 
-/// Everything that is not a resource.
+/// Answers a request for a route that is not a resource.
 pub(crate) fn answer(
     shared: &Shared,
     route: &Route,
@@ -24,7 +24,7 @@ pub(crate) fn answer(
     if *method != Method::GET && *method != Method::HEAD {
         return reply::failure(&Failure::method_not_allowed());
     }
-    // The documents of many kinds take a while: they are made without the lock.
+    // Documents of many kinds take long to build, so the registry is cloned and the lock released.
     let registry = &*shared.core.lock().registry.clone();
     let json = |value: Value| reply::value(200, Form::Json, &value);
     match route {
@@ -44,7 +44,7 @@ pub(crate) fn answer(
         Route::GroupVersion { group, version } => {
             discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
         }
-        // Plain text, as the real server says; clients read it as JSON.
+        // The real server sends JSON as plain text here.
         Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
         Route::OpenApiDocument(name) => {
             openapi::document(registry, name).map_or_else(reply::page_not_found, json)
@@ -53,7 +53,7 @@ pub(crate) fn answer(
     }
 }
 
-/// A group of ours answers for its versions; of others nobody knows.
+/// Answers a request for a group version that is not served: a `Status` for a built-in group, else a plain 404.
 pub(crate) fn not_served(registry: &Registry, group: &str) -> Reply {
     if registry.is_builtin(group) {
         reply::failure(&Failure::no_such_path())
@@ -62,10 +62,10 @@ pub(crate) fn not_served(registry: &Registry, group: &str) -> Reply {
     }
 }
 
-/// What the server watches in itself.
+/// The named health checks.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 
-/// Says that all is well: where a disk has failed, no request gets this far.
+/// Answers a health check. All checks pass: after a disk failure no request gets this far.
 fn health(name: &str, check: &[String], query: &Query) -> Reply {
     match check {
         [] if query.flag("verbose").is_some() => {

@@ -1,6 +1,7 @@
-//! How does a client follow changes? A cursor into the log of changes, which the body of the answer pulls forward.
+//! Watch streams: a cursor into the log of changes, advanced as the response body is polled.
 //!
-//! There is no task and no queue per watch: a reader that does not read costs nothing, and one that falls out of the history is told so.
+//! A watch has no task and no queue. The client's reading provides backpressure; a watch that falls behind the history
+//! ends with 410.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,13 +24,13 @@ use crate::kinds::kind::Kind;
 use crate::state::selector::Selector;
 use crate::state::store::{Change, Followed, Forgotten, Store, Stored, Text, View};
 
-/// How much a body takes out of the log at a time: it bounds the memory of a watch and the time under the lock.
+/// The amount taken from the log at a time. It bounds the memory of a watch and the time under the lock.
 const CHUNK: usize = 64 * 1024;
 
-/// Before a watch times out it gets a last bookmark, so that the next one can resume there.
+/// The time before the timeout at which a watch gets a final bookmark, from which the next one can resume.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// What a watch was asked for.
+/// The parameters of a watch.
 #[derive(Debug)]
 pub(crate) struct WatchRequest {
     pub(crate) kind: Arc<Kind>,
@@ -39,31 +40,31 @@ pub(crate) struct WatchRequest {
     pub(crate) start: Start,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    /// Ends the watch with the listener that serves it.
+    /// Cancelled with the listener that serves the watch.
     pub(crate) stop: Option<CancellationToken>,
 }
 
-/// From where a watch starts.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// What is there now, as ADDED events; then changes.
+    /// The current state as ADDED events, then changes.
     Initial,
-    /// Changes after this version.
+    /// Changes after this revision.
     After(u64),
     /// Changes from now on.
     Now,
 }
 
-/// What the log has for a watch.
+/// The result of reading the log.
 enum Next {
     Changes(Vec<Change>),
     Nothing,
-    /// There will be no more.
+    /// The watch is over.
     End,
     Forgotten(Forgotten),
 }
 
-/// The body of a watch.
+/// The body of a watch response.
 pub(crate) struct WatchBody {
     shared: Arc<Shared>,
     clock: Clock,
@@ -72,11 +73,11 @@ pub(crate) struct WatchBody {
     namespace: Option<String>,
     selector: Selector,
     form: Form,
-    /// Everything up to this revision has been sent, or was none of this watch's business.
+    /// All changes up to this revision have been sent or do not match.
     cursor: u64,
-    /// Objects of the first state that are still to be sent.
+    /// Objects of the initial state that are not sent yet.
     initial: VecDeque<Arc<Stored>>,
-    /// The end of the first state is still to be announced.
+    /// The bookmark that ends the initial state is not sent yet.
     announce: bool,
     /// An error to end with.
     failed: Option<Box<Failure>>,
@@ -88,7 +89,7 @@ pub(crate) struct WatchBody {
     alarm_at: Option<Instant>,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ready: VecDeque<Bytes>,
-    /// The columns of a table have been sent.
+    /// The column definitions of a table have been sent.
     headed: bool,
     ended: bool,
 }
@@ -103,7 +104,7 @@ impl fmt::Debug for WatchBody {
 }
 
 impl WatchBody {
-    /// Opens a watch. A start that is too old is told by the stream, not refused.
+    /// Opens a watch. A start that is too old is reported as an ERROR event, not as a failed request.
     pub(crate) fn open(shared: &Arc<Shared>, store: &mut Store, request: WatchRequest) -> Self {
         let WatchRequest { kind, namespace, selector, form, start, bookmarks, timeout, stop } = request;
         let clock = shared.clock.clone();
@@ -125,7 +126,7 @@ impl WatchBody {
         };
         let epoch = store.watch_epoch();
         let followed = store.follow(&kind.storage, shared.next_watch());
-        // Some three years: far beyond any watch, and no overflow of the clock.
+        // About three years: longer than any watch, and safe from overflow of the clock.
         let timeout = timeout.min(Duration::from_secs(100_000_000));
         let ends = now + timeout;
         Self {
@@ -154,7 +155,7 @@ impl WatchBody {
         }
     }
 
-    /// The next piece of the stream; none when the watch is over. Pulled by the connection, at its own pace.
+    /// Returns the next chunk of the stream, or `None` at its end. Polled by the connection at the client's pace.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if let Some(chunk) = self.ready.pop_front() {
@@ -167,7 +168,7 @@ impl WatchBody {
                 self.ended = true;
                 continue;
             }
-            // Also for a watch that is never idle.
+            // Checked here, as a busy watch never waits for the alarm.
             if self.clock.now() >= self.ends {
                 self.ended = true;
                 continue;
@@ -181,14 +182,14 @@ impl WatchBody {
             if !self.ready.is_empty() || self.ended {
                 continue;
             }
-            // Nothing to send: wait for a change (the waker is set) or for the time of the next duty.
+            // Idle: wait for a change (the waker is registered) or for the next timer.
             if self.poll_alarm(cx).is_pending() {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Takes what there is out of the log, up to a bound; asks to be woken when there is nothing.
+    /// Takes events up to a bound; registers the waker if there are none.
     fn pull(&mut self, cx: &Context<'_>) -> Chunks {
         let mut chunks = Chunks::default();
         let mut size = 0;
@@ -230,8 +231,8 @@ impl WatchBody {
         chunks
     }
 
-    /// Takes what there is of the log, which is looked at without the lock: a selector may be long. Asks to be woken when there is nothing and
-    /// the watch is `idle`.
+    /// Takes changes from the log, to be matched after the lock is released. If there are none and the watch is `idle`,
+    /// registers the waker.
     fn follow(&mut self, cx: &Context<'_>, idle: bool) -> Next {
         let shared = self.shared.clone();
         let mut core = shared.core.lock();
@@ -247,14 +248,14 @@ impl WatchBody {
             return Next::End;
         }
         let replaced = idle.then(|| core.store.wake_on_change(&self.followed, cx.waker()));
-        // Nothing up to here concerns this watch: a bookmark may say so.
+        // No change up to here matches, so a bookmark may advance the client.
         self.cursor = self.cursor.max(core.store.safe_revision());
         drop(core);
         drop(replaced);
         Next::Nothing
     }
 
-    /// Moves the cursor over changes and keeps those to be told, up to a bound.
+    /// Advances the cursor over changes and collects matching events, up to a bound.
     fn collect(&mut self, changes: &[Change], mut size: usize, news: &mut Vec<(&'static str, Arc<Stored>)>) {
         for change in changes {
             if size >= CHUNK {
@@ -268,7 +269,7 @@ impl WatchBody {
         }
     }
 
-    /// What a change means to this watch, if anything: an object that stops to match is gone for it.
+    /// Returns the event of a change for this watch, if any. An object that no longer matches is DELETED.
     fn concerns(&self, change: &Change) -> Option<(&'static str, Arc<Stored>)> {
         if self.namespace.as_ref().is_some_and(|namespace| *namespace != change.after.key.namespace) {
             return None;
@@ -280,7 +281,7 @@ impl WatchBody {
             (None, true) => Some(("ADDED", change.after.clone())),
             (Some(_), true) => Some(("MODIFIED", change.after.clone())),
             (Some(_), false) if change.removed => Some(("DELETED", change.after.clone())),
-            // The state before, which matched, with the version of the change.
+            // The previous state, which matched, with the revision of the change.
             (Some(before), false) => {
                 let left = change.left.get_or_init(|| {
                     let mut value = before.value();
@@ -292,8 +293,8 @@ impl WatchBody {
         }
     }
 
-    /// Writes an event. The text of a `fresh` change is shared with other watches that want the same view; that of the first state
-    /// is not kept, which would hold every object twice.
+    /// Writes an event. The encoding of a `fresh` change is shared between watches of the same view. Encodings of the
+    /// initial state are not cached, as that would double the memory of all objects.
     fn write(&mut self, chunks: &mut Chunks, kind: &str, stored: &Stored, fresh: bool) -> usize {
         let share = |view: View, make: &dyn Fn() -> Text| match fresh {
             true => stored.view(&view, make).0,
@@ -305,7 +306,7 @@ impl WatchBody {
             }
             Form::Table(rows) => {
                 let metadata = json!({"resourceVersion": stored.revision.to_string()});
-                // Only the first event has the columns.
+                // Only the first event carries the column definitions.
                 let first = !std::mem::replace(&mut self.headed, true);
                 rows.table(&self.kind, &metadata, &[stored], self.clock.wall(), first).to_string().into()
             }
@@ -340,7 +341,7 @@ impl WatchBody {
         self.ended = true;
     }
 
-    /// Writes the bookmark that is due by now.
+    /// Schedules the bookmark that is due.
     fn check_time(&mut self) {
         let now = self.clock.now();
         let mut due = false;

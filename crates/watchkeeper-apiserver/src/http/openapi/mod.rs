@@ -1,4 +1,4 @@
-//! What are the kinds made of, for clients that ask? OpenAPI v3 documents from the type table and from the schemas of custom kinds.
+//! OpenAPI v3 documents, generated from the type table and the schemas of custom resources.
 
 mod words;
 
@@ -13,7 +13,7 @@ use crate::kinds::registry::{Registry, Version};
 use crate::types::{self, Field, Id, Merge, Patch, ValueType};
 use words::Words;
 
-/// Changes when the table does, and with every release: the words may be others then.
+/// A hash that changes with the table and with every release, as descriptions may change.
 static TABLE: LazyLock<String> =
     LazyLock::new(|| fingerprint(&[types::TABLE.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()].concat()));
 
@@ -24,13 +24,13 @@ fn document_name(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// `/openapi/v3`: where the documents are. Clients cache each by the hash in its URL.
+/// `/openapi/v3`: the index of documents. Clients cache a document by the hash in its URL.
 pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for group in registry.groups() {
         for version in &group.versions {
             let name = document_name(&group.name, &version.name);
-            // Built-in kinds are the same for as long as the table is.
+            // A document of built-in kinds alone depends only on the table.
             let hash = if version.kinds.iter().any(|kind| kind.custom.is_some()) {
                 fingerprint(body(&group.name, version).to_string().as_bytes())
             } else {
@@ -45,7 +45,7 @@ pub(crate) fn index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// `/openapi/v3/{name}`; none when it is not served.
+/// `/openapi/v3/{name}`; `None` if it is not served.
 pub(crate) fn document(registry: &Registry, name: &str) -> Option<Value> {
     for group in registry.groups() {
         for version in &group.versions {
@@ -57,7 +57,8 @@ pub(crate) fn document(registry: &Registry, name: &str) -> Option<Value> {
     None
 }
 
-/// One operation per kind, which tells clients that field validation may be asked for, and the schemas of all that the kinds hold.
+/// Builds a document: one operation per kind, which declares the field validation parameter, and the schemas of all
+/// types.
 fn body(group: &str, version: &Version) -> Value {
     let words = Words::of(group, &version.name);
     let mut paths = Map::new();
@@ -115,7 +116,7 @@ fn describe(schema: &mut Value, words: Option<&Value>) {
     }
 }
 
-/// Says which values a field may have, also in its description.
+/// Adds the enum values of a field, also to its description.
 fn enumerate(property: &mut Value, field: &Field) {
     let values = field.values();
     if values.is_empty() {
@@ -130,7 +131,7 @@ fn enumerate(property: &mut Value, field: &Field) {
     }
 }
 
-/// Types with a name of their own that are not made of fields.
+/// Named types that are not structs.
 const SCALARS: &[(ValueType, &str)] = &[
     (ValueType::Time, r#"{"type":"string","format":"date-time"}"#),
     (ValueType::MicroTime, r#"{"type":"string","format":"date-time"}"#),
@@ -161,7 +162,7 @@ fn scalar_name(ty: &ValueType) -> Option<String> {
     Some(format!("{package}{name}"))
 }
 
-/// The name under which the real server publishes a type.
+/// Returns the name under which the real server publishes a type.
 fn schema_name(name: &str) -> String {
     let (package, kind) = name.split_once('.').unwrap_or(("", name));
     let package = match package.split_once('/') {
@@ -214,7 +215,7 @@ fn of_type(id: Id, words: &Words, wanted: &mut Vec<Id>) -> Value {
 
 fn of_field(field: &'static Field, wanted: &mut Vec<Id>) -> Value {
     let mut schema = schema_of(&field.ty, wanted);
-    // Beside a bare reference nothing else would count.
+    // Siblings of a bare `$ref` would be ignored.
     if let Some(reference) = schema.get("$ref") {
         schema = json!({"allOf": [{"$ref": reference}]});
     }
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn every_built_in_kind_and_field_is_described() {
         let registry = Registry::new();
-        // Of these the published types say nothing either.
+        // The published types have no description of these either.
         let silent = [("CertificateSigningRequest", "metadata"), ("IngressRule", "http")];
         for name in index(&registry)["paths"].as_object().unwrap().keys() {
             let document = document(&registry, name).unwrap();

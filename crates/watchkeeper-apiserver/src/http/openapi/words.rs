@@ -1,12 +1,12 @@
-//! Which words explain a kind and its fields? Those that the types of k8s-openapi carry, made anew for each document and dropped with it:
-//! few ask, and those who do keep what they got.
+//! Descriptions of types and fields, from the schemas of k8s-openapi. They are generated for each document and dropped
+//! with it: documents are rarely requested, and clients cache them.
 
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value};
 
-/// The schemas of all types that the kinds of one group and version hold, by the names under which the real server publishes them.
+/// The schemas of all types of one group version, by the names under which the real server publishes them.
 pub(super) struct Words(Map<String, Value>);
 
 impl Words {
@@ -16,24 +16,24 @@ impl Words {
         Self(generator.take_definitions(true))
     }
 
-    /// What is said of a type.
+    /// Returns the description of a type.
     pub(super) fn on_type(&self, name: &str) -> Option<&Value> {
         self.0.get(name)?.get("description")
     }
 
-    /// What is said of a field.
+    /// Returns the description of a field.
     pub(super) fn on_field(&self, name: &str, field: &str) -> Option<&Value> {
         self.0.get(name)?.get("properties")?.get(field)?.get("description")
     }
 
-    /// The fields that a type must have. That kinds must have metadata is true in Rust only.
+    /// Returns the required fields of a type. k8s-openapi requires metadata of kinds; the API does not.
     pub(super) fn required(&self, name: &str) -> Vec<&str> {
         let fields = self.0.get(name).and_then(|schema| schema["required"].as_array());
         let fields = fields.into_iter().flatten().filter_map(Value::as_str);
         fields.filter(|field| *field != "metadata").collect()
     }
 
-    /// What is said of a field that every kind has.
+    /// Returns the description of a field that every kind has.
     pub(super) fn on_any(&self, field: &str) -> Option<&Value> {
         self.on_field("io.k8s.api.core.v1.ConfigMap", field)
     }
@@ -45,7 +45,7 @@ macro_rules! each {
     }};
 }
 
-/// Custom kinds have no types here, but some fields like all others.
+/// Custom resources have no types here, but share some fields with all kinds.
 fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
     use api::{admissionregistration, apps, autoscaling, batch, certificates, coordination, core, discovery};
     use api::{events, networking, node, policy, rbac, scheduling, storage};

@@ -1,4 +1,5 @@
-//! How does a client say what it wants, and no more? Server-side apply: its fields are set, its old ones go, others' are left alone.
+//! Server-side apply: sets the fields of a configuration, removes those that its manager no longer applies, and keeps
+//! the fields of other managers.
 
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ impl Seen {
         let mut managers = Managers::read(&live);
         meta::metadata_mut(&mut live).remove("managedFields");
         if managers.is_empty() {
-            // Written before anybody kept note: what is there is somebody's, but not the applier's.
+            // The object predates managed fields: its fields belong to a manager other than the applier.
             let before = writer_of("before-first-apply");
             managers.update(kind.merge_type(), kind.blank(), &live, &before.writer(kind, "", &now));
         }
@@ -81,7 +82,7 @@ impl Seen {
     }
 }
 
-/// What was applied, as the real server names it.
+/// Describes the applied configuration as the real server does.
 fn described(kind: &Kind, config: &Value) -> String {
     let (namespace, name) = (meta::text(config, "namespace"), meta::text(config, "name"));
     format!("{namespace}/{name}; {}/{}, Kind={}", kind.group, kind.version, kind.kind)

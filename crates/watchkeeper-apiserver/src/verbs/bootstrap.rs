@@ -1,4 +1,4 @@
-//! The objects that every cluster begins with.
+//! The objects of a new cluster.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::verbs::write::Write;
 
 const DEFAULT_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The service under which pods would find this server.
+/// The `kubernetes` service, under which pods would reach this server.
 fn own_service() -> Value {
     json!({
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -21,7 +21,7 @@ fn own_service() -> Value {
 }
 
 impl Core {
-    /// Creates the default namespaces and the service of the server itself.
+    /// Creates the default namespaces and the `kubernetes` service.
     pub(crate) fn create_defaults(&mut self) {
         if let Some(kind) = self.registry.namespaces() {
             for name in DEFAULT_NAMESPACES {

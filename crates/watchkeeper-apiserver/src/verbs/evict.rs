@@ -1,6 +1,6 @@
-//! May a pod be taken from its node? An eviction is a delete that a disruption budget may refuse.
+//! The eviction subresource: deletes a pod unless a PodDisruptionBudget forbids it.
 //!
-//! How many pods may go is said by the status of the budget, which a controller writes; none runs here.
+//! The number of allowed disruptions comes from the budget's status, which a controller outside of this server writes.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::verbs::delete::DeleteOptions;
 use crate::verbs::update::Part;
 use crate::verbs::write::Write;
 
-/// A budget: its kind, what is stored of it, and that as a value.
+/// A budget: its kind, its stored version, and the decoded value.
 type Budget = (Arc<Kind>, Arc<Stored>, Value);
 
-/// The seconds after which to ask again about a budget that nobody has counted yet.
+/// The Retry-After in seconds for a budget whose status is not yet computed.
 const UNCOUNTED: u32 = 10;
 
 impl Core {
-    /// Deletes a pod, unless a budget says that too few would be left.
+    /// Deletes a pod unless a budget forbids the disruption.
     pub(crate) fn evict(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<()> {
         let pod = self.get(kind, key)?;
         let value = pod.value();
@@ -33,7 +33,7 @@ impl Core {
             Some((kind, old, budget)) => Some((kind, old, charge(budget, key, &self.now())?)),
             None => None,
         };
-        // Nothing is written if the delete would be refused.
+        // Check first that the delete would succeed, so that a refused eviction writes nothing.
         self.delete(kind, key, &DeleteOptions { dry_run: true, ..options.clone() })?;
         if options.dry_run {
             return Ok(());
@@ -51,11 +51,11 @@ impl Core {
         if evicted != value {
             self.commit(kind, key, evicted);
         }
-        // The version that was asked for was there: the condition has just given it another.
+        // The precondition on resourceVersion has been checked; the new condition has changed the version since.
         self.delete(kind, key, &DeleteOptions { version: None, ..options.clone() }).map(drop)
     }
 
-    /// The budget that an eviction of the pod is charged to; none if the pod does not count.
+    /// Returns the budget that an eviction of the pod counts against, or `None` if the pod does not count.
     fn budget_of(&self, pod: &Stored, value: &Value) -> Result<Option<Budget>> {
         let phase = value["status"]["phase"].as_str().unwrap_or_default();
         if ["Pending", "Succeeded", "Failed"].contains(&phase) || pod.terminating {
@@ -78,7 +78,7 @@ impl Core {
     }
 }
 
-/// Whether a pod that is not ready may go without being counted.
+/// Returns whether a pod that is not ready may be evicted without counting.
 fn is_free(pod: &Value, budget: &Value) -> bool {
     let healthy = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let is_met = healthy("desiredHealthy") > 0 && healthy("currentHealthy") >= healthy("desiredHealthy");
@@ -86,7 +86,7 @@ fn is_free(pod: &Value, budget: &Value) -> bool {
         && (is_met || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow")
 }
 
-/// The budget after the eviction of a pod, or why it does not allow it.
+/// Returns the budget after one more disruption, or why it does not allow one.
 fn charge(mut budget: Value, pod: &Key, now: &str) -> Result<Value> {
     let name = meta::text(&budget, "name");
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);

@@ -1,8 +1,8 @@
-//! JSON patch (RFC 6902) as the real server's library reads it.
+//! JSON patch (RFC 6902) with the semantics of the real server's library.
 //!
-//! That library is more lenient than the RFC, and clients rely on it: a test against null holds where there is nothing, a replacement of a field that is
-//! not there adds it, a copy of one adds a null, and negative indices count from the end of a list. Every operation works in place: its cost
-//! is that of its path and of the value it brings, not that of the document.
+//! The library is more lenient than the RFC, and clients rely on it: a test for null passes on a missing field,
+//! replacing a missing field adds it, copying a missing field adds null, and negative indices count from the end of a
+//! list. Operations work in place: each costs the length of its path and of its value, not the size of the document.
 
 mod document;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::types::normalize::found_type;
 use document::Node;
 
-/// How many bytes of JSON the copies of one patch may add.
+/// The maximum number of bytes of JSON that the copies of one patch may add.
 const COPY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// Why a patch does not fit the document. The real server says no more than that.
+/// Why a patch cannot be applied. The real server reports no details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Misfit {
     #[error("an operation has another name than add, remove, replace, move, copy and test")]
@@ -35,7 +35,7 @@ pub(crate) enum Misfit {
 
 type Result<T> = std::result::Result<T, Misfit>;
 
-/// One step of a patch. What is not there, or null, is empty.
+/// One operation of a patch. Missing fields and nulls are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Operation {
     name: String,
@@ -45,7 +45,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// Reads an operation and lists the fields that do not belong to one; the error names a field of another type.
+    /// Decodes an operation and lists unknown fields; the error names a field of a wrong type.
     pub(crate) fn read(operation: Value) -> std::result::Result<(Self, Vec<String>), String> {
         let wrong = |value: &Value, place: &str, wanted: &str| {
             format!("json: cannot unmarshal {} into Go {place} of type {wanted}", found_type(value))
@@ -89,7 +89,7 @@ impl Operation {
         self.from.as_deref().ok_or(Misfit::Missing)
     }
 
-    /// `left` is what copies may still add.
+    /// Runs the operation; `left` is the number of bytes that copies may still add.
     fn run(&self, document: &mut Node, left: &mut usize) -> Result<()> {
         match self.name.as_str() {
             "add" => document.holder(self.path()?)?.add(self.value.clone().into()),
@@ -134,7 +134,7 @@ impl Operation {
     }
 }
 
-/// The document after all operations.
+/// Applies all operations to a document.
 pub(crate) fn apply(operations: &[Operation], document: Value) -> Result<Value> {
     let mut document = Node::from(document);
     let mut left = COPY_LIMIT;

@@ -1,4 +1,4 @@
-//! Which objects are there? Lists, whole or in pages, now or at a version of the past.
+//! Lists: complete or paged, at the current or a past revision.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::state::core::Core;
 use crate::state::selector::Selector;
 use crate::state::store::{Key, Stored};
 
-/// How `resourceVersion` is to be understood.
+/// The meaning of `resourceVersion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
     Unset,
@@ -20,7 +20,7 @@ pub(crate) enum Match {
     NotOlderThan,
 }
 
-/// The options of a list or watch, as the query gives them.
+/// The options of a list or watch.
 #[derive(Clone, Debug)]
 pub(crate) struct ListOptions {
     pub(crate) selector: Selector,
@@ -32,7 +32,7 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    /// Checks what may go together in a list.
+    /// Validates the combination of options for a list.
     pub(crate) fn check_list(&self) -> Result<()> {
         let mut causes = Vec::new();
         if self.matching != Match::Unset {
@@ -55,7 +55,7 @@ impl ListOptions {
         if causes.is_empty() { Ok(()) } else { Err(Failure::invalid_options("ListOptions", causes)) }
     }
 
-    /// Checks what may go together in a watch.
+    /// Validates the combination of options for a watch.
     pub(crate) fn check_watch(&self, streaming_lists: bool) -> Result<()> {
         let mut causes = Vec::new();
         if self.initial_events.is_some() {
@@ -83,7 +83,7 @@ impl ListOptions {
         if causes.is_empty() { Ok(()) } else { Err(Failure::invalid_options("ListOptions", causes)) }
     }
 
-    /// The version asked for; none for "any" and "the newest".
+    /// Returns the requested revision; `None` for any or the newest.
     pub(crate) fn wanted_version(&self) -> Result<Option<u64>> {
         if self.version.is_empty() {
             return Ok(None);
@@ -97,7 +97,7 @@ impl ListOptions {
         Ok((version != 0).then_some(version))
     }
 
-    /// Whether the list must show the state at exactly the version asked for. One object alone is no page.
+    /// Returns whether the list must be at exactly the requested revision. A list of one name is never paged.
     pub(crate) fn is_exact(&self) -> bool {
         let paged = self.limit > 0 && !self.selector.is_of_one_name();
         self.matching == Match::Exact || (self.matching == Match::Unset && paged)
@@ -113,7 +113,7 @@ pub(crate) struct Page {
     pub(crate) remaining: Option<usize>,
 }
 
-/// Where the next page begins, and at which version; version 0 is the newest.
+/// A continue token: where the next page starts, and at which revision; 0 is the newest.
 struct Continue {
     revision: u64,
     after: Key,
@@ -146,19 +146,19 @@ impl Continue {
     }
 }
 
-/// The objects of which a page is made.
+/// The objects from which a page is selected.
 #[derive(Debug)]
 pub(crate) struct Listed {
     objects: Vec<Arc<Stored>>,
     revision: u64,
-    /// How many are wanted; 0 for all.
+    /// The maximum number of items; 0 for no limit.
     limit: usize,
 }
 
 impl Core {
     /// Lists the objects of one namespace, or of all.
     ///
-    /// A version of the future must have been waited for: it is refused here.
+    /// The caller has waited for a revision in the future; here it is refused.
     pub(crate) fn list(&self, kind: &Kind, namespace: Option<&str>, options: &ListOptions) -> Result<Listed> {
         let current = self.store.revision();
         let wanted = options.wanted_version()?;
@@ -183,7 +183,7 @@ impl Core {
                 revision = wanted;
             }
         } else if !options.version.is_empty() {
-            // "0" is answered from what is at hand, at one go.
+            // resourceVersion "0" is served from the watch cache, which ignores the limit.
             limit = 0;
         }
         if revision > current {
@@ -203,7 +203,7 @@ impl Core {
 }
 
 impl Listed {
-    /// The page of those that match, worked out without the lock: a selector may be long.
+    /// Selects the page without the lock, as evaluating a selector may take long.
     pub(crate) fn page(self, selector: &Selector) -> Page {
         let Self { objects, revision, limit } = self;
         let matches = |stored: &Arc<Stored>| selector.matches(stored);
@@ -216,7 +216,7 @@ impl Listed {
                 remaining: None,
             };
         }
-        // Whether any of the others matches is not known before they are asked for.
+        // Remaining objects are not matched, so with a selector the remaining count is unknown.
         let items: Vec<_> = objects.by_ref().filter(matches).take(limit).collect();
         let remaining = objects.count();
         let last = items.last().filter(|_| remaining > 0);

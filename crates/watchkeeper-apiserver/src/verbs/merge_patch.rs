@@ -1,8 +1,8 @@
-//! JSON merge patch (RFC 7386) as the real server's library reads it.
+//! JSON merge patch (RFC 7386) with the semantics of the real server's library.
 
 use serde_json::Value;
 
-/// Merges `patch` into `target`: a null removes a field, an object merges, everything else replaces.
+/// Merges `patch` into `target`: a null removes a field, objects merge, other values replace.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
@@ -14,7 +14,7 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
                 }
             }
         }
-        // A list in the place of an object keeps the nulls within it. Elsewhere they are dropped.
+        // A list that replaces an object keeps its nulls. Elsewhere nulls are dropped.
         (target @ Value::Object(_), patch) => target.clone_from(patch),
         (target, patch) => {
             target.clone_from(patch);

@@ -1,5 +1,5 @@
-//! The verbs, one file for each: reads and deletes run on the [`Core`](crate::state::core::Core) under its lock, writes for
-//! the most part on what they have [`Seen`](draft::Seen) of it.
+//! The API verbs, one file each. Reads and deletes run on the [`Core`](crate::state::core::Core) under its lock; writes
+//! work mostly on a snapshot of it, [`Seen`](draft::Seen).
 
 pub(crate) mod apply;
 mod bootstrap;

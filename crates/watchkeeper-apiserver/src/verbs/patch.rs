@@ -1,4 +1,4 @@
-//! How is an object changed in part? JSON patch, merge patch and strategic merge patch, then the rules of every update.
+//! Patch: JSON patch, merge patch and strategic merge patch, followed by the validation of every update.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::verbs::write::Write;
 
 const OPERATIONS_LIMIT: usize = 10_000;
 
-/// A patch that was read, and is yet to be applied.
+/// A decoded patch.
 #[derive(Debug)]
 pub(crate) enum Patch {
     Json(Vec<Operation>),
     Merge(Value),
     Strategic(Value),
-    /// What a client wants, for server-side apply.
+    /// The configuration of a server-side apply.
     Apply(Value),
 }
 
 impl Patch {
-    /// Reads a patch of the media type `content_type`, which has no parameters any more.
+    /// Decodes a patch of the media type `content_type`, which has no parameters.
     pub(crate) fn read(kind: &Kind, content_type: &str, body: &[u8], write: &mut Write) -> Result<Self> {
         match content_type {
             "application/json-patch+json" => read_operations(body, write).map(Self::Json),
@@ -64,7 +64,7 @@ impl Patch {
         }
     }
 
-    /// The object with the patch applied.
+    /// Applies the patch to an object.
     pub(crate) fn apply(&self, kind: &Kind, mut value: Value) -> Result<Value> {
         match self {
             Self::Json(operations) => {
@@ -77,7 +77,7 @@ impl Patch {
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| error.refusal(kind.behaviour.is_confidential()))?;
-                // Its numbers are not read by their text, as those of the other patches are.
+                // The real server decodes a strategic patch into Go values, which normalizes numbers.
                 json::plain_numbers(&mut value);
             }
         }
@@ -85,7 +85,7 @@ impl Patch {
     }
 }
 
-/// Reads the operations of a JSON patch.
+/// Decodes the operations of a JSON patch.
 fn read_operations(body: &[u8], write: &mut Write) -> Result<Vec<Operation>> {
     let (patch, twice) = read_json(body, "error decoding patch: ")?;
     let list = match patch {
@@ -118,7 +118,7 @@ fn read_operations(body: &[u8], write: &mut Write) -> Result<Vec<Operation>> {
     Ok(operations)
 }
 
-/// Reads a patch that is a map, or null; a refusal begins with `prefix`.
+/// Decodes a patch that is a map or null; an error starts with `prefix`.
 fn read_map(body: &[u8], prefix: &str, write: &mut Write) -> Result<Value> {
     let (patch, twice) = read_json(body, prefix)?;
     if !patch.is_object() && !patch.is_null() {
@@ -164,20 +164,20 @@ impl Seen {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
         self.change(kind, old, value, part, write).map_err(|failure| {
-            // What a PUT calls a malformed body is, after a patch, a patch that does not fit.
+            // A malformed object after a patch is reported as a patch that cannot be applied.
             if failure.code == 400 { unfit(&failure.message) } else { failure }
         })
     }
 }
 
-/// Refuses an object that a patch has made into one of another version or kind. A strategic patch cannot.
+/// Refuses a patch that changes the version or kind of the object. A strategic patch cannot.
 fn check_identity(kind: &Kind, key: &Key, value: &Value) -> Result<()> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let (version, name) = (text("apiVersion"), text("kind"));
     if kind.custom.is_none() {
         return match mismatch(kind, version, name) {
             Some(Mismatch::Malformed(problem) | Mismatch::Kind(problem)) => Err(unfit(&problem)),
-            // The real server converts it.
+            // The real server converts the object.
             Some(Mismatch::Version(_)) | None => Ok(()),
         };
     }
@@ -193,7 +193,7 @@ fn check_identity(kind: &Kind, key: &Key, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What cannot be read, in the words for an object that was patched as a tree of values.
+/// Rewords a decoding error as for an object that was patched as unstructured data.
 pub(crate) fn restored(problem: &str) -> String {
     let parts = problem.strip_prefix("json: cannot unmarshal ").and_then(|rest| {
         let (found, rest) = rest.split_once(" into ")?;

@@ -1,4 +1,4 @@
-//! How is a workload scaled without knowing its kind? The scale subresource: three values of the object in a form of their own.
+//! The scale subresource: replicas and selector of any scalable kind as a `Scale`.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn lookup<'a>(value: &'a Value, path: &[String]) -> &'a Value {
     path.iter().fold(value, |at, part| &at[part.as_str()])
 }
 
-/// The `Scale` of an object.
+/// Returns the `Scale` of an object.
 fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
     let metadata = &value["metadata"];
     let mut kept = json!({});
@@ -30,7 +30,7 @@ fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
     }
     let count = |path: &[String]| lookup(value, path).as_i64().unwrap_or(0);
     let mut spec = json!({});
-    // Zero is not printed, as the type has it.
+    // The field has `omitempty`.
     if count(&paths.spec_replicas) != 0 {
         spec["replicas"] = count(&paths.spec_replicas).into();
     }
@@ -46,7 +46,7 @@ fn scale_of(paths: &ScalePaths, value: &Value) -> Value {
 }
 
 impl Core {
-    /// The `Scale` of an object that was written.
+    /// Returns the `Scale` of a stored object.
     pub(crate) fn scale_of(kind: &Kind, stored: &Stored) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         Ok(scale_of(paths, &Self::view(kind, stored)))
@@ -83,7 +83,7 @@ impl Seen {
                 )
             })?,
         };
-        // The rules of a custom object say it themselves.
+        // Custom resources are checked by their own schema.
         if replicas < 0 && kind.custom.is_none() {
             let problem = "must be greater than or equal to 0";
             let cause = Cause::invalid("spec.replicas", &replicas.into(), problem);
@@ -99,12 +99,12 @@ impl Seen {
         }
         *at = replicas.into();
         let owner = if kind.custom.is_some() && scale.get("apiVersion").is_none() {
-            // What does not say what it is cannot be compared with what was there.
+            // A Scale without apiVersion or kind cannot be compared with the previous one.
             Owner::Nobody
         } else if lookup(&old.value(), &paths.spec_replicas).as_i64().unwrap_or(0) == replicas {
             Owner::Same
         } else if replicas == 0 {
-            // Zero is no field of a Scale.
+            // Zero replicas are omitted from a Scale.
             Owner::Nobody
         } else {
             Owner::Writer

@@ -1,6 +1,7 @@
-//! Strategic merge patch: maps merge, lists of known keys merge by key, other lists are replaced, and directives steer it.
+//! Strategic merge patch: maps merge, lists with a merge key merge by key, other lists are replaced, and directives
+//! modify this.
 //!
-//! Elements are found by an index of their keys: a patch costs about as much as the patch and what it touches are long.
+//! Elements are found through an index of their keys, so the cost is linear in the patch and the values it touches.
 
 mod error;
 mod lists;
@@ -28,10 +29,10 @@ pub(crate) fn apply(kind: &Kind, object: &mut Value, patch: Value) -> Result<()>
     Ok(())
 }
 
-/// The type of the object we are in: it decides how its lists are merged.
+/// The type of the current object. It determines how its lists merge.
 #[derive(Clone, Copy)]
 struct Place {
-    /// None: a plain map, or nothing that the table knows.
+    /// `None` for a plain map or a type that is not in the table.
     id: Option<Id>,
 }
 
@@ -40,7 +41,7 @@ impl Place {
         types::get(self.id?).field(name)
     }
 
-    /// The type of what is in a field: of the struct, or of the elements of the list or map.
+    /// Returns the type of a field's struct, or of the elements of its list or map.
     fn inside(field: Option<&'static Field>) -> Self {
         let mut ty = field.map(|field| &field.ty);
         while let Some(ValueType::List(inner) | ValueType::Map(inner)) = ty {
@@ -49,7 +50,7 @@ impl Place {
         Self { id: if let Some(ValueType::Message(id)) = ty { Some(*id) } else { None } }
     }
 
-    /// The name of the type, as messages have it.
+    /// Returns the type's name for messages.
     fn name(self) -> &'static str {
         self.id.map_or("", |id| types::get(id).name.rsplit('.').next().unwrap_or_default())
     }
@@ -75,7 +76,7 @@ impl Place {
         Ok(())
     }
 
-    /// The lists that come with an order of their elements. A list may be put in order without being changed.
+    /// Merges lists that come with `$setElementOrder`, which may reorder a list without changing its elements.
     fn merge_ordered(self, target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<()> {
         for (name, order) in take_directives(patch, ORDER, StrategicError::OrderFormat)? {
             let list = |value: Value| match value {
@@ -119,7 +120,7 @@ impl Place {
             }
             (Some(Value::Object(current)), Value::Object(patch)) => match known.map(|known| &known.ty) {
                 _ if known.is_some_and(|known| known.patch == Some(Patch::Replace)) => *current = patch,
-                // The values of a map are a level further down.
+                // The values of a map are one level deeper.
                 Some(ValueType::Map(_)) => Self { id: None }.merge_map(current, patch)?,
                 _ => Self::inside(known).merge_map(current, patch)?,
             },
@@ -130,7 +131,7 @@ impl Place {
                 Some(value) => {
                     target.insert(name, value);
                 }
-                // Of what is not there nothing is kept that comes with a directive.
+                // Without a current value, elements with directives are dropped.
                 None => {
                     target.remove(&name);
                 }
@@ -139,7 +140,7 @@ impl Place {
         Ok(())
     }
 
-    /// The merged list of a field, and the places of the elements that were there before and were not deleted.
+    /// Merges the list of a field; also returns the positions of elements that existed before and were not deleted.
     fn merge_list(
         field: Option<&'static Field>,
         current: Vec<Value>,
@@ -215,7 +216,7 @@ fn merge_key(field: Option<&'static Field>) -> Option<&'static str> {
     }
 }
 
-/// Takes the directives out of a patch that name a field after `prefix`.
+/// Removes the directives with `prefix` from a patch and returns them by field.
 fn take_directives(
     patch: &mut Map<String, Value>,
     prefix: &str,
@@ -247,7 +248,7 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) 
     Ok(())
 }
 
-/// Removes plain values from lists.
+/// Handles `$deleteFromPrimitiveList`: removes scalars from lists.
 fn remove_values(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<()> {
     for (name, values) in take_directives(patch, REMOVAL, StrategicError::PrimitiveList)? {
         match (target.get_mut(&name), values) {
@@ -265,7 +266,7 @@ fn remove_values(target: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// What a patch brings where nothing of its type is: without nulls, and without what a directive stands in.
+/// Returns a patch value for a place without a current value: without nulls and directives.
 fn fresh(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,

@@ -1,4 +1,4 @@
-//! Does what is applied fit its kind? A typo, a wrong type or an element that is there twice must not pass in silence.
+//! Validation of applied configurations: unknown fields, wrong types and duplicate elements are errors.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::kinds::merge_type::{MergeType, Treatment};
 use crate::types::ValueType;
 
-/// What does not fit, each with its place.
+/// Returns the problems of a value, each with its path.
 pub(crate) fn problems(merge_type: MergeType<'_>, value: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     visit(merge_type, value, "", &mut problems);
@@ -54,7 +54,7 @@ fn elements(merge_type: MergeType<'_>, list: &[Value], path: &str, problems: &mu
     }
 }
 
-/// The name of an element as it stands in a path: `[name="c"]`, or `[="x"]` in a set.
+/// Formats an element for a path: `[name="c"]`, or `[="x"]` in a set.
 fn shown(step: &str) -> String {
     if let Some(value) = step.strip_prefix("v:") {
         return format!("[={value}]");
@@ -65,7 +65,7 @@ fn shown(step: &str) -> String {
     format!("[{}]", keys.join(","))
 }
 
-/// What is wrong with the type of a value that has no parts.
+/// Returns the problem with the type of a scalar.
 fn unexpected(merge_type: MergeType<'_>, value: &Value) -> Option<String> {
     let wanted = match merge_type {
         MergeType::Typed(
@@ -94,7 +94,7 @@ fn unexpected(merge_type: MergeType<'_>, value: &Value) -> Option<String> {
     }
 }
 
-/// Whether the merge type says which fields there are.
+/// Returns whether the merge type defines the fields of the map.
 fn has_fields(merge_type: MergeType<'_>, map: &Map<String, Value>) -> bool {
     match merge_type {
         MergeType::Typed(ValueType::Message(_) | ValueType::Map(_), _)

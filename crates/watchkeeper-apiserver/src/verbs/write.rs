@@ -1,4 +1,4 @@
-//! Who writes, and how strictly? What every write carries from its request to its answer.
+//! The context of a write: field manager, strictness of field validation, dry run and warnings.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::size;
 use crate::types::normalize;
 
-/// What becomes of fields that the kind does not know, or that are there twice.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validation {
     Ignore,
@@ -18,24 +18,24 @@ pub(crate) enum Validation {
     Strict,
 }
 
-/// How many problems of one text are told, as by the real server's decoder.
+/// The maximum number of reported problems per body, as in the real server's decoder.
 const PROBLEMS_LIMIT: usize = 100;
 
-/// One write.
+/// The context of one write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// Everything is done but the storing.
+    /// All steps run except storing.
     pub(crate) dry_run: bool,
     pub(crate) manager: String,
     pub(crate) validation: Validation,
-    /// The managers of the object have been worked out already.
+    /// The managed fields have been computed already.
     pub(crate) applied: bool,
-    /// To be told with the answer.
+    /// Warnings for the response.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Write {
-    /// A write of the server itself.
+    /// The context of a write by the server itself.
     pub(crate) fn own() -> Self {
         Self {
             dry_run: false,
@@ -46,9 +46,9 @@ impl Write {
         }
     }
 
-    /// Brings an object into the form in which it is stored, and deals with what does not belong there.
+    /// Normalizes an object into its stored form, pruning unknown fields; they are errors, warnings or ignored.
     ///
-    /// The text of an error says what cannot be read.
+    /// The error says what cannot be decoded.
     pub(crate) fn normalize(&mut self, kind: &Kind, value: &mut Value) -> Result<(), String> {
         if json::is_too_deep(value) {
             return Err(format!("exceeded max depth of {}", json::DEPTH_LIMIT));
@@ -63,7 +63,7 @@ impl Write {
         self.judge(unknown.iter().map(|field| format!("unknown field {}", quoted(field))).collect())
     }
 
-    /// Refuses problems, or keeps them as warnings, or does neither.
+    /// Reports problems as an error, as warnings or not at all, by field validation.
     pub(crate) fn judge(&mut self, mut problems: Vec<String>) -> Result<(), String> {
         problems.truncate(PROBLEMS_LIMIT);
         match self.validation {
@@ -78,10 +78,10 @@ impl Write {
         }
     }
 
-    /// The same for what is there twice in a configuration that is applied.
-    pub(crate) fn judge_config(&mut self, twice: Vec<String>) -> Result<()> {
-        let problems = twice.join(", ");
-        self.judge(twice).map_err(|_| {
+    /// Like [`Write::judge`], for duplicate fields of an applied configuration.
+    pub(crate) fn judge_config(&mut self, duplicates: Vec<String>) -> Result<()> {
+        let problems = duplicates.join(", ");
+        self.judge(duplicates).map_err(|_| {
             Failure::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: {problems}"
             ))
@@ -104,9 +104,9 @@ impl Write {
     }
 }
 
-/// The metadata of a custom object has a type; the rest has its own schema, which drops what it does not know.
+/// Normalizes a custom object: its metadata by type, the rest by its schema, which prunes unknown fields.
 ///
-/// A null that was applied stays, and is refused where it is not allowed; other writes do without it.
+/// Nulls of an applied configuration stay and are refused where they are not allowed; other writes drop them.
 fn normalize_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<String>, String> {
     let Value::Object(map) = value else { return Err("the body is not an object".to_owned()) };
     let metadata = map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
@@ -125,14 +125,14 @@ fn normalize_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<S
 }
 
 impl Failure {
-    /// The failure of a write, with the warnings that the write has gathered.
+    /// Adds the warnings of the write to its failure.
     pub(crate) fn of(mut self: Box<Self>, write: &Write) -> Box<Self> {
         self.warnings.clone_from(&write.warnings);
         self
     }
 }
 
-/// A body that cannot be read as an object of this kind.
+/// The failure of a body that cannot be decoded as an object of this kind.
 pub(crate) fn unusable(kind: &Kind, why: &str) -> Box<Failure> {
     Failure::bad_request(format!(
         "{} in version \"{}\" cannot be handled as a {}: {why}",

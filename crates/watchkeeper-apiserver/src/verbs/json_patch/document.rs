@@ -1,4 +1,4 @@
-//! A JSON document while it is patched: found by paths, changed in place, taken apart without recursion.
+//! A JSON document being patched: addressed by paths, changed in place, and dropped without recursion.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,12 +8,14 @@ use serde_json::Value;
 use super::{Misfit, Result};
 use crate::codec::json;
 
-/// How deep a document may be that is handed on or copied: more than may be stored, so that whoever stores it says why it may not.
+/// The maximum depth of a document that is returned or copied. It exceeds the limit of stored objects, so that storing
+/// reports the proper error.
 const DEPTH_LIMIT: usize = json::DEPTH_LIMIT * 2;
 
-/// A value of the document. A container is opened when a path leads into it.
+/// A value of the document. A container is opened when a path first leads into it.
 ///
-/// Moves can nest open containers without a bound: they are never walked or dropped by recursion before their depth is known.
+/// Moves can nest open containers without bound, so they must not be walked or dropped recursively before their depth
+/// is known.
 #[derive(Debug)]
 pub(super) enum Node {
     Closed(Value),
@@ -21,7 +23,7 @@ pub(super) enum Node {
     Array(List),
 }
 
-/// The place of a value in an open container.
+/// A position in an open container.
 pub(super) struct Place<'a> {
     holder: &'a mut Node,
     key: String,
@@ -34,9 +36,9 @@ impl From<Value> for Node {
 }
 
 impl Node {
-    /// The place that a path names; its container must be there.
+    /// Returns the position that a path names; its container must exist.
     pub(super) fn holder(&mut self, path: &str) -> Result<Place<'_>> {
-        // What stands before the first slash is not looked at.
+        // The text before the first slash is ignored.
         let (_, path) = path.split_once('/').ok_or(Misfit::Missing)?;
         let mut steps = path.split('/');
         let last = steps.next_back().unwrap_or_default();
@@ -48,7 +50,7 @@ impl Node {
         Ok(Place { holder: at.open()?, key: unescaped(last) })
     }
 
-    /// Makes the children of a container accessible.
+    /// Opens a container to access its children.
     fn open(&mut self) -> Result<&mut Self> {
         if let Self::Closed(value) = self {
             *self = match std::mem::take(value) {
@@ -81,14 +83,14 @@ impl Node {
         }
     }
 
-    /// A copy of the value, whose length is taken from `left`.
+    /// Returns a copy of the value; its length is taken from `left`.
     pub(super) fn copy(&mut self, left: &mut usize) -> Result<Value> {
         let value = self.settle()?;
         serde_json::to_writer(Counter(left), value).map_err(|_| Misfit::Copied)?;
         Ok(value.clone())
     }
 
-    /// Closes the node with all that is in it.
+    /// Closes the node and everything in it.
     pub(super) fn settle(&mut self) -> Result<&mut Value> {
         if self.is_deeper(DEPTH_LIMIT) {
             return Err(Misfit::Depth);
@@ -117,7 +119,7 @@ impl Node {
         }
     }
 
-    /// Drops the node, however deep it is.
+    /// Drops the node without recursion.
     pub(super) fn discard(self) {
         let mut waiting = vec![self];
         while let Some(node) = waiting.pop() {
@@ -131,7 +133,7 @@ impl Node {
 }
 
 impl<'a> Place<'a> {
-    /// The value there; none if the object has no such field, or a null in it.
+    /// Returns the value at the position; `None` for a missing field or a null.
     pub(super) fn get(self) -> Result<Option<&'a mut Node>> {
         let found = match self.holder {
             Node::Object(fields) => fields.get_mut(&self.key),
@@ -180,7 +182,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The place in a list of `len` elements, and `past` places behind them; a negative one counts from the end.
+/// Parses an index into a list of `len` elements; `past` positions behind the end are allowed, negative indices count
+/// from the end.
 fn index(key: &str, len: usize, past: usize) -> Result<usize> {
     let places = len + past;
     let at: i64 = key.parse().map_err(|_| Misfit::Index)?;
@@ -193,15 +196,15 @@ fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// A list in pieces: an element comes and goes without a move of all that follow it.
+/// A list in chunks, so that inserting and removing does not move all later elements.
 #[derive(Debug)]
 pub(super) struct List {
-    /// None is empty.
+    /// No chunk is empty.
     pieces: Vec<Vec<Node>>,
     len: usize,
 }
 
-/// How many elements a piece begins with. It is split at twice that.
+/// The initial length of a chunk. It is split at twice that.
 const PIECE: usize = 512;
 
 impl List {
@@ -212,7 +215,7 @@ impl List {
         Self { pieces, len }
     }
 
-    /// The piece that the element is in, and its place there.
+    /// Returns the chunk of an element, and the position in it.
     fn find(&self, mut at: usize) -> (usize, usize) {
         for (number, piece) in self.pieces.iter().enumerate() {
             if at < piece.len() {
@@ -259,7 +262,7 @@ impl List {
     }
 }
 
-/// Counts what would be written, in the escapes of the real server, until nothing is left.
+/// A writer that counts the encoded length, with the real server's escapes, down to zero.
 struct Counter<'a>(&'a mut usize);
 
 impl io::Write for Counter<'_> {

@@ -50,7 +50,7 @@ fn operations_do_what_the_rfc_says() {
     }
 }
 
-/// Beyond the RFC, as clients know it from the real server.
+/// Deviations from the RFC that clients know from the real server.
 #[test]
 fn operations_are_as_lenient_as_on_the_real_server() {
     for (document, patch, result) in [
@@ -110,7 +110,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn copies_add_up_to_a_limit() {
-    // With its quotes, a third of the limit.
+    // Including its quotes, a third of the limit.
     let third = "x".repeat(COPY_LIMIT / 3 - 2);
     let copy = |to: &str| json!({"op": "copy", "from": "/a", "path": to});
     let three = json!([copy("/b"), copy("/c"), copy("/d")]);
@@ -125,7 +125,7 @@ fn copies_add_up_to_a_limit() {
 
 #[test]
 fn a_document_of_any_depth_is_taken_apart() {
-    // Each move puts what is there under one more object.
+    // Each move nests the value one level deeper.
     let step = [
         json!({"op": "add", "path": "/b", "value": {}}),
         json!({"op": "move", "from": "/a", "path": "/b/a"}),

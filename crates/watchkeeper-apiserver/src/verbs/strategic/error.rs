@@ -1,10 +1,10 @@
-//! Why a strategic merge patch could not be applied, in the words of the real server.
+//! Errors of strategic merge patches, with the real server's messages.
 
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, beginning};
 
-/// Why a patch could not be applied. Values are printed as Go prints them.
+/// Why a patch cannot be applied. Values are formatted as by Go.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum StrategicError {
     #[error("unknown patch type: {} in map: {}", verb(.0), printed_map(.1))]
@@ -38,7 +38,7 @@ pub(crate) enum StrategicError {
 }
 
 impl StrategicError {
-    /// The answer; without values of the patch and the object if they are `secret`.
+    /// Returns the failure; without values of patch and object if they are `secret`.
     pub(crate) fn refusal(mut self, secret: bool) -> Box<Failure> {
         if secret {
             match &mut self {
@@ -55,13 +55,13 @@ impl StrategicError {
                 Failure::bad_request(self.to_string())
             }
             Self::ListOfLists => Failure::unprocessable(),
-            // It may print whole lists.
+            // The message may contain whole lists.
             _ => Failure::internal(beginning(&self.to_string())),
         }
     }
 }
 
-/// Go's name of the type of a value; the verb of a text says so where there is none.
+/// Returns Go's type name of a value, or what `%s` prints for nil.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -74,7 +74,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value where Go expects a text.
+/// Formats a non-string value as Go's `%s` does.
 fn verb(value: &Value) -> String {
     match value {
         Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(value), printed(value)),
@@ -107,7 +107,7 @@ fn printed_list(list: &[Value]) -> String {
     format!("[{}]", elements.join(" "))
 }
 
-/// As `%v` prints a float: with an exponent from a million on, and below a ten thousandth.
+/// Formats a float as `%v` does: with an exponent from 1e6 on and below 1e-4.
 fn printed_float(float: f64) -> String {
     let exponential = format!("{float:e}");
     let Some((digits, exponent)) = exponential.split_once('e') else { return exponential };

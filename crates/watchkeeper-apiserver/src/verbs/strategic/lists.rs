@@ -1,4 +1,4 @@
-//! Elements of merged lists: how they are told apart, and in which order they come.
+//! Elements of merged lists: their identity and order.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use super::error::StrategicError;
 
 const MAP: &str = "map[string]interface {}";
 
-/// What an element is known by: the value of its merge key, or all of it. As JSON, in which only values of one type are equal.
+/// Returns the identity of an element: its merge key, or the whole value. Encoded as JSON, so that values of different
+/// types differ.
 pub(super) fn id_of(element: &Value, key: Option<&'static str>) -> Result<String> {
     let Some(key) = key else { return Ok(element.to_string()) };
     match element {
@@ -25,7 +26,7 @@ pub(super) fn key_of(element: &Map<String, Value>, key: &'static str) -> Result<
     }
 }
 
-/// The first place of each element.
+/// The first position of each element.
 #[derive(Debug, Default)]
 pub(super) struct Ranks(BTreeMap<String, usize>);
 
@@ -42,7 +43,7 @@ impl Ranks {
         self.0.get(id).copied()
     }
 
-    /// Adds an element; false if there is one with this id.
+    /// Adds an element; returns false if its identity exists.
     pub(super) fn add(&mut self, id: String, at: usize) -> bool {
         let new = !self.0.contains_key(&id);
         self.0.entry(id).or_insert(at);
@@ -50,7 +51,7 @@ impl Ranks {
     }
 }
 
-/// Elements that `order` names come in that order; the others keep their place relative to those that were there `before`.
+/// Orders the elements by `order`; others keep their position relative to those that were there `before`.
 pub(super) fn arrange(
     merged: Vec<Value>,
     key: Option<&'static str>,
@@ -82,7 +83,7 @@ pub(super) fn arrange(
     Ok(result)
 }
 
-/// Refuses a patch of a list whose elements come in another order than the one that is sent with it.
+/// Refuses a patch whose elements are in another order than its `$setElementOrder`.
 pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&'static str>) -> Result<()> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -109,7 +110,7 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&'static
     Ok(())
 }
 
-/// Whether the elements are objects; all must be of one type.
+/// Returns whether the elements are objects; all must have one type.
 pub(super) fn are_objects(current: &[Value], patch: &[Value]) -> Result<bool> {
     let mut elements = current.iter().chain(patch);
     let first = elements.next().ok_or(StrategicError::NoElements)?;

@@ -1,14 +1,14 @@
-//! What is so of an object, and since when? The conditions in its status.
+//! Conditions in the status of an object.
 
 use serde_json::{Value, json};
 
-/// Whether a status says that something is so.
+/// Returns whether the condition `name` is true.
 pub(crate) fn holds(status: &Value, name: &str) -> bool {
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["type"] == name && condition["status"] == "True")
 }
 
-/// Notes in a status whether something is so; since when, only if it was otherwise before.
+/// Sets a condition. `lastTransitionTime` changes only with the condition's status.
 pub(crate) fn set(status: &mut Value, mut condition: Value) {
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::kinds::kind::Kind;
 
-/// A stored object in the version of `kind`.
+/// Converts a stored object to the version of `kind`.
 pub(crate) fn from_storage(kind: &Kind, mut value: Value) -> Value {
     kind.behaviour.to_served(kind, &mut value);
     value["apiVersion"] = kind.api_version.as_str().into();
     value
 }
 
-/// An object in the version of `kind`, as it is stored.
+/// Converts an object of the version of `kind` to the storage version.
 pub(crate) fn to_storage(kind: &Kind, mut value: Value) -> Value {
     kind.behaviour.to_storage(kind, &mut value);
     value

@@ -22,7 +22,7 @@ impl Failure {
         Self::new(409, "Conflict", message).with_details(Details::of(kind, name))
     }
 
-    /// A conflict as preconditions of a delete report it: by kind, not by resource.
+    /// A conflict of a delete precondition, which names the kind and not the resource.
     pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Box<Self> {
         let qualified = kind.qualified_kind();
         let message = format!("Operation cannot be fulfilled on {qualified} {}: {why}", quoted(name));
@@ -56,7 +56,7 @@ impl Details {
     }
 }
 
-/// What a DELETE that removed the object at once answers.
+/// The `Status` of a DELETE that removed the object at once.
 pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Value {
     let mut details = json!({"name": name});
     if !kind.group.is_empty() {

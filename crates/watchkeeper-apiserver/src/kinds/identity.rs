@@ -1,4 +1,4 @@
-//! What a body says it is: its `apiVersion` and `kind`, compared with what the URL names.
+//! The `apiVersion` and `kind` of a body, compared with those of the URL.
 
 use crate::failure::quoted;
 use crate::kinds::kind::Kind;
@@ -7,15 +7,15 @@ use crate::types;
 /// Why a body is not an object of the kind in the URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// The version is not one at all.
+    /// The apiVersion cannot be parsed.
     Malformed(String),
     /// The right kind, in another version.
     Version(String),
-    /// A kind that cannot be made into the one in the URL, or none that is known.
+    /// A kind that cannot be converted to that of the URL, or an unknown one.
     Kind(String),
 }
 
-/// Versions that are no longer served, and still known to the real server, with their kinds.
+/// Versions that are no longer served but still known to the real server, with their kinds.
 const RETIRED: &[(&str, &[&str])] = &[
     (
         "admissionregistration.k8s.io/v1beta1",
@@ -55,7 +55,7 @@ const RETIRED: &[(&str, &[&str])] = &[
 /// Kinds that have moved to another group, with the groups between which they can be converted.
 const MOVED: &[(&str, &[&str])] = &[("Event", &["", "events.k8s.io"])];
 
-/// What is wrong with the version and the kind that a body has. What is not said is as in the URL.
+/// Returns how the version and kind of a body differ from those of the URL. Empty ones match.
 pub(crate) fn mismatch(kind: &Kind, sent_version: &str, sent_kind: &str) -> Option<Mismatch> {
     let version = if sent_version.is_empty() { &kind.api_version } else { sent_version };
     let shown = if sent_kind.is_empty() { &kind.kind } else { sent_kind };

@@ -1,4 +1,4 @@
-//! Where in an object does a column look? The simple JSON paths of printer columns: fields, indexes, and the first that fits a condition.
+//! The JSON path subset of printer columns: fields, indexes and equality filters.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ enum Step {
 pub(crate) struct Path(Vec<Step>);
 
 impl Path {
-    /// Reads a path; what it cannot read leads nowhere.
+    /// Parses a path; an unsupported one matches nothing.
     pub(crate) fn read(text: &str) -> Self {
         let mut steps = Vec::new();
         let mut rest = text.trim().trim_start_matches(['$', '{']).trim_end_matches('}');
@@ -50,7 +50,7 @@ impl Path {
         Self(steps)
     }
 
-    /// The first value that the path leads to.
+    /// Returns the first value that the path matches.
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         find(&self.0, value)
     }
@@ -70,7 +70,7 @@ fn find<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// Where the bracket ends; one within a quoted text does not count.
+/// Returns the position of the closing bracket, skipping quoted ones.
 fn closing(text: &str) -> usize {
     let mut quote = None;
     for (at, c) in text.char_indices() {

@@ -1,25 +1,25 @@
-//! What is one thing, and what has parts? How values of a kind merge and who can own which piece: from the type table or a custom schema.
+//! Merge types: which values are atomic and which merge by field or element, from the type table or a custom schema.
 
 use serde_json::{Map, Value};
 
 use crate::kinds::schema::Node;
 use crate::types::{self, Id, Merge, ValueType};
 
-/// The merge type of a value.
+/// The type along which a value merges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MergeType<'a> {
     Typed(&'static ValueType, &'static Merge),
     Kind(Id),
-    /// A custom object: the metadata of every object, and the rest by its schema.
+    /// A custom object: the common metadata, the rest by its schema.
     Custom(&'a Node),
     Node(&'a Node),
-    /// Nothing is known: maps have parts, lists have none.
+    /// Without a schema: maps merge, lists are atomic.
     Any,
-    /// A value that is always one thing.
+    /// An atomic value.
     Whole,
 }
 
-/// How a value of a merge type is treated.
+/// How a value merges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment<'a> {
     Leaf,
@@ -48,7 +48,7 @@ impl<'a> MergeType<'a> {
         }
     }
 
-    /// The merge type of a field, and whether the type names that field.
+    /// Returns the merge type of a field, and whether the type names the field.
     pub(crate) fn field(self, name: &str) -> Option<(Self, bool)> {
         match self {
             Self::Kind(_) | Self::Custom(_) if name == "apiVersion" || name == "kind" => {
@@ -68,7 +68,7 @@ impl<'a> MergeType<'a> {
         types::get(kind).field(name).map(|field| (Self::Typed(&field.ty, &field.merge), true))
     }
 
-    /// The merge type of a list's elements.
+    /// Returns the merge type of a list's elements.
     pub(crate) fn item(self) -> Self {
         match self {
             Self::Typed(ValueType::List(inner), _) => Self::Typed(inner, &USUAL),
@@ -77,7 +77,7 @@ impl<'a> MergeType<'a> {
         }
     }
 
-    /// The name of a list's element in a set: by its keys, or by its value.
+    /// Returns the path step of a list element: by its keys, or by its value.
     pub(crate) fn step(self, treatment: &Treatment<'_>, element: &Value) -> Option<String> {
         let Treatment::Keys(keys) = treatment else { return Some(format!("v:{element}")) };
         let mut named = Map::new();
@@ -92,7 +92,7 @@ impl<'a> MergeType<'a> {
         match self.item() {
             Self::Typed(ValueType::Message(id), _) => {
                 let field = types::get(*id).field(key)?;
-                // A key that is printed even when empty has a value even when it was not sent.
+                // A key field that is serialized even when empty has the value "" when absent.
                 let empty = field.always.then_some("");
                 field.default.or(empty.filter(|_| field.ty == ValueType::String)).map(Value::from)
             }

@@ -1,4 +1,4 @@
-//! What may an object's metadata say? Its types, its names, and what a client can change.
+//! Object metadata: access, names, labels, and validation on create and update.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::kinds::kind::Kind;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// A time of day as objects carry it: whole seconds, UTC.
+/// Formats a time as objects carry it: UTC, in whole seconds.
 pub(crate) fn timestamp(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// A text of the object's metadata; empty when absent.
+/// Returns a string field of the metadata, or an empty string.
 pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// The object's metadata, made if it has none.
+/// Returns the metadata, created if missing.
 pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
@@ -36,7 +36,7 @@ pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Sets or, for an empty text, removes a field of the metadata.
+/// Sets a field of the metadata, or removes it if `text` is empty.
 pub(crate) fn set(value: &mut Value, field: &str, text: &str) {
     let metadata = metadata_mut(value);
     if text.is_empty() {
@@ -46,7 +46,7 @@ pub(crate) fn set(value: &mut Value, field: &str, text: &str) {
     }
 }
 
-/// The finalizers of an object.
+/// Returns the finalizers of an object.
 pub(crate) fn finalizers(value: &Value) -> Vec<String> {
     let list = value["metadata"]["finalizers"].as_array();
     list.into_iter().flatten().filter_map(|f| f.as_str().map(str::to_owned)).collect()
@@ -62,7 +62,7 @@ pub(crate) fn set_finalizers(value: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// What is wrong with the metadata of an object about to be stored.
+/// Validates the metadata of an object about to be stored.
 pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let name = text(value, "name");
@@ -141,7 +141,7 @@ fn owner_causes(metadata: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// An owner reference with its fields in the order of the wire.
+/// Returns an owner reference with its fields in wire order.
 fn wire_owner(owner: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"].into_iter();
     let fields: Vec<_> =
@@ -149,7 +149,7 @@ fn wire_owner(owner: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// What is wrong with the change of the metadata from `old` to `new`.
+/// Validates a change of metadata from `old` to `new`.
 pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     for field in ["name", "namespace", "uid"] {
@@ -173,7 +173,7 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with the name of an object.
+/// Returns the problems of an object's name.
 pub(crate) fn name_problems(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain_problems(name),
@@ -201,7 +201,7 @@ fn is_label(text: &str) -> bool {
         && bytes.iter().all(|c| alphanumeric(*c) || *c == b'-')
 }
 
-/// What is wrong with a DNS label.
+/// Returns the problems of a DNS label.
 pub(crate) fn label_problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
@@ -216,7 +216,7 @@ pub(crate) fn label_problems(text: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a DNS subdomain.
+/// Returns the problems of a DNS subdomain.
 pub(crate) fn subdomain_problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
@@ -238,7 +238,7 @@ fn is_name_part(text: &str) -> bool {
         && bytes.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
 }
 
-/// What is wrong with labels, or with those that a selector asks for.
+/// Validates labels, or the labels of a selector.
 pub(crate) fn validate_labels(labels: &Value, at: &str, causes: &mut Vec<Cause>) {
     for (key, label) in labels.as_object().into_iter().flatten() {
         if let Some(problem) = qualified_name_problem(key) {
@@ -250,7 +250,7 @@ pub(crate) fn validate_labels(labels: &Value, at: &str, causes: &mut Vec<Cause>)
     }
 }
 
-/// What is wrong with a qualified name (a label key, a finalizer).
+/// Returns the problem of a qualified name (a label key, a finalizer).
 pub(crate) fn qualified_name_problem(text: &str) -> Option<String> {
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let name = match text.split_once('/') {
@@ -277,7 +277,7 @@ pub(crate) fn qualified_name_problem(text: &str) -> Option<String> {
     (!is_name_part(name)).then(|| format!("name part {RULE}"))
 }
 
-/// What is wrong with the value of a label.
+/// Returns the problem of a label value.
 pub(crate) fn label_value_problem(text: &str) -> Option<String> {
     if text.len() > 63 {
         return Some("must be no more than 63 characters".to_owned());

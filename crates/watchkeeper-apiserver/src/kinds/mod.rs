@@ -1,4 +1,5 @@
-//! Kinds: the registry, the built-in table, custom definitions with their schemas and rules, and what each kind does of its own.
+//! Kinds: the registry, the built-in kinds, custom resources with their schemas and rules, and the behaviour of each
+//! kind.
 
 mod age;
 pub(crate) mod behaviour;

@@ -1,4 +1,4 @@
-//! Does a custom object keep the rules of its author? `x-kubernetes-validations`, in CEL.
+//! Validation rules of custom resources: `x-kubernetes-validations`, in CEL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,16 +15,16 @@ mod cost;
 mod places;
 mod size;
 
-/// How many signs a rule may have: brackets, dots and operators. It is not deeper than that.
+/// The maximum number of brackets, dots and operators in a rule. It bounds the depth of the syntax tree.
 const MOST_SIGNS: usize = 2_000;
-/// Enough for the deepest rule. Only what is used of it is taken.
+/// Enough for the deepest rule. Untouched pages cost no memory.
 const STACK: usize = 256 << 20;
 
 /// The compiled rules of a version.
 pub(crate) struct Rules {
-    /// None if one of them is too long to be followed.
+    /// `None` if a rule exceeds [`MOST_SIGNS`].
     compiled: Option<CompiledSchema>,
-    /// Whether one of them builds texts or lists.
+    /// Whether a rule builds strings or lists.
     builds: bool,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for Rules {
 }
 
 impl Rules {
-    /// Compiles the rules of a schema, if it has any. One that cannot be understood is broken by every object.
+    /// Compiles the rules of a schema, if it has any. Every object violates a rule that does not compile.
     pub(crate) fn compile(schema: &Value) -> Option<Self> {
         let signs = most_signs(schema)?;
         let compiled = (signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten();
@@ -43,7 +43,8 @@ impl Rules {
         Some(Self { compiled, builds })
     }
 
-    /// What is wrong with these rules of a schema: those that cannot be understood, or could take too long; `at` is its path in the definition.
+    /// Returns the problems of a schema's rules: those that do not compile or exceed the cost budget. `at` is the path
+    /// of the schema in the definition.
     pub(crate) fn check(&self, schema: &Value, at: &str) -> Vec<Cause> {
         let checked =
             self.compiled.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));
@@ -52,7 +53,8 @@ impl Rules {
         })
     }
 
-    /// The rules of `schema` that an object breaks; those about a change need the state before it, and the others count where the object changes.
+    /// Returns the rules of `schema` that an object violates. Transition rules need the old state; other rules ratchet:
+    /// they are skipped for unchanged parts.
     pub(crate) fn broken(&self, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let unfollowed = || vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")];
         let Some(compiled) = &self.compiled else { return unfollowed() };
@@ -71,7 +73,7 @@ impl Rules {
             None => return unfollowed(),
         };
         let places = places::of(schema.root(), compiled, value, old);
-        // Of several rules that say the same at one place the first counts.
+        // Of rules with the same message at one path the first counts.
         let numbered = places.iter().enumerate().rev();
         let known: BTreeMap<_, _> =
             numbered.map(|(at, place)| ((place.field.as_str(), place.rule), at)).collect();
@@ -82,7 +84,7 @@ impl Rules {
             if is_broken && place.is_some_and(|at| places[at].tolerated) {
                 continue;
             }
-            // Of a scalar the value is told, of others it may be long.
+            // Only scalars are quoted; other values may be long.
             let scalar =
                 place.map(|at| places[at].value).filter(|value| !value.is_object() && !value.is_array());
             let shown = scalar.filter(|_| is_broken).map_or_else(String::new, |value| format!(": {value}"));
@@ -103,7 +105,7 @@ impl Rules {
     }
 }
 
-/// Whether a rule builds texts or lists, or the message of one does.
+/// Returns whether a rule or its message expression builds strings or lists.
 fn builds(schema: &CompiledSchema) -> bool {
     let within = schema
         .properties
@@ -115,12 +117,12 @@ fn builds(schema: &CompiledSchema) -> bool {
         || within.into_iter().any(builds)
 }
 
-/// The rule, and what tells its message.
+/// Returns the programs of a rule and of its message expression.
 fn programs(rule: &CompilationResult) -> impl Iterator<Item = &Program> {
     std::iter::once(&rule.program).chain(&rule.message_program)
 }
 
-/// The number of signs of the rule that has most; none if there is no rule.
+/// Returns the largest number of signs of any rule; `None` without rules.
 fn most_signs(schema: &Value) -> Option<usize> {
     match schema {
         Value::Object(map) => {
@@ -141,13 +143,13 @@ fn signs(rule: &str) -> usize {
     rule.chars().filter(|letter| "([{.?+-*/%<>=!".contains(*letter)).count()
 }
 
-/// Does what takes a deep stack, as following a rule does: the thread that answers a request may have little left. None if it panics, as the
-/// parser does over some mistakes.
+/// Runs `work`, which recurses deeply, on a large stack. Returns `None` if it panics, as the parser does on some
+/// invalid rules.
 fn with_room<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(|| stacker::grow(STACK, work))).ok()
 }
 
-/// What is said beside other errors when rules could not be looked at.
+/// The cause that is added to other errors when rules were not evaluated.
 pub(crate) fn unchecked() -> Cause {
     Cause {
         reason: "FieldValueInvalid",

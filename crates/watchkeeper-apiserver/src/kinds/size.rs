@@ -1,4 +1,4 @@
-//! Bounds of an object's size: what etcd takes, what defaults may add, and how long the paths of its fields may be.
+//! Limits on the size of an object: of etcd, of defaults, and of the paths of its fields.
 
 use std::io;
 
@@ -9,23 +9,23 @@ use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::MergeType;
 use crate::types::ValueType;
 
-/// What etcd takes in one request.
+/// The size limit of etcd requests.
 const ETCD_LIMIT: usize = 3 << 19;
 
-/// What its client sends in one message.
+/// The size limit of messages in etcd's client.
 const GRPC_LIMIT: usize = 2 << 20;
 
-/// What a request and a message carry beside the object and its key, which is in them twice.
+/// The size of a request and of a message without the object and its key, which occurs twice.
 const ETCD_OVERHEAD: usize = 55;
 const GRPC_OVERHEAD: usize = 26;
 
-/// How much the defaults of a schema may add to an object: more than can be stored.
+/// The maximum size that defaulting may add to an object. It exceeds what can be stored.
 pub(crate) const DEFAULTS_LIMIT: usize = 2 * GRPC_LIMIT;
 
-/// How long the paths of all fields and elements of an object may be together. Checks build many of them.
+/// The maximum total length of all field paths of an object. Validation builds many of them.
 const PATHS_LIMIT: usize = 256 << 20;
 
-/// Refuses an object that the real server could not store at `place`, in the words of what refuses it there.
+/// Refuses an object that the real server could not store at `place`, with the real server's message.
 pub(crate) fn check(kind: &Kind, place: &str, value: &Value) -> Result<()> {
     let version = value["metadata"]["resourceVersion"].as_str().map_or(0, |version| version.len() + 21);
     let object = if kind.custom.is_some() { text(value) } else { encoded(kind.merge_type(), value) };
@@ -39,17 +39,17 @@ pub(crate) fn check(kind: &Kind, place: &str, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The refusal of an object that is too large for a message.
+/// The failure of an object that exceeds a message.
 pub(crate) fn too_large(size: usize) -> Box<Failure> {
     Failure::internal(format!(
         "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({size} vs. {GRPC_LIMIT})"
     ))
 }
 
-/// The length of a value as JSON text.
+/// Returns the length of a value as JSON.
 pub(crate) fn text(value: &Value) -> usize {
     let mut length = Length(0);
-    // Counting cannot fail.
+    // Counting bytes cannot fail.
     let _infallible = serde_json::to_writer(&mut length, value);
     length.0
 }
@@ -67,8 +67,8 @@ impl io::Write for Length {
     }
 }
 
-/// About the length of a value of a built-in kind in protobuf, in which the real server stores it: names of fields are numbers there, and
-/// nothing is escaped.
+/// Estimates the length of a value of a built-in kind in protobuf, the real server's storage format: field names are
+/// numbers and strings are not escaped.
 fn encoded(merge_type: MergeType<'_>, value: &Value) -> usize {
     match (merge_type, value) {
         (
@@ -94,13 +94,13 @@ fn encoded(merge_type: MergeType<'_>, value: &Value) -> usize {
     }
 }
 
-/// Whether the paths of an object are too long to be worked with.
+/// Returns whether the paths of an object exceed the limit.
 pub(crate) fn has_long_paths(value: &Value) -> bool {
     let mut room = PATHS_LIMIT;
     !takes_paths(value, 0, &mut room)
 }
 
-/// Takes the paths below a value out of the room that is left, if they fit.
+/// Subtracts the paths below a value from `room`; returns whether they fit.
 fn takes_paths(value: &Value, path: usize, room: &mut usize) -> bool {
     let mut step = |inner: &Value, length: usize| {
         let path = path + length;

@@ -1,7 +1,7 @@
-//! Could a rule take too long? How often its loops may run, by the bounds of the schema and of a request.
+//! Static cost limit of rules: the maximum iterations of their loops, from the bounds of the schema and of a request.
 //!
-//! The real server estimates what every step costs, and refuses rules beyond a budget. Here only the turns of loops count, so that no
-//! rule is refused that the real server takes.
+//! The real server estimates the cost of every step. Here only loop iterations count, so that no rule is refused that
+//! the real server accepts.
 
 use kube_cel::CompiledSchema;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::failure::Cause;
 
-/// What one rule may cost, and what all of a schema may together.
+/// The budget of one rule, and of all rules of a schema.
 const RULE_BUDGET: u64 = 10_000_000;
 const SCHEMA_BUDGET: u64 = 100_000_000;
 
-/// The largest request, which bounds lists and maps that have no bound of their own.
+/// The maximum size of a request. It bounds lists and maps without `maxItems` or `maxProperties`.
 const REQUEST: u64 = 3 << 20;
 
-/// What is wrong with the rules of a schema.
+/// Returns the rules of a schema that exceed the budget.
 pub(super) fn check(schema: &Value, compiled: &CompiledSchema, at: &str) -> Vec<Cause> {
     let mut check = Check { causes: Vec::new(), total: 0 };
     check.walk(schema, compiled, at, Some(1));
@@ -33,7 +33,8 @@ struct Check {
 }
 
 impl Check {
-    /// `times`: how many of this part an object may have; none where only its size bounds them.
+    /// Walks a schema; `times` is the maximum number of occurrences of this part, `None` if only the request's size
+    /// bounds it.
     fn walk(&mut self, schema: &Value, compiled: &CompiledSchema, at: &str, times: Option<u64>) {
         for (index, rule) in compiled.validations.iter().enumerate() {
             let field = format!("{at}.x-kubernetes-validations[{index}].rule");
@@ -83,10 +84,10 @@ fn exceeded(what: &str, cost: u64, budget: u64) -> String {
     )
 }
 
-/// The variables of an expression, innermost last, with the schema of what they hold where it is known.
+/// The variables of an expression, innermost last, with their schema if it is known.
 type Scope<'a> = Vec<(&'a str, Option<&'a Value>)>;
 
-/// How often the loops of an expression turn at most, as far as that is known.
+/// Returns the maximum number of loop iterations of an expression, as far as known.
 fn turns<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
     let mut sum = |parts: &mut dyn Iterator<Item = &'a IdedExpr>| {
         parts.fold(0_u64, |sum, part| sum.saturating_add(turns(part, scope)))
@@ -114,11 +115,11 @@ fn turns<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
     }
 }
 
-/// How many elements a loop goes over at most, and the schema of one; one, if nothing is known.
+/// Returns the maximum number of elements of a loop, and their schema; 1 if unknown.
 fn bounds<'a>(range: &'a IdedExpr, scope: &Scope<'a>) -> (u64, Option<&'a Value>) {
     match &range.expr {
         Expr::List(list) => (list.elements.len() as u64, None),
-        // What `filter` and `map` give is no longer than what they take.
+        // `filter` and `map` do not lengthen a list.
         Expr::Comprehension(inner) if matches!(inner.accu_init.expr, Expr::List(_)) => {
             (bounds(&inner.iter_range, scope).0, None)
         }
@@ -136,7 +137,7 @@ fn bounds<'a>(range: &'a IdedExpr, scope: &Scope<'a>) -> (u64, Option<&'a Value>
     }
 }
 
-/// The schema of what an expression gives, if it is a part of the object.
+/// Returns the schema of an expression that selects a part of the object.
 fn schema_of<'a>(expression: &'a IdedExpr, scope: &Scope<'a>) -> Option<&'a Value> {
     match &expression.expr {
         Expr::Ident(name) => scope.iter().rev().find(|(known, _)| known == name)?.1,
@@ -152,7 +153,7 @@ fn schema_of<'a>(expression: &'a IdedExpr, scope: &Scope<'a>) -> Option<&'a Valu
     }
 }
 
-/// How short a value of this schema can be written.
+/// Returns the minimum length of a value of this schema as JSON.
 fn smallest(schema: &Value) -> u64 {
     match schema["type"].as_str() {
         Some("object") => {

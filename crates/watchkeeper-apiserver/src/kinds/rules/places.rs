@@ -1,4 +1,4 @@
-//! Where do rules apply in an object, and to what? In order, so that what is told does not depend on chance.
+//! The places in an object at which rules apply, in a stable order.
 
 use kube_cel::{CompilationResult, CompiledSchema};
 use serde_json::Value;
@@ -7,13 +7,13 @@ use super::size;
 use crate::failure::Cause;
 use crate::kinds::schema::{Node, join};
 
-/// A rule at a part of an object.
+/// A rule at a place in an object.
 pub(super) struct Place<'a> {
-    /// What the rule is about.
+    /// The value that the rule checks.
     pub(super) value: &'a Value,
-    /// Whether the part is as it was before a change, and the rule is not about changes: a rule may have come since.
+    /// Whether the value is unchanged and the rule is no transition rule: it is then not evaluated (ratcheting).
     pub(super) tolerated: bool,
-    /// Where an error is told, and which rule it names.
+    /// The path that an error names, and the rule.
     pub(super) field: String,
     pub(super) rule: &'a str,
     compiled: &'a CompilationResult,
@@ -21,7 +21,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// What is wrong if the rule, or its message, would take too much memory here.
+    /// Returns a cause if evaluating the rule or its message here would exceed the memory limit.
     pub(super) fn excess(&self, lengths: &mut size::Lengths<'a>) -> Option<Cause> {
         let built = super::programs(self.compiled)
             .map(|program| size::built_at(program.expression(), self.value, self.old, lengths))
@@ -36,7 +36,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// All rules of a schema, at the parts of an object to which they apply.
+/// Returns all rules of a schema with the places of an object to which they apply.
 pub(super) fn of<'a>(
     schema: &Node,
     compiled: &'a CompiledSchema,
@@ -48,7 +48,7 @@ pub(super) fn of<'a>(
     places
 }
 
-/// `same`: whether a part that has this one in it is as it was.
+/// Walks a value; `same` is whether an enclosing part is unchanged.
 fn walk<'a>(
     schema: &Node,
     compiled: &'a CompiledSchema,

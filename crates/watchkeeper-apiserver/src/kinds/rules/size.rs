@@ -1,7 +1,8 @@
-//! How much memory a rule may take at an object: the characters of the texts and lists that it builds, told before it runs.
+//! Memory limit of rules: an upper bound of the characters that a rule builds at an object, computed before it runs.
 //!
-//! Texts can grow fast: ten calls of `replace` after each other make ten thousand million characters of one. Nothing ends a rule while it
-//! runs, and a process that gets no memory is aborted, so a bound from above is found first, by the values that the rule will see.
+//! Strings can grow exponentially: ten chained calls of `replace` turn one character into ten billion. An evaluation
+//! cannot be interrupted, and a failed allocation aborts the process, so the bound is computed from the values that the
+//! rule is going to see.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -12,51 +13,51 @@ use kube_cel::cel::common::ast::{
 };
 use serde_json::Value;
 
-/// How many characters a rule may build.
+/// The maximum number of characters that a rule may build.
 pub(super) const MOST: u64 = 100_000_000;
 
-/// What a number takes at most when it is formatted, without the decimals that were asked for, and how many those can be.
+/// The maximum length of a formatted number without its requested decimals, and the maximum number of decimals.
 const NUMBER: u64 = 320;
 const MOST_DECIMALS: u64 = (1 << 16) - 1;
 
-/// A part of a text takes more memory than its characters.
+/// A part of a split string takes more memory than its characters.
 const PARTS: u64 = 8;
 
-/// The variables of an expression, innermost last, with what is known of them.
+/// The variables of an expression, innermost last, with their measures.
 type Scope<'a> = Vec<(&'a str, Measure<'a>)>;
 
 /// Upper bounds for an expression. Each expression is measured once, from the measures of its parts.
 #[derive(Clone, Copy, Default)]
 struct Measure<'a> {
-    /// The value of the expression, if it is a part of the object.
+    /// The value of the expression, if it selects a part of the object.
     value: Option<&'a Value>,
-    /// The characters of the value, with all that is in it; a number or a truth value counts as one.
+    /// The characters of the value including everything in it; numbers and booleans count as one.
     size: u64,
-    /// As a list or map: the number of elements, and the size of one.
+    /// For a list or map: the number of elements, and the size of the largest.
     count: u64,
     element: u64,
-    /// The characters that are built on the way to the value, in all.
+    /// The total number of characters built to compute the value.
     built: u64,
 }
 
 impl Measure<'_> {
-    /// A value of which only the size is known. Each element counts as one at least.
+    /// A value of known size. Each element counts as at least one.
     fn sized(size: u64, built: u64) -> Self {
         Self { value: None, size, count: size.saturating_add(1), element: size, built }
     }
 }
 
-/// The lengths of the values of an object, each found once.
+/// The lengths of an object's values, each computed once.
 #[derive(Default)]
 pub(super) struct Lengths<'a> {
     known: BTreeMap<*const Value, Length>,
-    /// A known value lives as long as this, so no other has its address.
+    /// Cached values outlive this, so their addresses are unique.
     values: PhantomData<&'a Value>,
     #[cfg(test)]
     walked: usize,
 }
 
-/// How many characters a value has, with all that is in it, and its longest element.
+/// The number of characters of a value including everything in it, and its longest element.
 #[derive(Clone, Copy)]
 struct Length {
     total: u64,
@@ -64,7 +65,7 @@ struct Length {
 }
 
 impl<'a> Lengths<'a> {
-    /// Shorter lists and maps are walked again: to remember them would take more memory than they do.
+    /// Shorter lists and maps are not cached: an entry would take more memory than they do.
     const SHORT: u64 = 64;
 
     fn of(&mut self, value: &'a Value) -> Length {
@@ -92,7 +93,7 @@ impl<'a> Lengths<'a> {
         length
     }
 
-    /// The measure of a part of the object.
+    /// Returns the measure of a part of the object.
     fn measure(&mut self, value: &'a Value, built: u64) -> Measure<'a> {
         let Length { total, element } = self.of(value);
         let count = match value {
@@ -104,12 +105,12 @@ impl<'a> Lengths<'a> {
     }
 }
 
-/// Whether an expression builds anything that may be larger than what it is built of.
+/// Returns whether an expression may build a value larger than its inputs.
 pub(super) fn builds(expression: &IdedExpr) -> bool {
     measure(expression, &mut Scope::new(), &mut Lengths::default()).built > 0
 }
 
-/// How many characters an expression builds at most, in all, at a part of an object and its state before.
+/// Returns the maximum number of characters that an expression builds for a value and its old state.
 pub(super) fn built_at<'a>(
     expression: &'a IdedExpr,
     value: &'a Value,
@@ -136,7 +137,7 @@ fn measure<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>, lengths: &mut Le
             match operand.value.map(|value| value.get(&select.field)) {
                 _ if select.test => Measure::sized(1, built),
                 Some(Some(field)) => lengths.measure(field, built),
-                // What the object does not have has no size; but a rule may have to write its name another way.
+                // A missing field has no size, unless its name is escaped in the rule.
                 Some(None) if !select.field.contains("__") => Measure::sized(0, built),
                 _ => Measure::sized(operand.size, built),
             }
@@ -164,7 +165,7 @@ fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// The measure of a list of these parts.
+/// Returns the measure of a list with these elements.
 fn collection<'a>(
     parts: &mut dyn Iterator<Item = &'a IdedExpr>,
     scope: &mut Scope<'a>,
@@ -194,7 +195,7 @@ fn of_loop<'a>(all: &'a ComprehensionExpr, scope: &mut Scope<'a>, lengths: &mut 
     scope.truncate(outside);
     let is_scalar =
         matches!(all.accu_init.expr, Expr::Literal(LiteralValue::Boolean(_) | LiteralValue::Int(_)));
-    // What is appended in one turn is one element, or none.
+    // Each iteration appends at most one element.
     let collected =
         if is_scalar { 1 } else { begin.size.saturating_add(range.count.saturating_mul(step.size)) };
     scope.push((&all.accu_var, Measure::sized(collected, 0)));
@@ -220,7 +221,7 @@ fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>, lengths: &mut Lengths<
         return Measure::sized(size, built.max().unwrap_or(0));
     }
     let factor = match call.func_name.as_str() {
-        // A list that gets another element is not copied.
+        // Appending to a list does not copy it.
         operators::ADD if call.args.iter().any(|part| matches!(part.expr, Expr::List(_))) => 0,
         operators::ADD
         | "replace"
@@ -237,7 +238,7 @@ fn of_call<'a>(call: &'a CallExpr, scope: &mut Scope<'a>, lengths: &mut Lengths<
     Measure::sized(size, built.fold(size.saturating_mul(factor), u64::saturating_add))
 }
 
-/// How many characters a call returns at most.
+/// Returns the maximum number of characters that a call returns.
 fn size_of_call(call: &CallExpr, target: Option<&Measure<'_>>, args: &[Measure<'_>]) -> u64 {
     let nth = |at: usize| args.get(at).map_or(0, |part| part.size);
     match call.func_name.as_str() {
@@ -275,7 +276,7 @@ fn size_of_call(call: &CallExpr, target: Option<&Measure<'_>>, args: &[Measure<'
                     let from = from.len() as u64;
                     text.saturating_add((text / from).saturating_mul(to.saturating_sub(from)))
                 }
-                // Before and behind each character.
+                // An empty pattern matches before and after every character.
                 _ => text.saturating_add(text.saturating_add(1).saturating_mul(to)),
             }
         }
@@ -308,7 +309,7 @@ fn literal(expression: &IdedExpr) -> Option<&str> {
     }
 }
 
-/// How many decimals a verb of `format` asks for, behind its `%`; more are refused as it runs.
+/// Parses the number of decimals of a `format` verb after its `%`; larger ones are refused at run time.
 fn decimals(verb: &str) -> u64 {
     let digits = verb.strip_prefix('.').map(|rest| rest.chars().take_while(char::is_ascii_digit).collect());
     digits.and_then(|digits: String| digits.parse().ok()).unwrap_or(0).min(MOST_DECIMALS)

@@ -1,4 +1,4 @@
-//! The values that an `enum` allows, found by their hash.
+//! The values of an `enum`, indexed by hash.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::failure::beginning;
 
-/// The choices of one `enum`.
+/// The values of one `enum`.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     by_hash: BTreeMap<u64, Vec<Value>>,
-    /// The choices as an error lists them, no longer than it quotes.
+    /// The values as an error lists them, truncated.
     listed: String,
 }
 
@@ -36,7 +36,7 @@ impl Choices {
         self.by_hash.is_empty()
     }
 
-    /// The choices that `value` has to be compared with: those of its hash.
+    /// Returns the choices to compare `value` with: those of its hash.
     pub(super) fn candidates(&self, value: &Value) -> &[Value] {
         self.by_hash.get(&hash(value)).map_or(&[], Vec::as_slice)
     }

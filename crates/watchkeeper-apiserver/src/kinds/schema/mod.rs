@@ -1,4 +1,4 @@
-//! Does a custom object fit its definition? Structural schemas: pruning, defaults, and the checks of the usual keywords.
+//! Structural schemas of custom resources: compilation, pruning, defaulting and validation.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,19 @@ use pattern::Pattern;
 pub(crate) use pattern::Patterns;
 use validate::Findings;
 
-/// A compiled schema of one version of a custom kind.
+/// A compiled schema of one version of a custom resource.
 ///
-/// Rules in CEL (`x-kubernetes-validations`) are kept elsewhere: see `rules.rs`.
+/// Validation rules in CEL (`x-kubernetes-validations`) are in `rules.rs`.
 #[derive(Debug)]
 pub(crate) struct Schema(Node);
 
-/// A part of a schema.
+/// A node of a schema.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     kind: String,
     properties: BTreeMap<String, Node>,
     additional: Option<Box<Node>>,
-    /// `additionalProperties: true`: any value is kept as it is.
+    /// `additionalProperties: true`: any value is kept.
     additional_any: bool,
     items: Option<Box<Node>>,
     required: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     format: String,
     nullable: bool,
     default: Option<Value>,
-    /// How long the default is as JSON.
+    /// The length of the default as JSON.
     default_size: usize,
     int_or_string: bool,
     preserve: bool,
@@ -71,7 +71,7 @@ impl Schema {
         Self::compile_with(schema, at, &mut Patterns::default())
     }
 
-    /// Compiles an `openAPIV3Schema`, as far as it can be understood, and tells what is wrong with it; `at` is its path in the definition.
+    /// Compiles an `openAPIV3Schema` as far as possible, and returns its problems; `at` is its path in the definition.
     pub(crate) fn compile_with(schema: &Value, at: &str, patterns: &mut Patterns) -> (Self, Vec<Cause>) {
         #[cfg(test)]
         COMPILED.with(|compiled| compiled.set(compiled.get() + 1));
@@ -89,35 +89,35 @@ impl Schema {
         &self.0
     }
 
-    /// Removes fields that the schema does not know and, unless `nulls` are to stay, nulls where they are not allowed; returns the
-    /// paths of what is unknown.
+    /// Prunes unknown fields and, unless `nulls` is set, nulls that are not allowed. Returns the paths of unknown
+    /// fields.
     pub(crate) fn prune(&self, value: &mut Value, nulls: bool) -> Vec<String> {
         let mut removed = Vec::new();
         self.0.prune(value, "", (true, nulls), &mut removed);
         removed
     }
 
-    /// The defaults that do not fit where they stand; `at` is the path of the schema in the definition.
+    /// Validates the defaults; `at` is the path of the schema in the definition.
     pub(crate) fn check_defaults(&self, at: &str) -> Vec<Cause> {
         let mut causes = Vec::new();
         self.0.check_defaults(at, &mut Findings::default(), &mut causes);
         causes
     }
 
-    /// Fills in the defaults; fails once they have added more than could be stored.
+    /// Applies the defaults; fails once they exceed what can be stored.
     pub(crate) fn default(&self, value: &mut Value) -> Result<()> {
         let mut added = 0;
         self.0.fill(value, &mut added)
     }
 
-    /// What is wrong with the object, but for what was so before a change.
+    /// Validates an object. Values that are unchanged from `old` are not validated again (ratcheting).
     pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut found = Findings::default();
         self.0.validate(value, old, "", &mut found);
         found.take_causes()
     }
 
-    /// What is wrong with the object's status, told as if that were all there is.
+    /// Validates the status of an object alone: messages name paths within the status, `field` the whole path.
     pub(crate) fn validate_status(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut found = Findings::default();
         if let Some((schema, status)) = self.0.property("status").zip(value.get("status")) {
@@ -131,9 +131,9 @@ impl Schema {
     }
 }
 
-/// What the parts of a schema share while it is compiled.
+/// The state shared by the nodes of a schema during compilation.
 struct Compiler<'a> {
-    /// Where a type is missing. The real server sorts these, and tells them first.
+    /// Places without a type. The real server sorts these and reports them first.
     untyped: Vec<Cause>,
     causes: Vec<Cause>,
     patterns: &'a mut Patterns,
@@ -141,22 +141,22 @@ struct Compiler<'a> {
 
 #[cfg(test)]
 thread_local! {
-    /// How many schemas this thread has compiled.
+    /// The number of schemas that this thread has compiled.
     pub(crate) static COMPILED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Where a part of a schema stands.
+/// The position of a node in its schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
     Items,
     Field,
-    /// Inside of allOf and its like, where a type need not be given.
+    /// Inside of `allOf` and the like, where no type is needed.
     Alternative,
 }
 
 impl Level {
-    /// Where a part of this part stands.
+    /// Returns the position of a child.
     fn then(self, inner: Self) -> Self {
         if self == Self::Alternative { self } else { inner }
     }
@@ -270,12 +270,12 @@ impl Node {
         }
     }
 
-    /// The type that the schema wants; empty where it wants none.
+    /// Returns the type of the schema, or an empty string.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// How a value is treated in server-side apply.
+    /// Returns how a value merges in server-side apply.
     pub(crate) fn treatment(&self, value: &Value) -> Treatment<'_> {
         match (self.kind.as_str(), self.list_type.as_str()) {
             ("object", _) if self.atomic_map => Treatment::Leaf,
@@ -287,7 +287,7 @@ impl Node {
         }
     }
 
-    /// The merge type of a field, and whether the schema names that field.
+    /// Returns the merge type of a field, and whether the schema names the field.
     pub(crate) fn merge_type_of(&self, name: &str) -> Option<(MergeType<'_>, bool)> {
         match (self.properties.get(name), &self.additional) {
             (Some(property), _) => Some((MergeType::Node(property), true)),
@@ -298,12 +298,12 @@ impl Node {
         }
     }
 
-    /// The schema of a list's elements.
+    /// Returns the schema of a list's elements.
     pub(crate) fn item(&self) -> Option<&Self> {
         self.items.as_deref()
     }
 
-    /// What an absent field counts as.
+    /// Returns the default of a field.
     pub(crate) fn default_of(&self, name: &str) -> Option<&Value> {
         self.properties.get(name)?.default.as_ref()
     }
@@ -356,7 +356,7 @@ impl Node {
         }
     }
 
-    /// `misfits` has the budget that all defaults of a schema share.
+    /// Validates the defaults; all defaults of a schema share the budget of `misfits`.
     fn check_defaults(&self, at: &str, misfits: &mut Findings, causes: &mut Vec<Cause>) {
         if let Some(default) = self.default.as_ref().filter(|default| !default.is_null()) {
             let field = format!("{at}.default");
@@ -379,7 +379,7 @@ impl Node {
         }
     }
 
-    /// `added` is how much has been filled in.
+    /// Applies the defaults; `added` is the size added so far.
     fn fill(&self, value: &mut Value, added: &mut usize) -> Result<()> {
         match value {
             Value::Object(map) => {
@@ -418,7 +418,7 @@ impl Node {
     }
 }
 
-/// The path of a field.
+/// Returns the path of a field.
 pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
@@ -474,10 +474,10 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_the_words_of_the_real_server() {
+    fn mistakes_are_reported_in_the_words_of_the_real_server() {
         let value = json!({"spec": {"name": "ABC", "replicas": 200, "mode": "Z", "ios": true,
             "list": [{"k": "a"}, {"k": "a"}]}});
-        let told: Vec<_> =
+        let problems: Vec<_> =
             schema().validate(&value, None).iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         for expected in [
             r#"spec.name: Invalid value: "ABC": spec.name in body should match '^[a-z]+$'"#,
@@ -486,9 +486,9 @@ mod tests {
             r#"spec.ios: Invalid value: "boolean": spec.ios in body must be of type integer,string: "boolean""#,
             r#"spec.list[1]: Duplicate value: {"k":"a"}"#,
         ] {
-            assert!(told.iter().any(|told| told == expected), "{expected} not in {told:?}");
+            assert!(problems.iter().any(|problem| problem == expected), "{expected} not in {problems:?}");
         }
-        assert_eq!(told.len(), 5);
+        assert_eq!(problems.len(), 5);
     }
 
     #[test]
@@ -500,22 +500,22 @@ mod tests {
         assert_eq!(problems, []);
         let texts = |count: usize| json!({"list": vec!["ab"; count]});
         assert_eq!(schema.validate(&texts(100), None), []);
-        let told = schema.validate(&texts(100_000), None);
-        assert!(told[0].message.contains("too long to be matched"), "{:?}", told.first());
+        let causes = schema.validate(&texts(100_000), None);
+        assert!(causes[0].message.contains("too long to be matched"), "{:?}", causes.first());
         let branches: Vec<_> = (0..2_000).map(|n| json!({"enum": [n]})).collect();
         let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer",
             "anyOf": branches}}}});
         let (schema, _) = Schema::compile(&schema, "");
-        let told = schema.validate(&json!({"list": vec![1_999; 100_000]}), None);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].message.contains("running out of cost budget"), "{:?}", told[0]);
+        let causes = schema.validate(&json!({"list": vec![1_999; 100_000]}), None);
+        assert_eq!(causes.len(), 1);
+        assert!(causes[0].message.contains("running out of cost budget"), "{:?}", causes[0]);
     }
 
     #[test]
     fn a_missing_field_and_a_wrong_type_are_named() {
-        let told = schema().validate(&json!({"spec": {"replicas": "x"}}), None);
-        assert_eq!(told[0], Cause::required("spec.name", ""));
-        assert_eq!(told[1].reason, "FieldValueTypeInvalid");
+        let causes = schema().validate(&json!({"spec": {"replicas": "x"}}), None);
+        assert_eq!(causes[0], Cause::required("spec.name", ""));
+        assert_eq!(causes[1].reason, "FieldValueTypeInvalid");
         assert_eq!(schema().validate(&json!({}), None)[0], Cause::required("spec", ""));
     }
 

@@ -1,20 +1,21 @@
-//! Does a text match a pattern? Regular expressions as the real server understands them, of a bounded size.
+//! Patterns: regular expressions with Go's semantics and a bounded size.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use regex::{Error, Regex, RegexBuilder};
 
-/// How large a compiled pattern may be, in bytes: the largest of these, and each counts as the smallest in which it has room.
+/// Size classes of compiled patterns, in bytes. A pattern counts as the smallest class in which it fits; larger ones
+/// are refused.
 const SIZES: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// How often a pattern may repeat something.
+/// The maximum repetition count in a pattern.
 const MOST_OFTEN: u64 = 1_000;
 
-/// How large all patterns of a definition may be together.
+/// The maximum total size of all patterns of a definition.
 const ROOM: usize = 64 << 20;
 
-/// Size times length of the text, at most, for all that is matched in an object: beyond that it could take seconds.
+/// The matching budget of an object: pattern size times text length. Beyond it, validation could take seconds.
 pub(super) const EFFORT: usize = 16 << 30;
 
 /// A compiled pattern.
@@ -36,7 +37,7 @@ impl Pattern {
         self.regex.is_match(text)
     }
 
-    /// What it takes to match a text, at most.
+    /// Returns the maximum cost of matching a text.
     pub(super) fn effort(&self, text: &str) -> usize {
         text.len().saturating_mul(self.size)
     }
@@ -56,7 +57,7 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    /// How many there are.
+    /// Returns the number of patterns.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.known.len()
@@ -85,13 +86,13 @@ impl Patterns {
     }
 }
 
-/// Writes a pattern as the library wants it. Classes such as `\d` are of ASCII alone in Go, in which the real server is written, and some
-/// letters have a meaning here and none there. None if it repeats something more often than is allowed there.
+/// Translates a pattern from Go's syntax. Classes such as `\d` are ASCII-only in Go, and some escapes have a meaning
+/// only here. Returns `None` if a repetition count exceeds Go's limit.
 fn spell_out(pattern: &str) -> Option<String> {
     let mut spelled = String::with_capacity(pattern.len());
     let mut rest = pattern;
     let mut inside = false;
-    // Whether a range may begin with what was last, and whether one has begun.
+    // Whether the last character may start a range, and whether a range has started.
     let (mut low, mut range) = (false, false);
     while let Some(token) = next_token(rest, inside) {
         rest = &rest[token.len()..];
@@ -139,7 +140,7 @@ fn spell_out(pattern: &str) -> Option<String> {
     Some(spelled)
 }
 
-/// What a pattern begins with: a letter, or several that belong together.
+/// Returns the first token of a pattern: a character or a group of characters that belong together.
 fn next_token(pattern: &str, inside: bool) -> Option<&str> {
     let mut letters = pattern.chars();
     let first = letters.next()?;
@@ -158,7 +159,7 @@ fn next_token(pattern: &str, inside: bool) -> Option<&str> {
     Some(&pattern[..length])
 }
 
-/// The least and the most that braces ask for, if they say how often: `{3}`, `{3,}` or `{3,5}`.
+/// Parses the minimum and maximum of a repetition: `{3}`, `{3,}` or `{3,5}`.
 fn counts(token: &str) -> Option<[u64; 2]> {
     let text = token.strip_prefix('{')?.strip_suffix('}')?;
     let (least, most) = text.split_once(',').unwrap_or((text, ""));

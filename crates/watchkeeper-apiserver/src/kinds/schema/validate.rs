@@ -1,4 +1,4 @@
-//! What is wrong with a value? The checks of a structural schema, in the words of the real server.
+//! Validation of a value against a structural schema, with the real server's messages.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,20 +11,21 @@ use super::pattern::EFFORT;
 use super::{Node, join};
 use crate::failure::Cause;
 
-/// How much work the validation of an object may take: values looked at, names looked up, choices compared.
+/// The budget for validating an object: values visited, names looked up, choices compared.
 const WORK: usize = if cfg!(test) { 100_000 } else { 10_000_000 };
 
-/// How many characters of a text are read for one unit of work.
+/// The number of characters that cost one unit of work.
 const CHARACTERS: usize = 64;
 
-/// What was found wrong with an object, and how much may still be done to find more.
+/// The problems found in an object, and the remaining budgets.
 #[derive(Debug)]
 pub(super) struct Findings {
     causes: Vec<Cause>,
-    /// Whether an alternative fits so far; none outside of alternatives. Nobody is told why one does not, so no cause is built.
+    /// Whether an alternative matches so far; `None` outside of alternatives. The reasons are never reported, so no
+    /// causes are built.
     fits: Option<bool>,
     work: usize,
-    /// What is left for patterns: size times length of the text, see [`EFFORT`].
+    /// The remaining budget for patterns, see [`EFFORT`].
     effort: usize,
 }
 
@@ -42,12 +43,12 @@ impl Findings {
         }
     }
 
-    /// Whether nothing more is looked for.
+    /// Returns whether validation may stop.
     fn is_done(&self) -> bool {
         self.work == 0 || self.fits == Some(false) || Cause::are_enough(&self.causes)
     }
 
-    /// Takes work out of the budget; tells whether to do it.
+    /// Takes work from the budget; returns whether to do it.
     fn go_on(&mut self, work: usize) -> bool {
         if self.is_done() {
             return false;
@@ -56,19 +57,20 @@ impl Findings {
         self.work > 0
     }
 
-    /// The path of a part. Inside of alternatives nobody reads it, but only that of the object itself is empty.
+    /// Builds the path of a value. Inside of alternatives it is not needed, but must not be empty, as only the root's
+    /// is.
     fn path(&self, path: impl FnOnce() -> String) -> Cow<'static, str> {
         if self.fits.is_some() { Cow::Borrowed("*") } else { Cow::Owned(path()) }
     }
 
-    /// Whether a value fits an alternative.
+    /// Returns whether a value matches an alternative.
     fn fits(&mut self, node: &Node, value: &Value, path: &str) -> bool {
         let outside = self.fits.replace(true);
         node.validate(value, None, path, self);
         mem::replace(&mut self.fits, outside) == Some(true)
     }
 
-    /// Everything that was found wrong.
+    /// Takes all causes.
     pub(super) fn take_causes(&mut self) -> Vec<Cause> {
         if self.work == 0 {
             let problem = "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -78,7 +80,7 @@ impl Findings {
     }
 }
 
-/// The work of reading a value with all that is in it, beyond looking at it.
+/// Returns the work of reading a value with everything in it, beyond visiting it.
 fn work_of(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() / CHARACTERS,
@@ -91,7 +93,7 @@ fn work_of(value: &Value) -> usize {
 }
 
 impl Node {
-    /// What is wrong with `value`; nothing, where it is as it was before a change: a schema may have become stricter since.
+    /// Validates `value`. A value equal to `old` is skipped, as the schema may have become stricter since (ratcheting).
     pub(super) fn validate(&self, value: &Value, old: Option<&Value>, path: &str, found: &mut Findings) {
         if !found.go_on(1) || (value.is_null() && self.nullable) || old == Some(value) {
             return;
@@ -166,7 +168,7 @@ impl Node {
         }
         let fields = map.iter().filter(|_| !self.properties.is_empty() || self.additional.is_some());
         for (name, value) in fields {
-            // The metadata of the object itself has rules of its own.
+            // The metadata of the root is validated elsewhere.
             if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
                 continue;
             }
@@ -196,10 +198,10 @@ impl Node {
         path: &str,
         found: &mut Findings,
     ) {
-        // What tells elements apart is read below.
+        // Identities of elements are computed below.
         let distinct = match self.list_type.as_str() {
             "set" => work_of(whole),
-            // A key may be named more than once.
+            // A key may be listed more than once.
             "map" => work_of(whole).saturating_mul(self.list_keys.len()),
             _ => 0,
         };
@@ -234,7 +236,7 @@ impl Node {
         }
     }
 
-    /// What tells an element of the list from the others; none where they may be equal.
+    /// Returns the identity of a list element; `None` if elements may be equal.
     fn id(&self, value: &Value) -> Option<Value> {
         match self.list_type.as_str() {
             "set" => Some(value.clone()),
@@ -248,16 +250,16 @@ impl Node {
         }
     }
 
-    /// Finds what an element of the list was before a change, where elements have keys.
+    /// Returns a lookup for the old state of list elements by their keys.
     pub(crate) fn by_keys<'a>(&self, old: Option<&'a Value>) -> impl Fn(&Value) -> Option<&'a Value> {
         let old = old.and_then(Value::as_array).filter(|_| self.list_type == "map").into_iter().flatten();
         let key = |value: &Value| self.id(value).map(|id| id.to_string());
-        // Of several with one key the first counts.
+        // Of elements with equal keys the first counts.
         let known: BTreeMap<_, _> = old.rev().filter_map(|value| Some((key(value)?, value))).collect();
         move |value| if known.is_empty() { None } else { known.get(&key(value)?).copied() }
     }
 
-    /// The elements that are there before, with what they have in common.
+    /// Returns the elements that repeat an earlier one, with their identity.
     fn twins(&self, list: &[Value]) -> impl Iterator<Item = (usize, Value)> {
         let mut seen = BTreeSet::new();
         let ids = list.iter().enumerate().filter_map(|(at, value)| Some((at, self.id(value)?)));
@@ -371,7 +373,7 @@ mod tests {
     use super::*;
     use crate::kinds::schema::Schema;
 
-    /// The work that it takes to validate `{"x": value}`, where `x` has this schema.
+    /// Returns the work of validating `{"x": value}`, where `x` has this schema.
     fn spent(schema: &Value, value: &Value) -> usize {
         let schema = json!({"type": "object", "properties": {"x": schema}});
         let (schema, _) = Schema::compile(&schema, "");
@@ -419,7 +421,7 @@ mod tests {
     #[test]
     fn no_cause_is_built_inside_of_alternatives() {
         let mut found = Findings { fits: Some(true), ..Findings::default() };
-        found.push(|| unreachable!("nobody is told"));
+        found.push(|| unreachable!("the cause is not reported"));
         assert!(found.is_done());
         assert_eq!(found.take_causes(), []);
     }
@@ -430,7 +432,10 @@ mod tests {
         let schema =
             json!({"type": "object", "properties": {"x": {"type": "string", "anyOf": alternatives}}});
         let (schema, _) = Schema::compile(&schema, "");
-        let told = schema.validate(&json!({"x": "x".repeat(WORK)}), None);
-        assert!(told.iter().any(|cause| cause.message.contains("running out of cost budget")), "{told:?}");
+        let causes = schema.validate(&json!({"x": "x".repeat(WORK)}), None);
+        assert!(
+            causes.iter().any(|cause| cause.message.contains("running out of cost budget")),
+            "{causes:?}"
+        );
     }
 }

@@ -354,6 +354,16 @@ async fn a_definition_keeps_what_its_objects_depend_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn defaults_of_a_definition_keep_their_owner_when_a_put_leaves_them_out() {
+    let server = Server::start().await;
+    let before = define(&server, &definition()).await;
+    let mut again = definition();
+    again["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+    let after = call(&server, "PUT", &format!("{DEFINITIONS}/foos.wktest.io"), &again).await;
+    assert_eq!(after, (200, before));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_goes_with_its_contents() {
     let server = Server::start().await;
     let namespace = post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;

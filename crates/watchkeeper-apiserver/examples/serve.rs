@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .streaming_lists(!flags.iter().any(|f| f == "--no-streaming"))
         .build();
     let listening = server.listen(ListenOptions { address, credentials: None, insecure_http }).await?;
-    // The file holds a token: nobody else may read it, from the first moment on.
+    // The file holds a token, so it must never be readable by others, not even briefly.
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(listening.kubeconfig().as_bytes())?;
     println!("serving {} (KUBECONFIG={path})", listening.url());

@@ -1,5 +1,5 @@
-//! Does what nobody owns any more go away, and nothing else? With our own collector, or on a real server with that of its
-//! kube-controller-manager, which must run.
+//! The garbage collector: dependents are deleted with their last owner, and nothing else is. Runs with our collector,
+//! or on a real server with that of its kube-controller-manager.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -29,7 +29,7 @@ struct World {
     server: Server,
     clients: Clients,
     stop: CancellationToken,
-    /// Ours; none where another server has its own.
+    /// Our collector; `None` on a server that has its own.
     collector: Option<JoinHandle<()>>,
 }
 
@@ -40,7 +40,7 @@ const MANY: u64 = 1_000;
 #[derive(Default)]
 struct Requests {
     made: AtomicU64,
-    /// A collector that spins lets no time pass.
+    /// Cancelled for a collector in a busy loop, under which a paused clock never advances.
     too_many: CancellationToken,
 }
 
@@ -63,7 +63,7 @@ impl World {
         Self::around(server, theirs)
     }
 
-    /// Ours, whose collector gets no answer to requests that are `held`, until the token is cancelled.
+    /// An embedded server whose collector gets no answer to requests that are `held`, until the token is cancelled.
     async fn holding(streaming_lists: bool, held: fn(&Uri) -> bool) -> (Self, CancellationToken) {
         let server = Server::embedded(|settings| settings.streaming_lists(streaming_lists)).await;
         let (inside, open) = (common::inside(&server).service(), CancellationToken::new());
@@ -81,7 +81,8 @@ impl World {
         (Self::around(server, theirs), open)
     }
 
-    /// Ours, whose collector is still to be started with clients that count, and whose requests `answer` may answer instead.
+    /// An embedded server without a collector, and a client for it that counts requests and lets `answer` intercept
+    /// them.
     async fn counting(
         answer: impl Fn(&Request<Body>) -> Option<Response<Full<Bytes>>> + Clone + Send + 'static,
     ) -> (Self, Clients, Arc<Requests>) {
@@ -92,7 +93,7 @@ impl World {
             counted.count();
             let (inside, answered) = (inside.clone(), answer(&request));
             async move {
-                // So that a collector that spins does not keep the test from seeing it.
+                // Lets the test observe a collector in a busy loop.
                 tokio::task::yield_now().await;
                 match answered {
                     Some(answer) => Ok(answer.map(Either::Left)),
@@ -104,13 +105,13 @@ impl World {
         (Self::without_collector(server), theirs, requests)
     }
 
-    /// Waits until the collector has reported so many errors, and then for a while: its requests meanwhile are few.
-    async fn is_told_of(&self, errors: u64, requests: &Requests) {
-        let told = async || (self.server.env.reporter.errors() >= errors).then_some(());
+    /// Waits until the collector has reported this many errors, then asserts that it makes few requests for a while.
+    async fn assert_quiet_after(&self, errors: u64, requests: &Requests) {
+        let reported = async || (self.server.env.reporter.errors() >= errors).then_some(());
         let quiet = async {
-            self.server.until("reported", told).await;
+            self.server.until("reported", reported).await;
             let before = requests.made();
-            // Discovery and watches go on.
+            // Discovery and watches continue.
             self.server.env.clock.sleep(Duration::from_secs(600)).await;
             assert!(requests.made() - before < MANY, "{} requests", requests.made() - before);
         };
@@ -120,7 +121,7 @@ impl World {
         }
     }
 
-    /// `theirs` are the clients of the collector.
+    /// Starts the collector with the client `theirs`.
     fn around(server: Server, theirs: Clients) -> Self {
         let mut world = Self::without_collector(server);
         if world.server.inside().is_some() {
@@ -143,7 +144,7 @@ impl World {
         ObjectName::namespaced(self.server.ours(), name)
     }
 
-    /// A ConfigMap owned by others, each given by its reference; its own reference.
+    /// Creates a ConfigMap with these owner references; returns a reference to it.
     async fn create(&self, name: &str, owners: &[Value]) -> Value {
         let metadata = json!({"name": name, "namespace": self.server.ours(), "ownerReferences": owners});
         let object: ConfigMap = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
@@ -170,7 +171,7 @@ impl World {
         self.clients.requests().of::<ConfigMap>().delete_with(&self.key(name), &params).await.unwrap();
     }
 
-    /// Of `names` those in `expected` are there once the collector has done its work, and the others are not.
+    /// Waits for the collector, then asserts that of `names` exactly those in `expected` remain.
     async fn left(&self, names: &[&str], expected: &str) {
         let left = async || {
             let mut left = Vec::new();
@@ -186,7 +187,7 @@ impl World {
         assert_eq!(left().await, expected);
     }
 
-    /// Waits until the collector has seen all that was written so far: then it has also removed an object without owner that came last.
+    /// Waits until the collector has processed all earlier writes, by an object with an absent owner that it deletes.
     async fn settle(&self) {
         let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "no-such-uid"});
         self.create("marker", &[absent]).await;
@@ -360,7 +361,7 @@ async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
     let lamp = world.server.until("served", made).await;
     let owner = json!({"apiVersion": format!("{group}/v1"), "kind": "Lamp", "name": "desk", "uid": lamp.metadata.uid});
     world.create("child", std::slice::from_ref(&owner)).await;
-    // Owned by somebody of a kind that nobody serves: nobody can tell whether it is there.
+    // The owner's kind is not served, so the collector cannot know whether the owner exists.
     let unknown = json!({"apiVersion": format!("{group}/v1"), "kind": "Switch", "name": "s", "uid": "u"});
     world.create("unclear", &[unknown]).await;
     world.left(&["child", "unclear"], "child unclear").await;
@@ -407,7 +408,7 @@ async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": far.metadata.uid});
     world.create("child", std::slice::from_ref(&owner)).await;
     world.left(&["child"], "").await;
-    // What has no namespace cannot be owned by what has one; nobody can tell, so it stays.
+    // A cluster-scoped object with a namespaced owner is invalid and must stay.
     let cluster: Namespace =
         serde_json::from_value(json!({"metadata": {"name": owned, "ownerReferences": [owner]}})).unwrap();
     world.clients.requests().of::<Namespace>().create(&cluster).await.unwrap();
@@ -416,7 +417,7 @@ async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
     world.end().await;
 }
 
-/// What the informer of Secrets asks for: those of all namespaces.
+/// The request of the Secret informer, which covers all namespaces.
 fn all_secrets(uri: &Uri) -> bool {
     uri.path() == "/api/v1/secrets"
 }
@@ -427,7 +428,7 @@ fn watch_of_secrets(uri: &Uri) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn orphans_stay_though_the_cache_of_their_kind_is_behind_or_empty() {
-    // First it has not synced, then it has, and sees nothing since.
+    // First the informer has not synced; then it has, but its watch is stalled.
     for (streaming_lists, held) in [(true, all_secrets as fn(&Uri) -> bool), (false, watch_of_secrets)] {
         let (world, open) = World::holding(streaming_lists, held).await;
         world.settle().await;
@@ -509,7 +510,7 @@ async fn an_owner_of_a_kind_that_nobody_can_see_is_not_let_go() {
     world.create("other", &[]).await;
     world.delete("root", PropagationPolicy::Orphan).await;
     world.delete("other", PropagationPolicy::Foreground).await;
-    // Long enough for every deadline.
+    // Longer than every deadline.
     world.server.env.clock.sleep(std::time::Duration::from_secs(120)).await;
     world.left(&["root", "other"], "root other").await;
     assert_eq!(world.get("root").await.unwrap().metadata.finalizers.unwrap(), ["orphan"]);
@@ -534,7 +535,7 @@ async fn a_foreground_delete_does_not_ask_for_owners_of_a_kind_that_nobody_serve
 
 #[tokio::test(start_paused = true)]
 async fn owners_that_wait_for_each_other_stay_and_are_reported_without_a_storm_of_requests() {
-    // As with the real kube-controller-manager, where they have been deleted before it could see the first of them go.
+    // As with kube-controller-manager when all are deleted before it observes the first deletion.
     for names in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
         let (mut world, theirs, requests) = World::counting(|_| None).await;
         let mut references = Vec::new();
@@ -550,9 +551,9 @@ async fn owners_that_wait_for_each_other_stay_and_are_reported_without_a_storm_o
             world.delete(name, PropagationPolicy::Foreground).await;
         }
         world.start(theirs);
-        world.is_told_of(1, &requests).await;
+        world.assert_quiet_after(1, &requests).await;
         world.left(names, &names.join(" ")).await;
-        // A person takes away one reference, and all go.
+        // Removing one reference by hand releases all of them.
         let patch = Patch::Merge(json!({"metadata": {"ownerReferences": []}}));
         world.clients.requests().of::<ConfigMap>().patch(&world.key("a"), &patch).await.unwrap();
         world.left(names, "").await;
@@ -575,7 +576,7 @@ async fn what_is_refused_again_and_again_is_reported_without_a_storm_of_requests
         let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "no-such-uid"});
         world.create("child", &[absent]).await;
         world.start(theirs);
-        world.is_told_of(1, &requests).await;
+        world.assert_quiet_after(1, &requests).await;
         assert!(world.get("child").await.is_some());
         world.stop.cancel();
     }
@@ -596,7 +597,7 @@ async fn a_list_that_never_ends_is_given_up() {
     world.create("root", &[]).await;
     world.delete("root", PropagationPolicy::Orphan).await;
     world.start(theirs);
-    let told = async || (world.server.env.reporter.errors() >= 1).then_some(());
+    let reported = async || (world.server.env.reporter.errors() >= 1).then_some(());
     world.server.until("reported", told).await;
     assert!(world.get("root").await.is_some(), "nobody knows what it owns");
     world.stop.cancel();

@@ -28,7 +28,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: String) -> (u1
     (response.status().as_u16(), response.into_body().collect().await.unwrap().to_bytes())
 }
 
-/// Objects of several kinds, some changed and some gone.
+/// Creates objects of several kinds, updates some and deletes some.
 async fn fill(server: &ApiServer) {
     let definition = json!({"metadata": {"name": "lamps.example.com"}, "spec": {
         "group": "example.com", "scope": "Cluster", "names": {"kind": "Lamp", "plural": "lamps"},
@@ -50,7 +50,7 @@ async fn fill(server: &ApiServer) {
     }
 }
 
-/// All that can be seen of a server, of now and of the past.
+/// Reads everything a client can see of a server, current and past.
 async fn seen(server: &ApiServer, first: u64) -> Vec<(u16, Bytes)> {
     let mut seen = vec![(0, server.revision().to_string().into())];
     for path in ["/api/v1/namespaces", "/api/v1/services", DEFINITIONS, "/apis/example.com/v1/lamps", MAPS] {
@@ -70,7 +70,7 @@ fn files(folder: &Path) -> Files {
     paths.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
-/// Makes the folder hold these files and no others.
+/// Makes the folder contain exactly these files.
 fn put(folder: &Path, files: &Files) {
     for entry in fs::read_dir(folder).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
@@ -80,16 +80,16 @@ fn put(folder: &Path, files: &Files) {
     }
 }
 
-/// What happens to one file of a folder.
+/// Damage to one file of a data directory.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Flip(usize, u8),
     Cut(usize),
-    /// 4096 bytes are zero.
+    /// 4096 bytes become zero.
     Blank(usize),
-    /// It is as it was one write before.
+    /// The file is as it was one write before.
     Older,
-    /// It has the contents of the file after it, and that one those of this.
+    /// The file and the next one exchange their contents.
     Swap,
     Remove,
 }
@@ -112,12 +112,12 @@ impl Harm {
     }
 }
 
-/// Harm by chance: half of the bits are in what says where the rest is.
+/// Random damage. Half of the flipped bits are in headers and small files.
 fn harms(files: &Files, generator: &Generator, count: usize) -> Vec<(PathBuf, Harm)> {
     let mut harms = Vec::new();
     for (path, contents) in files {
         let below = |length: usize| generator.below(length as u64) as usize;
-        // The header of the database, with its two slots; and the small files.
+        // The database's header with its two slots, and the small files.
         let (head, used): (Vec<_>, Vec<_>) =
             (0..contents.len()).filter(|at| *at < 320 || contents[*at] != 0).partition(|at| *at < 320);
         let mut of_file = vec![Harm::Cut(0), Harm::Cut(contents.len() - 1)];
@@ -132,11 +132,11 @@ fn harms(files: &Files, generator: &Generator, count: usize) -> Vec<(PathBuf, Ha
     harms
 }
 
-/// Counts panics that would be printed, until it is dropped.
+/// Counts panics that would be printed, until dropped.
 struct CountedPanics(Arc<AtomicU64>, Arc<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>);
 
 impl CountedPanics {
-    /// To be called before a server is opened for the first time: that wraps the hook.
+    /// Call before the first server is opened, which wraps the panic hook.
     fn start() -> Self {
         let (count, usual) = (Arc::new(AtomicU64::new(0)), Arc::from(panic::take_hook()));
         let counted = Self(count, usual);
@@ -151,7 +151,7 @@ impl CountedPanics {
 
 impl Drop for CountedPanics {
     fn drop(&mut self) {
-        // A thread that panics may not change the hook.
+        // A panicking thread must not change the hook.
         if !thread::panicking() {
             let usual = self.1.clone();
             panic::set_hook(Box::new(move |info| usual(info)));
@@ -159,7 +159,7 @@ impl Drop for CountedPanics {
     }
 }
 
-// The only test of this file: it counts the panics of the whole process.
+// The only test of this program, as it counts the panics of the whole process.
 #[tokio::test]
 async fn a_folder_with_harmed_files_is_refused_or_nothing_has_changed() {
     let panics = CountedPanics::start();
@@ -184,7 +184,7 @@ async fn a_folder_with_harmed_files_is_refused_or_nothing_has_changed() {
             harm.apply(&file, &mut harmed, &older);
             put(&folder, &harmed);
             let name = file.file_name().unwrap().to_str().unwrap();
-            // Twice: a refusal must not be forgotten by what it did to the folder.
+            // Twice: the first refusal must not alter the folder so that the second attempt succeeds.
             for attempt in 0..2 {
                 let place = format!("{how}, {name}, {harm:?}, attempt {attempt}");
                 let served = match open(&folder) {
@@ -207,5 +207,5 @@ async fn a_folder_with_harmed_files_is_refused_or_nothing_has_changed() {
         }
     }
     assert!(ends.contains_key(&true) && ends.contains_key(&false), "served: {ends:?}");
-    assert_eq!(panics.0.load(Ordering::SeqCst), 0, "a panic is told as damage");
+    assert_eq!(panics.0.load(Ordering::SeqCst), 0, "a panic is reported as damage, not printed");
 }

@@ -1,4 +1,4 @@
-//! Is everything still there after a restart, and is a folder that cannot be used named with a remedy?
+//! Data directories: everything survives a restart, and an unusable folder is refused with a remedy.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -87,7 +87,7 @@ async fn objects_kinds_and_versions_are_there_after_a_restart() {
     for (path, before) in paths.iter().zip(before) {
         assert_eq!(get(&server, path).await, before, "{path}");
     }
-    // The kind is served as before, with its defaults, and versions go on.
+    // The kind is served as before, with its defaults, and revisions continue.
     let again =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "v"}, "spec": {}});
     let made = post(&server, WIDGETS, &again).await;
@@ -110,7 +110,7 @@ async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
     drop(server);
     let server = open(3).await;
     call(&server, "DELETE", &object, &Value::Null).await;
-    // The three newest changes are remembered, across the restart.
+    // The three newest changes are in the history after the restart.
     let from = |version: u64| format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}");
     let mut watch = Watch::open(&server, &from(first + 1)).await;
     for (kind, step) in [("MODIFIED", 2), ("MODIFIED", 3), ("DELETED", 4)] {
@@ -120,7 +120,7 @@ async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
     assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
     drop(watch);
     drop(server);
-    // Also by a server that remembers less.
+    // A server with a shorter history works, too.
     let server = open(1).await;
     let expired = Watch::open(&server, &from(first + 2)).await.next().await.unwrap();
     assert_eq!(expired["object"]["code"], 410);
@@ -223,7 +223,7 @@ async fn versions_go_on_though_the_clock_was_set_back() {
         let made = post(&server, CONFIG_MAPS, &config_map(&format!("c{}", &time[..4]), &json!({}))).await;
         assert!(version(&made) > last, "{time}: {} is not after {last}", version(&made));
         last = version(&made);
-        // Ages of what was made in the future are told as such.
+        // Objects created in the future have an invalid age.
         let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
         let (code, table) = raw(&server, "GET", CONFIG_MAPS, &table, "").await;
         assert_eq!(code, 200, "{table}");
@@ -290,7 +290,7 @@ async fn a_damaged_folder_is_told_with_a_remedy() {
     drop(server);
     let file = folder.join("state.redb");
     let sound = fs::read(&file).unwrap();
-    // Where objects are: their text is no longer JSON of that version.
+    // In the object data: their text is no longer the JSON of that revision.
     let at = sound.windows(8).position(|bytes| bytes == b"vvvvvvvv").unwrap();
     let mut spoilt = sound.clone();
     spoilt[at - 200..at].fill(0);
@@ -342,7 +342,7 @@ async fn a_copy_of_the_whole_folder_can_be_brought_back_and_a_part_of_it_is_refu
     post(&server, CONFIG_MAPS, &config_map("c", &json!({}))).await;
     drop(server);
     assert_eq!(names(&get(&open(&folder).await, CONFIG_MAPS).await.1), ["a", "c"]);
-    // As the message says.
+    // The remedy of the error message.
     fs::write(folder.join("state.redb"), database).unwrap();
     fs::remove_file(folder.join("lock")).unwrap();
     assert_eq!(names(&get(&open(&folder).await, CONFIG_MAPS).await.1), ["a"]);
@@ -424,7 +424,7 @@ async fn a_folder_or_a_file_in_it_that_others_may_have_put_there_is_refused() {
         fs::remove_dir(&file).unwrap();
         fs::rename(&aside, &file).unwrap();
     }
-    // Only root can give something away; others find something that is root's.
+    // Only root can change the owner; other users take a file of root's.
     let theirs = match rustix::process::geteuid().is_root() {
         true => {
             chown(folder.join("token"), Some(12_345), None).unwrap();
@@ -480,7 +480,7 @@ async fn apply(server: &Server, step: &Step) {
     }
 }
 
-/// All that can be seen of the config maps, of now and of the past, without what chance decides.
+/// Reads everything a client can see of the config maps, current and past, with random parts masked.
 async fn seen(server: &Server, first: u64) -> Vec<String> {
     let mut seen = vec![inside(server).revision().to_string()];
     let show = |object: &Value| {
@@ -492,7 +492,7 @@ async fn seen(server: &Server, first: u64) -> Vec<String> {
         let (code, list) = get(server, &path).await;
         let items = list["items"].as_array().into_iter().flatten().map(show);
         seen.push(format!("list {at}: {code} {:?}", items.collect::<Vec<_>>()));
-        // A time-out on a paused clock: it comes when there is nothing else to do.
+        // The timeout runs on a paused clock: it fires once nothing else is left to do.
         let path =
             format!("{CONFIG_MAPS}?watch=1&resourceVersion={at}&timeoutSeconds=1&labelSelector=in%3Dtrue");
         let mut watch = Watch::open(server, &path).await;

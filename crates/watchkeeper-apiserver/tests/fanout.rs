@@ -1,4 +1,4 @@
-//! Is a change turned into text once, however many watch it? One test: the count is the whole process's.
+//! Fan-out: a change is encoded once, however many watches deliver it. One test, as the counter is process-wide.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -24,8 +24,8 @@ async fn watchers(server: &Server, path: &str, accept: &str) -> Vec<AnswerBody> 
     watchers
 }
 
-/// The event that each of them is told, which is the same for all.
-async fn told(watchers: &mut [AnswerBody]) -> Value {
+/// Reads the next event of every watch and asserts that all are equal.
+async fn next_event(watchers: &mut [AnswerBody]) -> Value {
     let mut events = Vec::new();
     for watcher in watchers {
         let mut text = Vec::new();
@@ -55,16 +55,16 @@ async fn a_change_is_encoded_once_for_each_view_and_not_for_each_watcher() {
     let before = encodings();
     patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"metadata": {"labels": {"x": "z"}}})).await;
     assert_eq!(encodings() - before, 1, "when it is stored");
-    assert_eq!(told(&mut plain).await["type"], "MODIFIED");
+    assert_eq!(next_event(&mut plain).await["type"], "MODIFIED");
     assert_eq!(encodings() - before, 1, "and all others share the text");
-    let event = told(&mut metadata).await;
+    let event = next_event(&mut metadata).await;
     assert_eq!(
         (&event["type"], &event["object"]["kind"]),
         (&json!("MODIFIED"), &json!("PartialObjectMetadata"))
     );
     assert_eq!(event["object"]["metadata"]["labels"], json!({"x": "z"}));
     assert_eq!(encodings() - before, 2, "once more for all who want the metadata");
-    let event = told(&mut leaving).await;
+    let event = next_event(&mut leaving).await;
     assert_eq!(
         (&event["type"], &event["object"]["metadata"]["labels"]),
         (&json!("DELETED"), &json!({"x": "y"}))
@@ -75,7 +75,7 @@ async fn a_change_is_encoded_once_for_each_view_and_not_for_each_watcher() {
         json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "m"});
     post(&server, events, &event).await;
     let stored = encodings();
-    assert_eq!(told(&mut converted).await["object"]["note"], "m");
+    assert_eq!(next_event(&mut converted).await["object"]["note"], "m");
     assert_eq!(encodings() - stored, 1, "once for all who want another version");
 
     // A large text is not even copied.

@@ -1,4 +1,4 @@
-//! Do kinds come and go by their definitions, namespaces with their contents, and does discovery tell?
+//! Kinds and namespaces: definitions, deletion with contents, and discovery.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -30,7 +30,7 @@ fn foo(name: &str) -> Value {
     json!({"apiVersion": "wktest.io/v1", "kind": "Foo", "metadata": {"name": name}, "spec": {"name": "abc", "unknown": 1}})
 }
 
-/// Creates a definition and gives it back when its kind is served: here at once, elsewhere a moment later.
+/// Creates a definition and returns it once its kind is served: at once here, after a moment on a real server.
 async fn define(server: &Server, definition: &Value) -> Value {
     post(server, DEFINITIONS, definition).await;
     let text = |pointer: &str| definition.pointer(pointer).unwrap().as_str().unwrap();
@@ -139,7 +139,7 @@ async fn custom_resources_are_checked_and_need_a_version_to_be_replaced() {
     bad["spec"] = json!({"name": "ABC", "replicas": 200});
     let (code, status) = call(&server, "POST", FOOS, &bad).await;
     assert_eq!(code, 422);
-    // In any order, as the real server has it.
+    // In any order, as on the real server.
     let message = status["message"].as_str().unwrap();
     for cause in [
         "spec.name: Invalid value: \"ABC\": spec.name in body should match '^[a-z]+$'",
@@ -191,7 +191,7 @@ async fn a_custom_object_says_what_it_is() {
         }
         let (found, status) = call(&server, "POST", FOOS, &object).await;
         assert_eq!(found, code, "{status}");
-        // Here the body is not repeated.
+        // The embedded server does not quote the body.
         assert!(status["message"].as_str().unwrap().starts_with(message), "{status}");
     }
 }
@@ -416,7 +416,7 @@ const AGGREGATED: [(&str, &str); 1] =
 #[tokio::test(start_paused = true)]
 async fn aggregated_discovery_changes_its_tag_with_its_content() {
     let server = Server::start().await;
-    // Others may define kinds meanwhile, and so change it.
+    // Other tests may define kinds meanwhile and so change it.
     let unchanged = async || {
         let before = send(&server, "GET", "/apis", &AGGREGATED, "").await;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Does the server do what kubectl counts on? Apply that moves to the server, logs of pods that wait, keys that are there twice.
+//! Behaviour that kubectl relies on: migration to server-side apply, logs of pending pods, duplicate keys.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const APPLY: &[(&str, &str)] = &[("content-type", "application/apply-patch+yaml")];
 
-/// A ConfigMap as kubectl leaves it that applied these data on its own side.
+/// Creates a ConfigMap as client-side `kubectl apply` with these data leaves it.
 async fn applied_by_client(server: &Server, data: &Value) {
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let mut object = config.clone();

@@ -1,4 +1,4 @@
-//! What does the server refuse to take, before it costs anything?
+//! Limits: requests that are refused before they cost much.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -23,10 +23,10 @@ async fn listen(server: &ApiServer) -> Listening {
     server.listen(ListenOptions { insecure_http: true, ..ListenOptions::default() }).await.unwrap()
 }
 
-/// Sends bytes and reads until the server closes the connection, or has answered with a head.
+/// Sends bytes and reads until the server closes the connection or has sent a response head.
 async fn exchange(listening: &Listening, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(listening.address()).await.unwrap();
-    // The server may answer and close before it has read everything.
+    // The server may respond and close before it has read everything.
     let _cut = stream.write_all(bytes).await;
     let mut answer = vec![0; 4096];
     let read = stream.read(&mut answer).await.unwrap_or(0);
@@ -39,7 +39,7 @@ async fn a_body_over_3_mib_is_too_large() {
     let value = |size: usize| config_map("a", &json!({"k": "v".repeat(size)}));
     let (code, answer) = call(&server, "POST", CONFIG_MAPS, &value(3 << 20)).await;
     assert_eq!((code, &answer["reason"]), (413, &json!("RequestEntityTooLarge")), "{answer}");
-    // And over the wire, where the rest is not even read.
+    // Over a socket the rest of the body is not even read.
     let listening = listen(inside(&server)).await;
     let head =
         format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
@@ -96,7 +96,7 @@ async fn many_large_requests_take_turns_and_all_are_answered() {
     listening.stop().await;
 }
 
-/// Sends one request on a connection of its own and reads the whole answer.
+/// Sends one request on a connection of its own and reads the whole response.
 async fn ask(address: SocketAddr, method: &str, path: &str, form: &str, body: &Value) -> (u16, Value) {
     let body = body.to_string();
     let request = format!(
@@ -114,20 +114,20 @@ async fn ask(address: SocketAddr, method: &str, path: &str, form: &str, body: &V
 #[derive(Default)]
 struct Acknowledged {
     versions: Vec<u64>,
-    /// By the version it got: what was put at the object that all replace.
+    /// The content that was put at the shared object, by revision.
     replaced: BTreeMap<u64, Value>,
-    /// Which creations of the objects that all create were acknowledged.
+    /// The acknowledged creates of shared objects.
     created: Vec<(usize, Value)>,
 }
 
 const ROUNDS: usize = 4;
 
-/// Writes to objects of its own and to those of all writers; every answer must be the expected one.
+/// Writes to objects of its own and to shared ones; every response must be the expected one.
 async fn write_among_others(address: SocketAddr, things: &'static str, writer: usize) -> Acknowledged {
     let mut acknowledged = Acknowledged::default();
     for round in 0..ROUNDS {
         let mark = format!("{writer}-{round}");
-        // Half of them are worked on aside.
+        // Half of the bodies are large and run on a blocking thread.
         let text = mark.repeat(if (writer + round).is_multiple_of(2) { 50_000 } else { 1 });
         let json = "application/json";
         let own = config_map(&format!("own-{mark}"), &json!({"text": text}));
@@ -168,7 +168,7 @@ async fn large_and_small_writes_at_the_same_time_are_all_answered_and_none_is_lo
     let address = listening.address();
     let writers: Vec<_> =
         (0..WRITERS).map(|writer| tokio::spawn(write_among_others(address, things, writer))).collect();
-    // Meanwhile the definition changes, for which requests that are under way begin anew.
+    // The definition changes meanwhile, so requests in flight are retried.
     let changes = tokio::spawn(async move {
         let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
         for change in 0..ROUNDS * 3 {
@@ -208,7 +208,7 @@ async fn large_and_small_writes_at_the_same_time_are_all_answered_and_none_is_lo
     assert_eq!(count(&get(&server, things).await.1, "thing-"), writes);
 }
 
-/// A kind whose objects may hold anything.
+/// Defines a kind without schema restrictions.
 async fn anything(server: &Server) -> &'static str {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -244,7 +244,7 @@ async fn an_object_as_deep_as_allowed_is_kept_and_a_deeper_one_refused() {
         assert_eq!(code, 201, "{form}: {answer}");
     }
     for levels in [100, 120, 200, 100_000] {
-        // Made as text: the tools of the test have limits of their own.
+        // Formatted as text, because serde_json has a depth limit of its own.
         let spec = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         let body = format!(
             r#"{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"b"}},"spec":{spec}}}"#
@@ -299,13 +299,13 @@ async fn a_watcher_that_does_not_read_is_cut_and_nothing_is_kept_for_it() {
     let mut head = [0; 16];
     stopped.read_exact(&mut head).await.unwrap();
     assert!(head.starts_with(b"HTTP/1.1 200 "));
-    // More than the sockets of both sides hold.
+    // More than the socket buffers of both sides hold.
     let (size, changes) = (500_000, 60);
     post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
     for change in 0..changes {
         let data = json!({"data": {"k": "v".repeat(size), "change": change.to_string()}});
         assert_eq!(patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &data).await.0, 200);
-        // The connection takes what it can.
+        // Lets the connection take what it can.
         tokio::task::yield_now().await;
     }
     env.clock.sleep(Duration::from_secs(31)).await;

@@ -1,4 +1,4 @@
-//! Do other processes reach the server over TLS, and survive its restart?
+//! Listening: clients reach the server over TLS and survive its restart.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn a_client_survives_a_restart_on_the_same_port() {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
 
-    // A watch is open when the server stops: it ends cleanly, and nothing hangs.
+    // A watch is open when the server stops: it ends without an error, and nothing hangs.
     let start = server.revision();
     let path = format!("/api/v1/namespaces/default/configmaps?watch=1&resourceVersion={start}");
     let request = Request::get(path).body(Vec::new()).unwrap();
@@ -54,7 +54,7 @@ async fn a_client_survives_a_restart_on_the_same_port() {
 
     let listening = server.listen(ListenOptions { address, ..options }).await.unwrap();
     assert_eq!(listening.address(), address);
-    // The client may first find its old connection closed.
+    // The client may first find its pooled connection closed.
     let list = match maps.list(&Default::default()).await {
         Ok(list) => list,
         Err(_) => maps.list(&Default::default()).await.unwrap(),
@@ -137,7 +137,7 @@ async fn credentials_of_a_folder_are_made_once_and_for_the_owner_alone() {
     let (first, second) =
         (Credentials::kept_in(folder.path()).unwrap(), Credentials::kept_in(folder.path()).unwrap());
     assert_eq!((first.ca_pem(), first.token()), (second.ca_pem(), second.token()));
-    // A client that trusts the first is served by the second.
+    // A client that trusts the first server is served by the second.
     let server = ApiServer::new(&Env::system());
     let listen = |credentials: &Credentials| {
         server.listen(ListenOptions { credentials: Some(credentials.clone()), ..ListenOptions::default() })
@@ -164,7 +164,7 @@ async fn credentials_of_a_folder_are_made_once_and_for_the_owner_alone() {
     }
 }
 
-/// The files of a certificate for an address, and its key.
+/// Writes a certificate for the loopback address and its key to files.
 fn certificate(folder: &std::path::Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let (certificate, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
@@ -246,7 +246,7 @@ async fn plain_http_is_for_loopback_alone() {
     listening.stop().await;
 }
 
-/// The status of the answer to a request as it stands on the wire.
+/// Returns the status code of the response to a raw request.
 async fn status(listening: &Listening, head: &str, body: &str) -> u16 {
     let mut stream = tokio::net::TcpStream::connect(listening.address()).await.unwrap();
     let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
@@ -269,7 +269,7 @@ async fn over_plain_http_a_web_page_neither_reads_nor_writes() {
         (200, format!("{get}\nhost: localhost")),
         (200, format!("{get}\nhost: [::1]:1")),
         (200, format!("{get}\nhost: {address}\norigin: http://{address}")),
-        // DNS rebinding: the page's own name leads to this machine.
+        // DNS rebinding: the name of a web page resolves to this machine.
         (403, format!("{get}\nhost: rebound.example.com:{}", address.port())),
         (403, format!("GET http://rebound.example.com/api/v1/secrets HTTP/1.1\nhost: {address}")),
         (400, get.to_owned()),
@@ -310,7 +310,7 @@ async fn a_stop_with_idle_connections_does_not_wait() {
     let client = client(&listening).await;
     client.apiserver_version().await.unwrap();
     let silent = tokio::net::TcpStream::connect(listening.address()).await.unwrap();
-    // From here on only a wait lets time pass.
+    // From here on time advances only while a test waits.
     tokio::time::pause();
     let before = env.clock.now();
     listening.stop().await;

@@ -1,4 +1,4 @@
-//! Do lists show one moment, whole or in pages, now or in the past?
+//! Lists: consistent snapshots, complete or paged, current or past.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -56,7 +56,7 @@ async fn versions_are_understood_by_their_rules() {
         ("&foo=bar&timeoutSeconds=1".into(), 4, now),
     ] {
         let (code, list) = get(&server, &format!("{CONFIG_MAPS}?{query}")).await;
-        // Others may write meanwhile, elsewhere.
+        // On a shared server others may write to other resources meanwhile.
         let seen = if shown == now { version(&list).min(now) } else { version(&list) };
         assert_eq!((code, names(&list).len(), seen), (200, count, shown), "{query}");
     }
@@ -72,7 +72,7 @@ async fn versions_are_understood_by_their_rules() {
         assert_eq!(response.headers()["retry-after"], "1");
         let waited = server.env.clock.now() - before;
         assert!(waited >= Duration::from_secs(3), "{waited:?}");
-        // Elsewhere the clock goes on, however long the machine takes.
+        // On a real server the clock does not pause.
         assert!(server.inside().is_none() || waited < Duration::from_secs(4), "{waited:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Are objects created, changed and deleted by the rules?
+//! Create, update and delete of objects.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -21,7 +21,7 @@ async fn the_server_sets_the_system_fields() {
     assert_eq!(metadata["namespace"], OURS);
     assert_eq!(metadata["uid"].as_str().unwrap().len(), 36);
     assert_eq!(metadata.get("deletionTimestamp"), None);
-    // A kind that has no generation keeps what the client sent, as the real server does.
+    // A kind without generation keeps the client's value, as on the real server.
     assert_eq!(metadata["generation"], 7);
     assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a")).await, (200, object));
 }
@@ -49,7 +49,7 @@ async fn a_stale_update_is_a_conflict() {
     assert!(version(&updated) > version(&old));
     let (code, status) = call(&server, "PUT", &path, &new).await;
     assert_eq!((code, &status["reason"]), (409, &json!("Conflict")));
-    // Without a version the write is unconditional, for this kind.
+    // Without a resourceVersion the update is unconditional for this kind.
     assert_eq!(call(&server, "PUT", &path, &config_map("a", &json!({"k": "3"}))).await.0, 200);
 }
 
@@ -295,8 +295,8 @@ async fn events_have_two_views() {
 async fn warnings_are_bounded() {
     let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}?dryRun=All");
-    // No more are told than fit into some four thousand characters.
-    for (fields, length, told, last) in [(90, 1, 90, 22), (9_000, 40, 68, 61), (9_000, 300, 16, 256)] {
+    // Warnings are limited to about four thousand characters in total.
+    for (fields, length, reported, last) in [(90, 1, 90, 22), (9_000, 40, 68, 61), (9_000, 300, 16, 256)] {
         let unknown = (0..fields).map(|at| (format!("{}{at:05}", "x".repeat(length)), json!(1)));
         let mut object = config_map("w", &json!({}));
         object.as_object_mut().unwrap().extend(unknown);
@@ -364,7 +364,7 @@ async fn an_integer_may_be_written_as_a_fraction_where_it_is_not_read_as_text() 
     }
 }
 
-/// A kind whose objects may hold anything, and their path.
+/// Defines a kind without schema restrictions; returns the path of its objects.
 async fn things(server: &Server) -> &'static str {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -426,7 +426,7 @@ async fn the_oldest_of_more_than_ten_updaters_become_one() {
         let data = json!({"data": {format!("k{n:02}"): "v"}});
         let (code, answer) = patch(&server, &format!("{a}?fieldManager=m{n:02}"), MERGE, &data).await;
         assert_eq!(code, 200, "{answer}");
-        // One manager is as old as another within a second.
+        // Managed fields have a resolution of one second.
         server.env.clock.sleep(std::time::Duration::from_millis(1_100)).await;
     }
     let (_, object) = get(&server, &a).await;

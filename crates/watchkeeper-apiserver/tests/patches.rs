@@ -1,4 +1,4 @@
-//! Patches: what each kind of patch makes of an object, and how the server refuses one.
+//! Patches: their effect on an object, and how invalid ones are refused.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/wktest/deployments";
 
-/// A server with the Deployment `d`, whose container has the environment `env`, and the path to it.
+/// A server with the Deployment `d`, whose container has the environment `env`; returns the path as well.
 async fn with_deployment(env: Value) -> (Server, String) {
     let server = Server::start().await;
     let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i", "env": env}]}});
@@ -17,7 +17,7 @@ async fn with_deployment(env: Value) -> (Server, String) {
     (server, format!("{DEPLOYMENTS}/d"))
 }
 
-/// A patch of the pods of a Deployment.
+/// A patch of a Deployment's pod template.
 fn of_pods(change: &Value) -> Value {
     json!({"spec": {"template": {"spec": change}}})
 }
@@ -28,14 +28,14 @@ fn environment(deployment: &Value) -> Vec<String> {
     env.unwrap_or(&Vec::new()).iter().map(|e| format!("{}={}", text(&e["name"]), text(&e["value"]))).collect()
 }
 
-/// A server with the ConfigMap `a`, and the path to it.
+/// A server with the ConfigMap `a`; returns the path as well.
 async fn with_config_map(data: Value) -> (Server, String) {
     let server = Server::start().await;
     post(&server, CONFIG_MAPS, &config_map("a", &data)).await;
     (server, format!("{CONFIG_MAPS}/a"))
 }
 
-/// What kube-rs' finalizer helper sends, with and without finalizers there.
+/// The patches that kube-rs' finalizer helper sends, with and without existing finalizers.
 #[tokio::test(start_paused = true)]
 async fn finalizers_are_added_where_a_test_finds_none() {
     let (server, a) = with_config_map(json!({})).await;
@@ -191,10 +191,10 @@ async fn a_strategic_patch_merges_elements_by_key() {
     let pair = |text: &str| json!({"name": text[..1], "value": text[2..]});
     let replace = json!({"$patch": "replace", "name": "ignored", "value": "x"});
     for (env, order, result) in [
-        // What is patched in anew keeps elements with equal keys.
+        // A list that is new keeps elements with equal keys.
         (vec![pair("a=1"), pair("a=2"), pair("b=1")], None, vec!["a=1", "a=2", "b=1"]),
         (vec![pair("a=3"), pair("a=4"), pair("c=1"), pair("c=2")], None, vec!["a=4", "a=2", "c=2", "b=1"]),
-        // What is deleted goes first.
+        // Deletions are applied first.
         (vec![pair("a=5"), json!({"name": "a", "$patch": "delete"})], None, vec!["a=5", "c=2", "b=1"]),
         (vec![pair("y=1"), replace], None, vec!["y=1"]),
         (vec![pair("q=1")], Some(json!([{"name": "q"}, {"name": "y"}])), vec!["q=1", "y=1"]),
@@ -352,7 +352,7 @@ async fn a_patch_cannot_make_an_object_into_another() {
     }
 }
 
-/// The writer of a second element of one name owns all of that name, and nobody else does.
+/// A manager that writes a second element with the same key owns all elements of that key.
 #[tokio::test(start_paused = true)]
 async fn an_element_that_is_there_twice_belongs_to_the_one_who_doubled_it() {
     let (server, a) = with_config_map(json!({})).await;

@@ -1,4 +1,4 @@
-//! Do the toolkit's event sinks and the embedded server understand each other? For both APIs of events.
+//! The toolkit's event sinks against the server, for both event APIs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -30,7 +30,7 @@ async fn repeated_and_expired(api: EventApi, writes: u64) -> Vec<Value> {
     let story = async {
         (0..3).for_each(|_| say());
         server.until("counted", async || (broadcaster.counts().written == writes).then_some(())).await;
-        // An hour later the server has forgotten the Event, and the sink has not.
+        // After an hour the server has dropped the Event, but the sink still knows it.
         let fields = "involvedObject.kind=ConfigMap,involvedObject.name=a,involvedObject.uid=u,involvedObject.apiVersion=v1";
         for event in events(&clients, namespace, fields).await {
             let name = event["metadata"]["name"].as_str().unwrap();
@@ -56,7 +56,7 @@ async fn events_of_core_v1_are_created_counted_and_created_again() {
 
 #[tokio::test(start_paused = true)]
 async fn events_of_the_new_api_are_created_become_series_and_are_created_again() {
-    // The old API shows what was written through the new one.
+    // The core API shows events written through `events.k8s.io`.
     let events = repeated_and_expired(EventApi::EventsV1, 2).await;
     assert_eq!(events.len(), 1);
     assert_eq!((&events[0]["series"]["count"], &events[0]["message"]), (&json!(4), &json!("because")));

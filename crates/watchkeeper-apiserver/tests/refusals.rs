@@ -1,4 +1,4 @@
-//! Does the server say no in the words that clients match on?
+//! Refusals: codes, reasons, messages and details that clients match on.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! What do the schema and the rules of a definition allow?
+//! Schemas and validation rules of custom resources.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const BARS: &str = "/apis/wktest.io/v1/namespaces/wktest/bars";
 
-/// The definition of a kind with this schema for its `spec`.
+/// A definition with this schema for `spec`.
 fn definition(spec: &Value) -> Value {
     json!({"metadata": {"name": "bars.wktest.io"}, "spec": {
         "group": "wktest.io", "scope": "Namespaced", "names": {"kind": "Bar", "plural": "bars"},
@@ -21,7 +21,7 @@ fn bar(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "wktest.io/v1", "kind": "Bar", "metadata": {"name": name}, "spec": spec})
 }
 
-/// What the server says of a definition with this schema; it is not kept.
+/// Creates a definition with this schema in a dry run; returns the response.
 async fn judge(server: &Server, spec: &Value) -> (u16, Value) {
     call(server, "POST", &format!("{DEFINITIONS}?dryRun=All"), &definition(spec)).await
 }
@@ -74,7 +74,7 @@ async fn patterns_that_are_too_large_are_refused() {
         assert_eq!(found, code, "{pattern}: {status}");
         if code == 422 {
             let cause = &status["details"]["causes"][0];
-            // A schema that all versions have is told as that of the whole definition.
+            // A schema that all versions share is reported at the level of the definition.
             let field = "spec.validation.openAPIV3Schema.properties[spec].properties[a].pattern";
             assert_eq!(cause["field"], field, "{status}");
             assert!(
@@ -87,7 +87,7 @@ async fn patterns_that_are_too_large_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_at_which_a_rule_would_take_too_much_memory_is_refused() {
-    // A real server that is asked this may end.
+    // A real server may crash on this request.
     let server = Server::embedded(|settings| settings).await;
     let ten = ".replace('a', 'aaaaaaaaaa')".repeat(12);
     let rules = json!([
@@ -141,7 +141,7 @@ async fn rules_that_could_take_too_long_are_refused() {
             assert_eq!(cause["message"], problem);
         }
     }
-    // A rule that is looked at for each element counts as often.
+    // A rule on each element counts once per element.
     let mut spec = json!({"type": "object", "properties": {"n": lists(Some(100))}});
     spec["properties"]["n"]["items"]["x-kubernetes-validations"] = json!([{"rule": twice}]);
     assert_eq!(judge(&server, &spec).await.0, 422);
@@ -172,7 +172,7 @@ async fn what_is_there_is_read_by_the_schema_as_it_is_now() {
     assert_eq!(read["metadata"], made["metadata"], "nothing was written");
     let (_, list) = get(&server, &format!("{BARS}?fieldSelector=spec.a%3D1")).await;
     assert_eq!((names(&list), &list["items"][0]["spec"]), (vec!["b"], &read["spec"]), "{list}");
-    // Whoever writes what is there brings the store up to date, once.
+    // Writing the unchanged object updates the stored form, once.
     let (code, written) = call(&server, "PUT", &object, &read).await;
     assert_eq!(code, 200, "{written}");
     assert_eq!(written["spec"], read["spec"]);
@@ -210,7 +210,7 @@ async fn what_a_schema_did_not_show_is_there_when_another_does() {
     assert_eq!(version(&written), version(&made), "it is as it was written");
 }
 
-/// Gives the kind another schema for its `spec`, and waits until an object that does not fit it is refused.
+/// Replaces the schema of `spec`, and waits until `misfit` is refused.
 async fn tighten(server: &Server, spec: &Value, misfit: &Value) {
     let change = json!({"spec": {"versions": definition(spec)["spec"]["versions"]}});
     let (code, answer) = patch(server, &format!("{DEFINITIONS}/bars.wktest.io"), MERGE, &change).await;
@@ -219,7 +219,7 @@ async fn tighten(server: &Server, spec: &Value, misfit: &Value) {
     server.until("stricter", async || (tried().await == 422).then_some(())).await;
 }
 
-/// The fields that a merge patch of the object `b` is refused for, in the order of the alphabet; none if it is taken.
+/// Returns the sorted fields for which a merge patch of object `b` is refused; empty if it is accepted.
 async fn refused(server: &Server, part: &str, change: &Value) -> Vec<String> {
     let (_, answer) = patch(server, &format!("{BARS}/b{part}"), MERGE, change).await;
     let causes = answer["details"]["causes"].as_array().into_iter().flatten();
@@ -254,12 +254,12 @@ async fn what_a_stricter_schema_does_not_take_may_stay_as_it_is() {
         (json!({"metadata": {"labels": {"a": "b"}}}), none),
         (json!({"spec": {"number": 50}}), none),
         (json!({"spec": {"number": 51}}), &["spec.number"]),
-        // What is required is a matter of the whole part.
+        // `required` is a check of the whole part.
         (json!({"spec": {"part": {"n": 51}}}), &["spec.part.m", "spec.part.n"]),
         (json!({"spec": {"part": {"m": "there"}}}), none),
         (json!({"spec": {"map": {"b": 2}}}), none),
         (json!({"spec": {"map": {"c": 50}}}), &["spec.map.c"]),
-        // Only elements with keys can be told to be those of before.
+        // Only list elements with keys can be correlated with their old state.
         (json!({"spec": {"list": [50, 1, 2]}}), &["spec.list[0]"]),
         (json!({"spec": {"keyed": [{"m": "b", "n": 2}, {"m": "a", "n": 50}]}}), none),
         (json!({"spec": {"keyed": [{"m": "b", "n": 2}, {"m": "a", "n": 51}]}}), &["spec.keyed[1].n"]),
@@ -294,7 +294,7 @@ async fn rules_that_have_come_since_count_where_the_object_changes() {
     assert_eq!(message(json!({"part": {"m": 2}})).await.unwrap(), far);
     let both = message(json!({"part": {"n": 40}})).await.unwrap();
     assert!(both.contains(far) && both.contains("spec.part.n: Invalid value: 40: too large"), "{both}");
-    // Beside a value that is out of bounds rules are followed, beside one of another type they cannot be.
+    // Rules run beside a value that is out of bounds, but not beside one of a wrong type.
     let both = message(json!({"part": {"n": 11}, "other": 6})).await.unwrap();
     assert!(
         both.contains("spec.part.n: Invalid value: 11: too large") && both.contains("spec.other"),
@@ -305,7 +305,7 @@ async fn rules_that_have_come_since_count_where_the_object_changes() {
         typed.contains("some validation rules were not checked") && !typed.contains("too large"),
         "{typed}"
     );
-    // A rule about changes counts whenever the object is written.
+    // A transition rule is evaluated on every write.
     let change = json!([{"rule": "self.n != oldSelf.n", "message": "must change"}]);
     let never = schema(own, change);
     tighten(&server, &never, &json!({"part": {"n": 11}})).await;
@@ -369,12 +369,12 @@ async fn what_another_version_does_not_know_is_lost_there() {
     assert_eq!(spec(&seconds, "b").await, json!({"both": "1"}), "and nothing is filled in");
     let (_, list) = get(&server, &seconds).await;
     assert_eq!(list["items"][0]["spec"], json!({"both": "1"}));
-    // Objects are stored in the first version.
+    // The first version is the storage version.
     let mut other = bar("c", &json!({"both": "1", "second": "2"}));
     other["apiVersion"] = "wktest.io/v2".into();
     let made = post(&server, &seconds, &other).await;
     assert_eq!((&made["spec"], spec(&seconds, "c").await), (&json!({"both": "1"}), json!({"both": "1"})));
-    // Whoever writes in the second version writes all that the second knows.
+    // A write in the second version writes every field of that version, and drops the others.
     let (_, written) = patch(&server, &format!("{seconds}/b"), MERGE, &json!({"spec": {"both": "3"}})).await;
     assert_eq!((&written["spec"], spec(BARS, "b").await), (&json!({"both": "3"}), json!({"both": "3"})));
 }

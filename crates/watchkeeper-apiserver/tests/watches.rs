@@ -1,4 +1,4 @@
-//! Do watches tell every change once, in order, and end as they should?
+//! Watches: every change is delivered once, in order, and streams end properly.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod common;

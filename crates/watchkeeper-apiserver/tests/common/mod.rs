@@ -1,4 +1,4 @@
-//! How do tests talk to the server? Raw requests through a client, and watches read line by line.
+//! Test client: raw requests, and watches read line by line.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 mod server;
@@ -49,7 +49,7 @@ pub(crate) async fn post(server: &Server, path: &str, body: &Value) -> Value {
     value
 }
 
-/// Sends a request with headers of its own and reads the answer.
+/// Sends a request with its own headers and reads the response.
 pub(crate) async fn raw(
     server: &Server,
     method: &str,
@@ -68,7 +68,7 @@ pub(crate) fn config_map(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
-/// `server`, with a ConfigMap of each of these names.
+/// Creates a ConfigMap of each of these names on `server`.
 pub(crate) async fn filled(server: Server, names: &[&str]) -> Server {
     for name in names {
         post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
@@ -76,7 +76,7 @@ pub(crate) async fn filled(server: Server, names: &[&str]) -> Server {
     server
 }
 
-/// The names of what is in a list.
+/// Returns the names of a list's items.
 pub(crate) fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
@@ -85,19 +85,19 @@ pub(crate) fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// The version of the newest change, as a list tells it.
+/// Returns the newest revision, as reported by a list.
 pub(crate) async fn revision(server: &Server) -> u64 {
     version(&get(server, &format!("{CONFIG_MAPS}?limit=1")).await.1)
 }
 
-/// Asserts that `shown` is the newest version: nothing before `since`, and nothing that a list does not tell yet. On a real cluster others write
-/// meanwhile.
+/// Asserts that `shown` is the newest revision: not older than `since`, and not ahead of a list. On a real cluster
+/// others write meanwhile.
 pub(crate) async fn assert_newest(server: &Server, shown: u64, since: u64) {
     let now = revision(server).await;
     assert!((since..=now).contains(&shown), "{shown} is not from {since} to {now}");
 }
 
-/// The embedded server itself.
+/// Returns the embedded server.
 pub(crate) fn inside(server: &Server) -> &ApiServer {
     server.inside().expect("only the embedded server is asked")
 }
@@ -116,7 +116,7 @@ impl<'a> Watch<'a> {
         Self { server, body: response.into_body(), buffer: Vec::new() }
     }
 
-    /// The next event; none when the stream has ended.
+    /// Returns the next event; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -133,7 +133,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The next event as its type, name and version.
+    /// Returns the type, name and revision of the next event.
     pub(crate) async fn told(&mut self) -> (String, String, u64) {
         let event = self.next().await.expect("the watch ended");
         let metadata = &event["object"]["metadata"];

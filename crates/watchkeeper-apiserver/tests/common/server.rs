@@ -1,4 +1,4 @@
-//! Which server does a test ask? The one that `WATCHKEEPER_TEST_KUBECONFIG` names, else an embedded one of its own.
+//! The server under test: that of `WATCHKEEPER_TEST_KUBECONFIG`, else an embedded one per test.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tower::ServiceExt as _;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::{ApiServer, ApiServerBuilder};
 
-/// The namespace of every test, and a part of every name that a test makes outside of it. Others use a real server too: there it stands
-/// for a name that no other test has, in requests and answers alike.
+/// The namespace of every test, and part of every cluster-scoped name that a test creates. On a real server, which is
+/// shared, it is replaced by a unique name in requests and responses.
 pub(crate) const OURS: &str = "wktest";
 
 /// Longer than anything takes on a busy machine.
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of an answer, whichever server gave it.
+/// The body of a response from either server.
 pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 fn boxed<B>(body: B) -> AnswerBody
@@ -33,7 +33,7 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// A server with the namespace [`OURS`]. What a test has made on a real one is deleted with it.
+/// A server with the namespace [`OURS`]. On a real server, whatever a test has created is deleted when this is dropped.
 pub(crate) struct Server {
     pub(crate) env: Env,
     place: Place,
@@ -41,12 +41,12 @@ pub(crate) struct Server {
 
 enum Place {
     Inside(ApiServer),
-    /// A server that others use too, and what [`OURS`] is called there.
+    /// A shared server, and the unique name that replaces [`OURS`].
     Shared(Client, Box<Config>, String),
 }
 
 impl Server {
-    /// The server that this run is about. Only the embedded one lets the clock stand still.
+    /// Starts or connects to the server of this test run. Only the embedded one works with a paused clock.
     pub(crate) async fn start() -> Self {
         let Some(path) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG") else {
             return Self::embedded(|settings| settings).await;
@@ -62,13 +62,13 @@ impl Server {
         Self { env, place: Place::Shared(client, Box::new(config), ours) }.with_namespace().await
     }
 
-    /// One of ours, for what cannot be asked of others.
+    /// An embedded server, for tests that cannot run on a real one.
     pub(crate) async fn embedded(settings: impl FnOnce(ApiServerBuilder) -> ApiServerBuilder) -> Self {
         let env = Env::simulated(1);
         Self::around(&env, settings(ApiServer::builder(&env)).build()).await
     }
 
-    /// A server of ours that the test has set up itself, or opened again.
+    /// An embedded server that the test has configured or reopened.
     pub(crate) async fn around(env: &Env, inside: ApiServer) -> Self {
         Self { env: env.clone(), place: Place::Inside(inside) }.with_namespace().await
     }
@@ -80,7 +80,7 @@ impl Server {
         self
     }
 
-    /// The embedded server itself; none where another is asked.
+    /// Returns the embedded server; `None` if another one is used.
     pub(crate) fn inside(&self) -> Option<&ApiServer> {
         match &self.place {
             Place::Inside(server) => Some(server),
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// What [`OURS`] is called on this server.
+    /// The name that stands for [`OURS`] on this server.
     pub(crate) fn ours(&self) -> &str {
         match &self.place {
             Place::Inside(_) => OURS,
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// The toolkit's clients of this server; they see the names as they are.
+    /// The toolkit's clients of this server; they do not replace names.
     pub(crate) fn clients(&self) -> Clients {
         let client = match &self.place {
             Place::Inside(server) => server.client(),
@@ -123,18 +123,19 @@ impl Server {
         };
         let request = request.body(Body::from(body)).unwrap();
         match &self.place {
-            // Not through a client, whose task would keep the server for a while.
+            // Not through a client, whose background task would keep the server alive for a while.
             Place::Inside(server) => server.service().oneshot(request).await.unwrap().map(boxed),
             Place::Shared(client, ..) => client.send(request).await.unwrap().map(boxed),
         }
     }
 
-    /// A text of this server as the test knows it.
+    /// Replaces the unique name in a text of this server by [`OURS`].
     pub(crate) fn told(&self, text: &[u8]) -> String {
         String::from_utf8_lossy(text).replace(self.ours(), OURS)
     }
 
-    /// Asks until the answer is as wished. What has happened within a request is there at once; what others do takes its time.
+    /// Repeats a request until the response is as expected. Effects of a request are immediate; those of controllers
+    /// take time.
     pub(crate) async fn until<T>(&self, what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
         let asked = async {
             loop {
@@ -150,7 +151,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// On a thread of its own, as the test's runtime is about to end.
+    /// On a thread of its own, because the test's runtime is about to end.
     fn drop(&mut self) {
         let Place::Shared(_, config, ours) = &self.place else { return };
         let (config, ours) = (config.clone(), ours.clone());
@@ -164,7 +165,7 @@ impl Drop for Server {
                 }
             });
         });
-        // A test that has failed has said why.
+        // A failed test has reported its panic already.
         let _ = cleaning.join();
     }
 }

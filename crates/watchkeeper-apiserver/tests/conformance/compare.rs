@@ -1,4 +1,4 @@
-//! Where do two answers differ? Field by field, with versions and uids held against those of all answers before.
+//! Field-by-field comparison of responses. Versions and uids are bound to the recorded ones across all responses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::mask::BOUND;
 
-/// One place in which an answer is not as it should be.
+/// One place at which a response differs.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// A JSON pointer into the answer.
+    /// A JSON pointer into the response.
     pub(crate) at: String,
     expected: Option<Value>,
     found: Option<Value>,
@@ -32,7 +32,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Which value of this server stands for which of the recorded one.
+/// The correspondence between recorded versions and uids and those of this server.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
     recorded: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    /// Names the values of a fresh recording by number, in the order in which they appear.
+    /// Replaces the versions and uids of a new recording by numbers, in order of appearance.
     pub(crate) fn number(&mut self, answer: &mut Value) {
         match answer {
             Value::Object(map) => map.values_mut().for_each(|value| self.number(value)),
@@ -60,7 +60,8 @@ impl Bindings {
         }
     }
 
-    /// Whether `found` may stand for `recorded`: either both are new, or they have stood for each other before.
+    /// Returns whether `found` can correspond to `recorded`: both are new, or they have been bound to each other
+    /// before.
     fn agree(&mut self, recorded: &str, found: &str) -> bool {
         let (known, taken) = (self.recorded.get(recorded), self.found.get(found));
         match (known, taken) {
@@ -73,7 +74,7 @@ impl Bindings {
         }
     }
 
-    /// What differs in an answer.
+    /// Returns the differences of a response.
     pub(crate) fn compare(&mut self, expected: &Value, found: &Value) -> Vec<Difference> {
         let mut differences = Vec::new();
         self.descend("", Some(expected), Some(found), &mut differences);

@@ -1,4 +1,4 @@
-//! Which differences are known? The rows of docs/apiserver-conformance.md, each of which must still be true.
+//! Known deviations: the rows of docs/apiserver-conformance.md, each of which must still apply.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +20,12 @@ pub(crate) struct Deviations {
 }
 
 impl Deviations {
-    /// Of a server that must have none.
+    /// For a server that must not deviate.
     pub(crate) fn none() -> Self {
         Self { rows: Vec::new(), seen: BTreeSet::new() }
     }
 
-    /// Reads the rows `| step | where | why |`, one step and one JSON pointer each, both in backticks.
+    /// Reads the rows `| step | where | why |`, with one step and one JSON pointer each, both in backticks.
     pub(crate) fn read() -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/apiserver-conformance.md");
         let text = fs::read_to_string(&file).unwrap();
@@ -40,7 +40,7 @@ impl Deviations {
         Self { rows, seen: BTreeSet::new() }
     }
 
-    /// Those differences that no row explains.
+    /// Returns the differences that no row explains.
     pub(crate) fn unexplained(&mut self, step: &str, differences: Vec<Difference>) -> Vec<Difference> {
         let mut left = Vec::new();
         for difference in differences {
@@ -56,7 +56,7 @@ impl Deviations {
         left
     }
 
-    /// The rows that explained nothing.
+    /// Returns the rows that explained nothing.
     pub(crate) fn stale(&self) -> Vec<String> {
         let rows = self.rows.iter().enumerate().filter(|(at, _)| !self.seen.contains(at));
         rows.map(|(_, row)| format!("{} at {}", row.step, row.at)).collect()

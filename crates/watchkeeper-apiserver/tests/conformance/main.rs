@@ -1,8 +1,9 @@
-//! Does the server answer as a real kube-apiserver does? Scripts of requests with the answers of a real 1.36.3, compared but for what
-//! a server chooses itself.
+//! Conformance: scripts of requests with the recorded responses of kube-apiserver 1.36.3, compared except for values
+//! that a server chooses itself.
 //!
-//! With `WATCHKEEPER_TEST_KUBECONFIG` the scripts run on that server, which must be fresh. `WATCHKEEPER_TEST_RECORD=1` then writes its
-//! answers into the scripts. Deviations of the embedded server stand in docs/apiserver-conformance.md.
+//! With `WATCHKEEPER_TEST_KUBECONFIG` the scripts run on that server, which must be new. `WATCHKEEPER_TEST_RECORD=1`
+//! then records its responses in the scripts. docs/apiserver-conformance.md lists the deviations of the embedded
+//! server.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod compare;
@@ -20,7 +21,7 @@ use mask::masked;
 use server::Server;
 use step::{Answers, scripts};
 
-/// Runs every script; says what differs without an explanation, and which explanations are no longer true.
+/// Runs every script; reports unexplained differences and stale explanations.
 async fn replay(server: &Server, mut deviations: Deviations) -> Result<String, String> {
     let (mut answers, mut bindings) = (Answers::default(), Bindings::default());
     let (mut identical, mut explained, mut unasked) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! What of an answer is the server's own choice? Uids, versions, times, tokens, ages: replaced by what they are.
+//! Masks for values that a server chooses itself: uids, versions, times, tokens and ages.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::step::Step;
 
-/// Marks a version or uid that [`crate::compare`] holds against others: two that are the same once must always be.
+/// Marks a version or uid that [`crate::compare`] binds to the recorded one.
 pub(crate) const BOUND: char = '\u{1}';
 
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -26,7 +26,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 
 static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+[smhd](\d+[smh])?$").unwrap());
 
-/// The answer as it is compared.
+/// Returns the response as it is compared.
 pub(crate) fn masked(step: &Step, answer: &Value) -> Value {
     let mut answer = answer.clone();
     if let Some(body) = answer.get_mut("body") {
@@ -48,7 +48,8 @@ fn remove(value: &mut Value, pointer: &str) {
     }
 }
 
-/// `state` tells that the value is the metadata of a list or bookmark: its version is that of the server, not of an object.
+/// Masks a value; `state` marks the metadata of a list or bookmark, whose version is that of the server and not of an
+/// object.
 fn mask(value: &Value, key: &str, state: bool) -> Value {
     match value {
         Value::Object(map) => Value::Object(mask_map(map, key, state)),
@@ -61,10 +62,10 @@ fn mask(value: &Value, key: &str, state: bool) -> Value {
 fn mask_map(map: &Map<String, Value>, key: &str, state: bool) -> Map<String, Value> {
     let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default();
     let whole = kind.ends_with("List") || kind == "Table" || map.get("type").is_some_and(|t| t == "BOOKMARK");
-    // A bookmark's object is a level below the event that says so.
+    // The object of a bookmark is one level below the event.
     let bookmark = key == "object" && map.get("metadata").is_some_and(|m| m.get("uid").is_none());
     let texts = map.iter().filter(|(name, _)| {
-        // The texts that explain a column are not compared, nor are hashes that no client understands.
+        // Column descriptions and storage version hashes are not compared.
         !(*name == "description" && map.contains_key("priority")) && *name != "storageVersionHash"
     });
     texts
@@ -72,7 +73,8 @@ fn mask_map(map: &Map<String, Value>, key: &str, state: bool) -> Map<String, Val
             let value = match (name.as_str(), value) {
                 ("continue", Value::String(text)) if !text.is_empty() => "<continue>".into(),
                 ("token" | "hash", Value::String(_)) => format!("<{name}>").into(),
-                // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
+                // The real server returns causes in any order, some twice, and managed fields ordered by the second of
+                // the write.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| mask(entry, name, false)).collect();
                     list.sort_by_key(|entry| (entry["manager"].to_string(), entry.to_string()));

@@ -1,4 +1,4 @@
-//! Which server is asked? The embedded one in process, or any that a kubeconfig names, through the same client.
+//! The server under test: the embedded one in process, or that of a kubeconfig, through the same client.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,14 +18,14 @@ use crate::step::{Answers, Step};
 /// Longer than any watch of the scripts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answer headers that clients look at.
+/// Response headers that clients read.
 const HEADERS: [&str; 4] = ["content-type", "retry-after", "vary", "warning"];
 
-/// A server, and the clients of those who ask it.
+/// A server, and a client per identity.
 pub(crate) struct Server {
     env: Env,
     admin: Client,
-    /// None in process, where nobody is asked who he is.
+    /// `None` in process, where requests are not authenticated.
     anonymous: Option<Client>,
     bad_token: Option<Client>,
 }
@@ -59,7 +59,8 @@ impl Server {
         }
     }
 
-    /// Does a step. The answer is `{status, headers, body}`, or `{status, events}` for a watch; none where nobody can be asked.
+    /// Performs a step. The response is `{status, headers, body}`, or `{status, events}` for a watch; `None` if there
+    /// is no client of the step's identity.
     pub(crate) async fn perform(&self, step: &Step, answers: &Answers) -> Option<Value> {
         let client = match step.user.as_deref() {
             None => Some(&self.admin),
@@ -125,7 +126,8 @@ async fn send(client: &Client, method: &str, path: &str, step: &Step, answers: &
     client.send(request.body(Body::from(body.unwrap_or_default())).unwrap()).await.unwrap()
 }
 
-/// Reads a watch to its end, line by line. Bookmarks come when a server likes; only the end of the first state is certain.
+/// Reads a watch to its end, line by line. Bookmarks are dropped, as their timing varies, except the one that ends the
+/// initial state.
 async fn watch(client: &Client, path: &str, step: &Step, answers: &Answers) -> Value {
     let response = send(client, "GET", path, step, answers).await;
     let status = response.status().as_u16();

@@ -1,4 +1,4 @@
-//! What is a step of a script? A request or a watch, what goes into it from earlier answers, and the answer of a real server.
+//! Scripts: steps with a request or watch, values from earlier responses, and the response of a real server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,34 +11,34 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// What the step is called; no two have the same name.
+    /// The unique name of the step.
     #[serde(rename = "do")]
     pub(crate) name: String,
     /// `METHOD /path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) request: Option<String>,
-    /// The path of a watch, read to its end.
+    /// The path of a watch, which is read to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) watch: Option<String>,
-    /// Headers beyond the usual ones; null takes a usual one away.
+    /// Additional headers; null removes a default one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) headers: BTreeMap<String, Option<String>>,
-    /// An object, a text, `{"base64": ..}`, or `{"=": step, ..}` for the answer of a step with some fields of its own.
+    /// An object, a text, `{"base64": ..}`, or `{"=": step, ..}` for the response of a step with some fields replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) body: Option<Value>,
-    /// `anonymous` or `bad token`; the administrator unless it says so.
+    /// `anonymous` or `bad token`; the administrator by default.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// The request is repeated until its answer has these values; it is not compared.
+    /// The request is repeated until its response has these values; it is not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<BTreeMap<String, Value>>,
-    /// Parts of the answer that depend on how the server was built or started.
+    /// Parts of the response that depend on how the server was built or started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) drop: Vec<String>,
-    /// The only parts of the answer that are compared; all unless it says so.
+    /// The only parts of the response that are compared; all by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) only: Vec<String>,
-    /// What a real server answers.
+    /// The response of a real server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<Value>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Every script, in the order of the files' names: later ones build on what earlier ones created.
+/// Returns every script in order of file names: later ones build on the objects of earlier ones.
 pub(crate) fn scripts() -> Vec<Script> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/conformance");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -69,7 +69,7 @@ pub(crate) fn scripts() -> Vec<Script> {
 }
 
 impl Script {
-    /// Writes the script back, with the answers it has now.
+    /// Writes the script back with its present responses.
     pub(crate) fn save(&self) {
         let lines: String =
             self.steps.iter().map(|step| serde_json::to_string(step).unwrap() + "\n").collect();
@@ -77,7 +77,7 @@ impl Script {
     }
 }
 
-/// The answers so far, as they came.
+/// The responses so far, unmasked.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(BTreeMap<String, Value>);
 
@@ -86,7 +86,7 @@ impl Answers {
         assert!(self.0.insert(step.to_owned(), answer).is_none(), "two steps are called {step:?}");
     }
 
-    /// Fills in `{{step /pointer}}`; what an earlier answer does not have stays empty.
+    /// Replaces `{{step /pointer}}` by the value in that step's response, or an empty string.
     pub(crate) fn fill(&self, text: &str) -> String {
         let mut filled = String::new();
         let mut rest = text;
@@ -101,7 +101,7 @@ impl Answers {
         filled + rest
     }
 
-    /// The bytes of a body.
+    /// Returns the bytes of a body.
     pub(crate) fn body(&self, body: &Value) -> Vec<u8> {
         use base64::Engine as _;
         match body {

@@ -1,4 +1,4 @@
-//! Does a request meet the kinds as they are at its moment?
+//! Requests that race with changes of their kind.
 
 use std::convert::Infallible;
 
@@ -34,7 +34,7 @@ fn bar() -> Value {
     json!({"apiVersion": "wktest.io/v1", "kind": "Bar", "metadata": {"name": "b"}, "spec": {"name": "abc"}})
 }
 
-/// Sends a request whose body comes only after `meanwhile`; gives the code of its answer.
+/// Sends a request whose body arrives only after `meanwhile`; returns the status code.
 async fn slow(server: &Server, (method, path): (&str, &str), body: &Value, meanwhile: impl AsyncFn()) -> u16 {
     let (sender, receiver) = oneshot::channel::<Bytes>();
     let frames = stream::once(async { Ok::<_, Infallible>(Frame::data(receiver.await.unwrap())) });
@@ -86,7 +86,8 @@ async fn a_list_that_waits_for_a_version_is_of_the_kind_as_it_is_then() {
     let server = server().await;
     post(&server, BARS, &bar()).await;
     let (path, definition) = (format!("{DEFINITIONS}/bars.wktest.io"), definition("Cluster", 9));
-    // The definition is marked, its object goes, then the definition itself; it comes again; a namespace is made.
+    // Five writes: the definition is marked, its object and the definition are deleted, the definition is created
+    // again, and a namespace is created.
     let awaited = revision(&server).await + 5;
     let list = format!("{BARS}?resourceVersion={awaited}&resourceVersionMatch=NotOlderThan");
     let mut answer = Box::pin(get(&server, &list));

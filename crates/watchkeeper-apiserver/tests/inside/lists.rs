@@ -1,4 +1,4 @@
-//! Do lists show one moment, whole or in pages, now or in the past?
+//! Lists at past and future revisions.
 
 use std::time::Duration;
 

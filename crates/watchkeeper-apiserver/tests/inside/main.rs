@@ -1,5 +1,5 @@
-//! What only the embedded server can be asked: what it does with its history, at which moment, and what it does not tell. All other tests of
-//! the server also run on a real one.
+//! Tests that only the embedded server supports: they control its history, its clock or the timing of requests. All
+//! other tests of the server also run on a real one.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 #[path = "../common/mod.rs"]

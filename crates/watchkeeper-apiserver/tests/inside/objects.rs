@@ -1,4 +1,4 @@
-//! Are objects created, changed and deleted by the rules?
+//! Revisions and determinism.
 
 use crate::common::*;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Does the server say no in the words that clients match on?
+//! Hostile and confidential input.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn no_refusal_repeats_the_content_of_a_secret() {
     }
 }
 
-/// Nothing that a client can send makes the server panic.
+/// No request makes the server panic.
 #[tokio::test(start_paused = true)]
 async fn odd_objects_are_answered_and_never_panic() {
     let server = Server::embedded(|settings| settings).await;
@@ -111,7 +111,7 @@ async fn odd_objects_are_answered_and_never_panic() {
     }
 }
 
-/// Also on the small stack of a test, where nothing is optimized.
+/// Passes on the small stack of an unoptimized test, too.
 #[tokio::test(start_paused = true)]
 async fn deep_rules_are_followed_and_deeper_ones_refused() {
     let server = Server::embedded(|settings| settings).await;

@@ -1,4 +1,5 @@
-//! Whatever writers do and however clients come back: does each client end with the state of the server?
+//! A property of watches: whatever writers do and however clients reconnect, each client converges to the server's
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ enum Step {
         client: usize,
         events: usize,
     },
-    /// The client loses its stream and comes back at a version it has seen.
+    /// The client loses its stream and reconnects at a revision it has seen.
     Reconnect {
         client: usize,
         back: usize,
@@ -34,7 +35,7 @@ enum Step {
 
 const NAMESPACES: [&str; 2] = [OURS, "wktest-two"];
 
-/// What each client asks for: namespace and selector.
+/// The namespace and selector of each client.
 const VIEWS: [(Option<usize>, &str); 5] =
     [(None, ""), (Some(0), ""), (Some(1), "l%3D1"), (None, "l%21%3D1"), (None, "l+in+(1,2)")];
 
@@ -54,7 +55,7 @@ type Objects = BTreeMap<(String, String), (u64, Value)>;
 struct Client<'a> {
     view: (Option<usize>, &'static str),
     watch: Watch<'a>,
-    /// The state after each event, by version: where the client can come back to.
+    /// The state after each event, by revision, from which the client can resume.
     past: Vec<(u64, Objects)>,
 }
 
@@ -84,7 +85,7 @@ impl<'a> Client<'a> {
         Self { view, watch, past: vec![(revision, objects)] }
     }
 
-    /// Reads one event if there is one; tells whether there was.
+    /// Reads one event if there is one; returns whether there was.
     async fn read(&mut self, server: &'a Server) -> bool {
         let Some(event) = self.watch.next().now_or_never() else { return false };
         let Some(event) = event else {

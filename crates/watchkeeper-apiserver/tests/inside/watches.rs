@@ -1,4 +1,4 @@
-//! Do watches tell every change once, in order, and end as they should?
+//! Watches and the bounds of the history; bookmarks and timeouts.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_version_older_than_the_history_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_falls_out_of_the_history_and_is_told() {
+async fn a_slow_reader_falls_out_of_the_history_and_gets_an_error() {
     let server = Server::embedded(|settings| settings.history(3)).await;
     let mut watch = Watch::open(
         &server,

@@ -1,4 +1,4 @@
-//! Where do two stories part? At the first answer that differs, field by field.
+//! The first difference between two transcripts, field by field.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::server::Story;
 
-/// One answer that is not the same.
+/// A response that differs.
 pub(crate) struct Difference {
-    /// What was asked.
+    /// The request.
     pub(crate) asked: String,
-    /// The places in the answer, each with what both servers have there.
+    /// The places in the response, each with the values of both servers.
     places: Vec<(String, String)>,
 }
 
 impl Difference {
-    /// What differences of one cause have in common.
+    /// Returns what differences with the same cause have in common.
     pub(crate) fn sort(&self) -> String {
         let places: Vec<_> = self.places.iter().map(|(place, _)| place.as_str()).collect();
         let (method, path) = self.asked.split_once(' ').unwrap_or_default();
@@ -31,7 +31,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The first difference; `expected` is what the real server said.
+/// Returns the first difference; `expected` is the transcript of the real server.
 pub(crate) fn first(expected: &Story, found: &Story) -> Option<Difference> {
     expected.answers.iter().zip(&found.answers).find_map(|((asked, expected), (_, found))| {
         let mut places = Vec::new();
@@ -40,32 +40,32 @@ pub(crate) fn first(expected: &Story, found: &Story) -> Option<Difference> {
     })
 }
 
-/// Whether both servers were asked in the same seconds, and answered within them. An object's managers stand in the order of the seconds in which they
-/// wrote: a write that changes this order alone makes a version, and the same write within one second makes none.
+/// Returns whether both servers processed every request within the same second. Managed fields are ordered by the
+/// second of the write: a write that only changes this order makes a new version, and none within the same second.
 pub(crate) fn same_seconds(expected: &Story, found: &Story) -> bool {
     expected.seconds == found.seconds && expected.seconds.iter().all(|(sent, answered)| sent == answered)
 }
 
-/// Whether two texts differ only as docs/apiserver-conformance.md says they do.
+/// Returns whether two texts differ only in ways that docs/apiserver-conformance.md explains.
 fn explained(expected: &str, found: &str) -> bool {
     let patches = around_patch(expected).is_some() && around_patch(expected) == around_patch(found);
     let types = problems(expected).zip(problems(found)).is_some_and(|(some, all)| is_cut_short(&some, &all));
     patches || types
 }
 
-/// What stands before and after the value of a patch: neither the object nor the patch is repeated.
+/// Returns the text before and after the quoted patch, which the embedded server does not repeat.
 fn around_patch(text: &str) -> Option<(&str, &str)> {
-    let (head, told) = text.split_once("Invalid value: \"")?;
+    let (head, quoted) = text.split_once("Invalid value: \"")?;
     let mut escaped = false;
-    let end = told.find(|c| {
+    let end = quoted.find(|c| {
         let ends = c == '"' && !escaped;
         escaped = c == '\\' && !escaped;
         ends
     })?;
-    (head.is_empty() || head.ends_with("patch: ")).then(|| (head, &told[end..]))
+    (head.is_empty() || head.ends_with("patch: ")).then(|| (head, &quoted[end..]))
 }
 
-/// The problems of an apply that does not fit its kind.
+/// Returns the problems of an apply that does not match its schema.
 fn problems(text: &str) -> Option<Vec<&str>> {
     let problems = text.strip_prefix("failed to create typed patch object ")?.split_once(": ")?.1;
     Some(
@@ -78,7 +78,8 @@ fn problems(text: &str) -> Option<Vec<&str>> {
     )
 }
 
-/// Whether `some` are the problems of `all` up to the first unknown field of each map, where the real server stops, in no certain order.
+/// Returns whether `some` are the problems of `all` up to the first unknown field of each map, where the real server
+/// stops, in any order.
 fn is_cut_short(some: &[&str], all: &[&str]) -> bool {
     let stops: Vec<_> = some
         .iter()

@@ -1,4 +1,4 @@
-//! Which operations does a seed stand for? Few names and few values, so that operations meet.
+//! Generation of operations from a seed. Few names and values, so that operations interact.
 
 use serde_json::{Value, json};
 use watchkeeper::clock::Generator;
@@ -11,7 +11,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Chance by seed.
+/// A random source.
 pub(crate) struct Draw(Generator);
 
 impl Draw {
@@ -28,10 +28,10 @@ impl Draw {
     }
 }
 
-/// The operations of a sequence.
+/// Returns the operations of a sequence.
 pub(crate) fn sequence(seed: u64, length: usize) -> Vec<Operation> {
     let draw = Draw(Generator::seeded(seed));
-    // Two kinds per sequence: operations on one object follow each other closely.
+    // Two kinds per sequence, so that operations on one object follow each other closely.
     let kinds = [draw.pick(&KINDS), draw.pick(&KINDS)];
     (0..length).map(|number| operation(&draw, draw.pick(&kinds), number)).collect()
 }
@@ -67,7 +67,7 @@ fn query(draw: &Draw, parts: &[&str]) -> String {
     if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
 }
 
-/// An object as somebody would write it; now and then with a mistake or a part that no server keeps.
+/// An object as a user would write it, sometimes with a mistake or with fields that are not stored.
 fn object(draw: &Draw, kind: Kind, name: &str) -> Value {
     let mut object = kind.object(draw, name);
     let metadata = &mut object["metadata"];
@@ -120,7 +120,7 @@ fn create(draw: &Draw, kind: Kind, name: &str, number: usize) -> Operation {
     let mut object = object(draw, kind, name);
     if draw.chance(5) {
         object["metadata"].as_object_mut().unwrap().remove("name");
-        // A prefix of its own, so that the order of names does not depend on what the server adds.
+        // A unique prefix, so that the order of names does not depend on the generated suffix.
         object["metadata"]["generateName"] = format!("gen{number:02}-").into();
     }
     Operation::new("POST", format!("{}{}", kind.collection(), query(draw, &[])), object)
@@ -217,7 +217,7 @@ fn apply(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
         object["metadata"]["resourceVersion"] = kind.gap("version", name);
     }
     match draw.below(20) {
-        // What tools that print Go structs leave behind.
+        // Zero values as left by tools that print Go structs.
         0 => {
             object["metadata"]["creationTimestamp"] = Value::Null;
             object["status"] = json!({});
@@ -289,7 +289,7 @@ fn list(draw: &Draw, kind: Kind) -> Operation {
     Operation::get(format!("{}{query}", kind.collection()))
 }
 
-/// The marker that ends each sequence matches all of these.
+/// A selector that the marker at the end of each sequence matches.
 fn watched(draw: &Draw, kind: Kind) -> String {
     let selector = draw.pick(&[
         "",
@@ -340,7 +340,7 @@ fn status(draw: &Draw, kind: Kind, path: &str, name: &str) -> Operation {
     }
 }
 
-/// Gives a pod a node, or takes the pod away as a drain of its node does.
+/// A binding or an eviction of a pod.
 fn act(draw: &Draw, path: &str, name: &str) -> Operation {
     let mut body = json!({"metadata": {"name": name}});
     if draw.chance(10) {

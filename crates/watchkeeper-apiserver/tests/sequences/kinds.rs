@@ -1,4 +1,4 @@
-//! Which kinds take part, and what do their objects look like?
+//! The kinds of the sequences and their objects.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) const KINDS: [Kind; 5] =
     [Kind::ConfigMap, Kind::Deployment, Kind::Pod, Kind::Service, Kind::Widget];
 
 impl Kind {
-    /// Its apiVersion and its name.
+    /// Returns the apiVersion and the kind's name.
     pub(crate) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::ConfigMap => ("v1", "ConfigMap"),
@@ -46,7 +46,7 @@ impl Kind {
         format!("<{what} {}/{name}>", self.plural()).into()
     }
 
-    /// An object with metadata for others to fill.
+    /// Returns an object; the caller completes the metadata.
     pub(crate) fn object(self, draw: &Draw, name: &str) -> Value {
         let mut object = match self {
             Self::ConfigMap => config_map(draw),
@@ -64,7 +64,7 @@ impl Kind {
         object
     }
 
-    /// What a merge or strategic patch changes.
+    /// Returns a merge or strategic patch.
     pub(crate) fn change(self, draw: &Draw) -> Value {
         match self {
             Self::ConfigMap => draw.pick(&[
@@ -206,7 +206,7 @@ impl Kind {
         }
     }
 
-    /// An object that every server takes as it is.
+    /// Returns an object that every server accepts unchanged.
     pub(crate) fn marker(self) -> Value {
         let mut object = match self {
             Self::ConfigMap => json!({}),
@@ -258,7 +258,7 @@ fn containers(draw: &Draw) -> Value {
     }
 }
 
-/// The keys that each term of an affinity asks for.
+/// The keys of each term of an affinity.
 const AFFINITIES: [&[&[&str]]; 5] = [&[], &[&["a"]], &[&["a", "b"]], &[&["b"]], &[&["a"], &["b"]]];
 
 fn affinity(terms: &[&[&str]]) -> Value {
@@ -368,7 +368,7 @@ fn widget(draw: &Draw) -> Value {
     object
 }
 
-/// The definition of the widgets.
+/// The CustomResourceDefinition of the widgets.
 pub(crate) fn definition() -> Value {
     let part = json!({"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string"}, "size": {"type": "integer"}, "note": {"type": "string"}}});

@@ -1,8 +1,9 @@
-//! Do random sequences of operations get the same answers from the embedded server and from a real one?
+//! Differential test: random sequences of operations get the same responses from the embedded server and from a real
+//! one.
 //!
-//! With `WATCHKEEPER_TEST_KUBECONFIG` every sequence runs on both, and the answers are compared. Without it each runs on two embedded servers,
-//! which must agree. `WATCHKEEPER_TEST_SEQUENCES` is the number of sequences, `WATCHKEEPER_TEST_SEED` the first seed. A sequence that differs is
-//! named by its seed, and shrunk until nothing can be left out.
+//! With `WATCHKEEPER_TEST_KUBECONFIG` every sequence runs on both, and the responses are compared. Without it each runs
+//! on two embedded servers, which must agree. `WATCHKEEPER_TEST_SEQUENCES` is the number of sequences,
+//! `WATCHKEEPER_TEST_SEED` the first seed. A sequence that differs is reported with its seed and shrunk to a minimum.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
 mod differ;
@@ -25,24 +26,24 @@ use server::Server;
 /// Operations per sequence.
 const LENGTH: usize = 30;
 
-/// Sequences that run at a time.
+/// Sequences that run concurrently.
 const ABREAST: usize = 12;
 
-/// How often a sequence that differs runs again, alone, to see whether it differs by the clock.
+/// How often a differing sequence runs again alone, to rule out a difference of timing.
 const ATTEMPTS: usize = 10;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())
 }
 
-/// The first difference of a sequence, if there is one.
+/// Returns the first difference of a sequence, if there is one.
 async fn difference(first: &Server, second: &Server, operations: &[Operation]) -> Option<Difference> {
     let (expected, found) = tokio::join!(first.run(operations), second.run(operations));
     differ::first(&expected, &found)
 }
 
-/// The difference of a sequence that has shown one, unless it is of the clock: it counts when both servers saw the same seconds, or when it is there
-/// every time.
+/// Reruns a sequence that differed. A difference counts if both servers processed it within the same seconds, or if it
+/// occurs every time.
 async fn judged(first: &Server, second: &Server, seed: u64, mut shown: Difference) -> Option<Difference> {
     let operations = sequence(seed, LENGTH);
     for _ in 0..ATTEMPTS {
@@ -56,7 +57,7 @@ async fn judged(first: &Server, second: &Server, seed: u64, mut shown: Differenc
     Some(shown)
 }
 
-/// Leaves out what is not needed for a difference: large parts first, single operations last.
+/// Removes operations that a difference does not need: large parts first, single operations last.
 async fn shrink(
     first: &Server,
     second: &Server,
@@ -82,7 +83,7 @@ async fn shrink(
     }
 }
 
-/// Runs the sequences on both servers, and shows one of each sort of difference as it can be read.
+/// Runs the sequences on both servers, and prints one of each sort of difference.
 async fn compare(first: &Server, second: &Server, count: u64) {
     let start = number("WATCHKEEPER_TEST_SEED", 1);
     let runs = futures::stream::iter(start..start + count).map(|seed| async move {

@@ -1,5 +1,5 @@
-//! What of an answer may differ between two servers? Versions and uids become numbers in the order in which they appear; times, tokens and
-//! generated endings are masked.
+//! Normalization of responses: versions and uids become numbers in order of appearance; times, tokens and generated
+//! suffixes are masked.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ static GENERATED: LazyLock<Regex> =
 static VERSIONS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"((?:ersion|current|record|precondition|meta): |\()(\d+)").unwrap());
 
-/// The names that one server's values have in a story.
+/// The numbers of one server's values in a transcript.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     versions: BTreeMap<u64, usize>,
@@ -30,7 +30,7 @@ impl Names {
         format!("version {}", self.versions.entry(version).or_insert(next))
     }
 
-    /// The order in which the versions rise, by the numbers they have here.
+    /// Returns the numbers of all versions, in ascending order of the versions.
     pub(crate) fn order(&self) -> Value {
         self.versions.values().copied().collect::<Vec<_>>().into()
     }
@@ -41,14 +41,14 @@ impl Names {
             format!("uid {}", self.uids.entry(found[0].to_owned()).or_insert(next))
         });
         let text = ADDRESS.replace_all(&text, "<address>");
-        // What two pods differ in is printed by the real server only.
+        // Only the real server appends the diff of two pods.
         let text = text.split("\n@@ ").next().unwrap_or_default();
         let text = TIME.replace_all(text, "<time>");
         let text = GENERATED.replace_all(&text, "$1<generated>");
         VERSIONS.replace_all(&text, "$1<number>").into_owned()
     }
 
-    /// An answer as it is compared.
+    /// Returns a response as it is compared.
     pub(crate) fn normalise(&mut self, value: &Value) -> Value {
         match value {
             Value::Object(map) => Value::Object(self.map(map)),
@@ -61,11 +61,11 @@ impl Names {
     fn map(&mut self, map: &Map<String, Value>) -> Map<String, Value> {
         let list = map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
         let mut named = Map::new();
-        // Who owns the time of a deletion is forgotten by the real server with the next update.
+        // The real server drops the owner of deletion fields with the next update.
         let kept = map.iter().filter(|(name, _)| !name.starts_with("f:deletion"));
         for (name, value) in kept {
             let value = match (name.as_str(), value) {
-                // The state of a list is that of the whole server, on which others write too.
+                // The version of a list is that of the whole server, to which others write as well.
                 ("metadata", Value::Object(meta)) if list => {
                     let mut meta = meta.clone();
                     meta.insert("resourceVersion".to_owned(), "<list>".into());
@@ -75,7 +75,8 @@ impl Names {
                     meta.into()
                 }
                 ("resourceVersion", Value::String(text)) if text != "<list>" => self.version(text).into(),
-                // The real server gives causes in any order and some twice, and managers in that of the seconds in which they wrote.
+                // The real server returns causes in any order, some twice, and managed fields ordered by the second of
+                // the write.
                 ("causes" | "managedFields", Value::Array(list)) => {
                     let mut list: Vec<_> = list.iter().map(|entry| self.normalise(entry)).collect();
                     list.retain(|entry| entry["fieldsV1"] != serde_json::json!({}));
@@ -96,7 +97,7 @@ impl Names {
     }
 }
 
-/// A message with several causes or conflicts, in an order of their own.
+/// Sorts the causes or conflicts of a message.
 fn ordered(message: &str) -> String {
     if message.starts_with("Apply failed with ") {
         let mut lines: Vec<_> = message.split("\n").flat_map(|line| line.split("conflicts: ")).collect();

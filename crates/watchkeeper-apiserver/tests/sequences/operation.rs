@@ -1,4 +1,4 @@
-//! What is one operation? A request with gaps that each server fills with its own versions, uids and tokens.
+//! One operation: a request with placeholders that each server fills with its own versions, uids and tokens.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 /// Stands for the namespace of a sequence in paths and bodies.
 pub(crate) const SPACE: &str = "wkspace";
 
-/// A gap: `<version widgets/o1>` is the newest version that was told of that object, `<stale ..>` one before it, `<uid ..>` its uid,
-/// `<continue widgets>` the newest token for that list, `<past 3>` a version of this namespace, counted from the newest, and
-/// `<first 0>` the one before all.
+/// A placeholder: `<version widgets/o1>` is the newest version seen of that object, `<stale ..>` the one before it,
+/// `<uid ..>` its uid, `<continue widgets>` the newest continue token of that list, `<past 3>` a version of this
+/// namespace, counted from the newest, and `<first 0>` the version before the sequence.
 pub(crate) const GAP: &str = r"<(version|stale|uid|continue|past|first) ([^>]*)>";
 
 #[derive(Clone, Debug)]
@@ -17,9 +17,9 @@ pub(crate) struct Operation {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) content_type: &'static str,
-    /// Null where the request has no body.
+    /// Null if the request has no body.
     pub(crate) body: Value,
-    /// A watch stays open, and is read when the sequence is over.
+    /// A watch stays open and is read at the end of the sequence.
     pub(crate) watch: bool,
 }
 

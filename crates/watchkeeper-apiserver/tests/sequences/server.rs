@@ -1,4 +1,4 @@
-//! How is a sequence told to a server? One request after the other in a namespace of its own; watches are read when all is done.
+//! Running a sequence on a server: requests one after another in a namespace of its own; watches are read at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ use crate::kinds::{DEFINITIONS, KINDS, Kind, WIDGETS, definition};
 use crate::normalise::Names;
 use crate::operation::{GAP, Operation, SPACE};
 
-/// Longer than any answer takes on a busy machine.
+/// Longer than any response takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static GAPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(GAP).unwrap());
@@ -28,15 +28,15 @@ static GAPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(GAP).unwrap());
 pub(crate) struct Server {
     client: Client,
     env: Env,
-    /// A part of every namespace: runs on one server do not meet.
+    /// Part of every namespace, so that concurrent runs on one server are separate.
     run: String,
     sequences: AtomicU64,
 }
 
-/// What came of a sequence.
+/// The result of a sequence.
 #[derive(Default)]
 pub(crate) struct Story {
-    /// What was answered, normalised, each with what was asked.
+    /// The normalized responses, each with its request.
     pub(crate) answers: Vec<(String, Value)>,
     /// The seconds in which each operation was sent and answered.
     pub(crate) seconds: Vec<(i64, i64)>,
@@ -69,12 +69,12 @@ impl Server {
         self
     }
 
-    /// The second that it is, as a server writes times down.
+    /// Returns the current second, as timestamps have it.
     pub(crate) fn second(&self) -> i64 {
         self.env.clock.wall().as_second()
     }
 
-    /// Waits for the beginning of a second.
+    /// Waits for the start of the next second.
     pub(crate) async fn next_second(&self) {
         let over = self.env.clock.wall().subsec_nanosecond();
         self.env.clock.sleep(Duration::from_nanos(1_000_000_000 - u64::from(over.unsigned_abs()))).await;
@@ -94,14 +94,14 @@ impl Server {
         read(self.send(method, path, content_type, body).await).await
     }
 
-    /// Runs a sequence and tells what came of it.
+    /// Runs a sequence and returns its transcript.
     pub(crate) async fn run(&self, operations: &[Operation]) -> Story {
         let number = self.sequences.fetch_add(1, Ordering::Relaxed);
         let space = format!("{SPACE}-{}-{number}", self.run);
         let body = json!({"metadata": {"name": space}}).to_string();
         let (code, made) = self.ask("POST", "/api/v1/namespaces", "application/json", body).await;
         assert_eq!(code, 201, "{made}");
-        let mut telling = Telling {
+        let mut telling = Running {
             server: self,
             space: space.clone(),
             seen: Seen::default(),
@@ -121,7 +121,8 @@ impl Server {
 }
 
 impl Server {
-    /// A server without controllers leaves the services of a namespace that goes, and has addresses for 254 of them.
+    /// Deletes the services of a finished namespace: a server without controllers keeps them, and has only 254
+    /// addresses.
     async fn give_back_addresses(&self, space: &str) {
         let services = Kind::Service.collection().replace(SPACE, space);
         let (_, list) = self.ask("GET", &services, "", String::new()).await;
@@ -140,7 +141,7 @@ async fn read(response: Response<Body>) -> (u16, Value) {
     (code, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()))
 }
 
-/// What a server has told so far, for the gaps in what comes.
+/// Versions, uids and tokens seen so far, for placeholders.
 #[derive(Default)]
 struct Seen {
     /// Versions and uid by plural and name.
@@ -151,7 +152,7 @@ struct Seen {
 
 impl Seen {
     fn keep(&mut self, path: &str, body: &Value) {
-        // The version in the answer to a dry run may be any that was sent.
+        // A dry run may return any version that was sent.
         let Some(plural) = plural(path).filter(|_| !path.contains("dryRun=All")) else { return };
         let metadata = &body["metadata"];
         if let Some(token) = metadata["continue"].as_str().filter(|token| !token.is_empty()) {
@@ -192,14 +193,14 @@ impl Seen {
     }
 }
 
-/// The resource that a path is about.
+/// Returns the resource of a path.
 fn plural(path: &str) -> Option<&str> {
     let (_, rest) = path.split_once("/namespaces/")?;
     rest.split(['/', '?']).nth(1)
 }
 
-/// A sequence in the middle of being told.
-struct Telling<'a> {
+/// A sequence in progress.
+struct Running<'a> {
     server: &'a Server,
     space: String,
     seen: Seen,
@@ -208,7 +209,7 @@ struct Telling<'a> {
     watches: Vec<(String, Body)>,
 }
 
-impl Telling<'_> {
+impl Running<'_> {
     fn tell(&mut self, asked: String, answer: &Value) {
         let text = answer.to_string().replace(&self.space, SPACE);
         let answer = self.names.normalise(&serde_json::from_str(&text).unwrap());
@@ -223,7 +224,7 @@ impl Telling<'_> {
             .iter()
             .any(|part| operation.path.contains(part));
         if cached || operation.path.ends_with("resourceVersion=") {
-            // What is answered from a cache is as new as the last list at least.
+            // A response from the watch cache is at least as new as the last list.
             let kind = KINDS.into_iter().find(|kind| plural(&path) == Some(kind.plural().as_str())).unwrap();
             self.server.ask("GET", &kind.collection().replace(SPACE, &self.space), "", String::new()).await;
         }
@@ -246,7 +247,8 @@ impl Telling<'_> {
         self.tell(operation.to_string(), &json!({"code": code, "warnings": warnings, "body": body}));
     }
 
-    /// Marks the end, and reads the watches up to it; one of each kind from the beginning must lead to what a list shows.
+    /// Creates the markers and reads the watches up to them. The replay of a watch from the beginning must equal the
+    /// list of its kind.
     async fn end(&mut self, operations: &[Operation]) {
         let used: BTreeSet<_> = operations.iter().filter_map(|operation| plural(&operation.path)).collect();
         let kinds: Vec<Kind> =
@@ -265,7 +267,7 @@ impl Telling<'_> {
             let events = self.server.env.clock.timeout(PATIENCE, reading).await;
             let events = events.unwrap_or_else(|_| panic!("no marker within {PATIENCE:?}: {asked}"));
             self.tell(asked.clone(), &json!(events));
-            // The last that was opened of a kind began before everything.
+            // The last watch opened of a kind started before everything.
             replayed.insert(plural(&asked).unwrap().to_owned(), replay(&events));
         }
         for kind in &kinds {
@@ -290,7 +292,7 @@ fn entry(object: &Value) -> (String, String) {
     (text("name"), text("resourceVersion"))
 }
 
-/// The state after all events: versions by name.
+/// Returns the state after all events: versions by name.
 fn replay(events: &[Value]) -> BTreeMap<String, String> {
     let mut objects = BTreeMap::new();
     for event in events {

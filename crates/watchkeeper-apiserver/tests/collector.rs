@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 use watchkeeper::{Clients, ObjectName};
 use watchkeeper_controllers::garbage_collector;
 
-struct World {
+struct Cluster {
     server: Server,
     clients: Clients,
     stop: CancellationToken,
@@ -56,7 +56,7 @@ impl Requests {
     }
 }
 
-impl World {
+impl Cluster {
     async fn new() -> Self {
         let server = Server::start().await;
         let theirs = server.clients();
@@ -123,11 +123,11 @@ impl World {
 
     /// Starts the collector with the client `theirs`.
     fn around(server: Server, theirs: Clients) -> Self {
-        let mut world = Self::without_collector(server);
-        if world.server.inside().is_some() {
-            world.start(theirs);
+        let mut cluster = Self::without_collector(server);
+        if cluster.server.inside().is_some() {
+            cluster.start(theirs);
         }
-        world
+        cluster
     }
 
     fn without_collector(server: Server) -> Self {
@@ -216,134 +216,134 @@ fn blocking(mut reference: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn dependents_of_dependents_go_in_the_background_and_others_stay() {
-    let world = World::new().await;
-    let root = world.create("root", &[]).await;
-    let child = world.create("child", std::slice::from_ref(&root)).await;
-    world.create("grandchild", std::slice::from_ref(&child)).await;
-    world.create("other", &[]).await;
+    let cluster = Cluster::new().await;
+    let root = cluster.create("root", &[]).await;
+    let child = cluster.create("child", std::slice::from_ref(&root)).await;
+    cluster.create("grandchild", std::slice::from_ref(&child)).await;
+    cluster.create("other", &[]).await;
     let all = ["root", "child", "grandchild", "other"];
-    world.left(&all, "root child grandchild other").await;
-    world.delete("root", PropagationPolicy::Background).await;
-    assert!(world.get("root").await.is_none(), "at once");
-    world.left(&all, "other").await;
-    world.end().await;
+    cluster.left(&all, "root child grandchild other").await;
+    cluster.delete("root", PropagationPolicy::Background).await;
+    assert!(cluster.get("root").await.is_none(), "at once");
+    cluster.left(&all, "other").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_goes_with_its_last_owner_and_forgets_those_that_went_before() {
-    let world = World::new().await;
-    let (a, b) = (world.create("a", &[]).await, world.create("b", &[]).await);
-    world.create("child", &[a, b.clone()]).await;
-    world.delete("a", PropagationPolicy::Background).await;
-    world.left(&["child"], "child").await;
+    let cluster = Cluster::new().await;
+    let (a, b) = (cluster.create("a", &[]).await, cluster.create("b", &[]).await);
+    cluster.create("child", &[a, b.clone()]).await;
+    cluster.delete("a", PropagationPolicy::Background).await;
+    cluster.left(&["child"], "child").await;
     let owners = async || {
-        let owners = world.get("child").await.unwrap().metadata.owner_references.unwrap();
+        let owners = cluster.get("child").await.unwrap().metadata.owner_references.unwrap();
         (owners.len() == 1).then_some(owners)
     };
-    let owners = world.server.until("one owner", owners).await;
+    let owners = cluster.server.until("one owner", owners).await;
     assert_eq!(owners[0].uid, b["uid"].as_str().unwrap());
-    world.delete("b", PropagationPolicy::Background).await;
-    world.left(&["child"], "").await;
-    world.end().await;
+    cluster.delete("b", PropagationPolicy::Background).await;
+    cluster.left(&["child"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_made_anew_under_the_same_name_does_not_count() {
-    let world = World::new().await;
-    let old = world.create("owner", &[]).await;
-    world.delete("owner", PropagationPolicy::Background).await;
-    world.create("owner", &[]).await;
-    world.create("child", &[old]).await;
-    world.left(&["owner", "child"], "owner").await;
-    world.end().await;
+    let cluster = Cluster::new().await;
+    let old = cluster.create("owner", &[]).await;
+    cluster.delete("owner", PropagationPolicy::Background).await;
+    cluster.create("owner", &[]).await;
+    cluster.create("child", &[old]).await;
+    cluster.left(&["owner", "child"], "owner").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_an_owner_waits_for_those_that_block_it() {
-    let world = World::new().await;
-    let root = world.create("root", &[]).await;
-    world.create("blocking", &[blocking(root.clone())]).await;
-    world.create("free", &[root]).await;
-    world.set_finalizers("blocking", &["example.com/hold"]).await;
-    world.set_finalizers("free", &["example.com/hold"]).await;
-    world.delete("root", PropagationPolicy::Foreground).await;
-    world.left(&["root", "blocking", "free"], "root blocking free").await;
-    let root = world.get("root").await.unwrap().metadata;
+    let cluster = Cluster::new().await;
+    let root = cluster.create("root", &[]).await;
+    cluster.create("blocking", &[blocking(root.clone())]).await;
+    cluster.create("free", &[root]).await;
+    cluster.set_finalizers("blocking", &["example.com/hold"]).await;
+    cluster.set_finalizers("free", &["example.com/hold"]).await;
+    cluster.delete("root", PropagationPolicy::Foreground).await;
+    cluster.left(&["root", "blocking", "free"], "root blocking free").await;
+    let root = cluster.get("root").await.unwrap().metadata;
     assert!(root.deletion_timestamp.is_some());
     assert_eq!(root.finalizers.unwrap(), ["foregroundDeletion"]);
-    let marked = async || world.get("blocking").await?.metadata.deletion_timestamp;
-    world.server.until("blocking marked", marked).await;
-    world.set_finalizers("blocking", &[]).await;
-    world.left(&["root", "blocking", "free"], "free").await;
-    world.set_finalizers("free", &[]).await;
-    world.left(&["free"], "").await;
-    world.end().await;
+    let marked = async || cluster.get("blocking").await?.metadata.deletion_timestamp;
+    cluster.server.until("blocking marked", marked).await;
+    cluster.set_finalizers("blocking", &[]).await;
+    cluster.left(&["root", "blocking", "free"], "free").await;
+    cluster.set_finalizers("free", &[]).await;
+    cluster.left(&["free"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_an_owner_goes_when_the_last_that_blocks_it_has_another_owner() {
-    let world = World::new().await;
-    let (root, other) = (world.create("root", &[]).await, world.create("other", &[]).await);
-    world.create("child", &[blocking(root)]).await;
-    world.set_finalizers("child", &["example.com/hold"]).await;
-    world.delete("root", PropagationPolicy::Foreground).await;
-    let marked = async || world.get("child").await?.metadata.deletion_timestamp;
-    world.server.until("child marked", marked).await;
-    world.left(&["root", "child", "other"], "root child other").await;
+    let cluster = Cluster::new().await;
+    let (root, other) = (cluster.create("root", &[]).await, cluster.create("other", &[]).await);
+    cluster.create("child", &[blocking(root)]).await;
+    cluster.set_finalizers("child", &["example.com/hold"]).await;
+    cluster.delete("root", PropagationPolicy::Foreground).await;
+    let marked = async || cluster.get("child").await?.metadata.deletion_timestamp;
+    cluster.server.until("child marked", marked).await;
+    cluster.left(&["root", "child", "other"], "root child other").await;
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [blocking(other)]}}));
-    world.clients.requests().of::<ConfigMap>().patch(&world.key("child"), &patch).await.unwrap();
-    world.left(&["root", "child", "other"], "child other").await;
-    world.end().await;
+    cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key("child"), &patch).await.unwrap();
+    cluster.left(&["root", "child", "other"], "child other").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_a_chain_goes_from_its_end() {
-    let world = World::new().await;
-    let root = world.create("root", &[]).await;
-    let child = world.create("child", &[blocking(root)]).await;
-    world.create("grandchild", &[blocking(child)]).await;
-    world.set_finalizers("grandchild", &["example.com/hold"]).await;
-    world.delete("root", PropagationPolicy::Foreground).await;
-    world.left(&["root", "child", "grandchild"], "root child grandchild").await;
+    let cluster = Cluster::new().await;
+    let root = cluster.create("root", &[]).await;
+    let child = cluster.create("child", &[blocking(root)]).await;
+    cluster.create("grandchild", &[blocking(child)]).await;
+    cluster.set_finalizers("grandchild", &["example.com/hold"]).await;
+    cluster.delete("root", PropagationPolicy::Foreground).await;
+    cluster.left(&["root", "child", "grandchild"], "root child grandchild").await;
     let waits = async || {
-        let finalizers = world.get("child").await?.metadata.finalizers?;
+        let finalizers = cluster.get("child").await?.metadata.finalizers?;
         (finalizers == ["foregroundDeletion"]).then_some(())
     };
-    world.server.until("the child waits", waits).await;
-    world.set_finalizers("grandchild", &[]).await;
-    world.left(&["root", "child", "grandchild"], "").await;
-    world.end().await;
+    cluster.server.until("the child waits", waits).await;
+    cluster.set_finalizers("grandchild", &[]).await;
+    cluster.left(&["root", "child", "grandchild"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_stay_and_forget_their_owner() {
-    let world = World::new().await;
-    let root = world.create("root", &[]).await;
-    world.create("child", &[blocking(root)]).await;
-    world.settle().await;
-    world.delete("root", PropagationPolicy::Orphan).await;
-    world.left(&["root", "child"], "child").await;
-    assert_eq!(world.get("child").await.unwrap().metadata.owner_references.unwrap_or_default(), []);
-    world.end().await;
+    let cluster = Cluster::new().await;
+    let root = cluster.create("root", &[]).await;
+    cluster.create("child", &[blocking(root)]).await;
+    cluster.settle().await;
+    cluster.delete("root", PropagationPolicy::Orphan).await;
+    cluster.left(&["root", "child"], "child").await;
+    assert_eq!(cluster.get("child").await.unwrap().metadata.owner_references.unwrap_or_default(), []);
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_that_own_each_other_go_in_the_foreground_too() {
-    let world = World::new().await;
-    let a = world.create("a", &[]).await;
-    let b = world.create("b", &[blocking(a)]).await;
+    let cluster = Cluster::new().await;
+    let a = cluster.create("a", &[]).await;
+    let b = cluster.create("b", &[blocking(a)]).await;
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [blocking(b)]}}));
-    world.clients.requests().of::<ConfigMap>().patch(&world.key("a"), &patch).await.unwrap();
-    world.left(&["a", "b"], "a b").await;
-    world.delete("a", PropagationPolicy::Foreground).await;
-    world.left(&["a", "b"], "").await;
-    world.end().await;
+    cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key("a"), &patch).await.unwrap();
+    cluster.left(&["a", "b"], "a b").await;
+    cluster.delete("a", PropagationPolicy::Foreground).await;
+    cluster.left(&["a", "b"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
-    let world = World::new().await;
-    let group = format!("{}.example.com", world.server.ours());
+    let cluster = Cluster::new().await;
+    let group = format!("{}.example.com", cluster.server.ours());
     let crd: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": {"name": format!("lamps.{group}")},
         "spec": {
@@ -354,67 +354,67 @@ async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
         },
     }))
     .unwrap();
-    world.clients.requests().of::<CustomResourceDefinition>().create(&crd).await.unwrap();
+    cluster.clients.requests().of::<CustomResourceDefinition>().create(&crd).await.unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Lamp"));
-    let lamps = world.clients.requests().of_kind::<DynamicObject>(kind.clone());
+    let lamps = cluster.clients.requests().of_kind::<DynamicObject>(kind.clone());
     let made = async || lamps.create(&DynamicObject::new("desk", &kind)).await.ok();
-    let lamp = world.server.until("served", made).await;
+    let lamp = cluster.server.until("served", made).await;
     let owner = json!({"apiVersion": format!("{group}/v1"), "kind": "Lamp", "name": "desk", "uid": lamp.metadata.uid});
-    world.create("child", std::slice::from_ref(&owner)).await;
+    cluster.create("child", std::slice::from_ref(&owner)).await;
     // The owner's kind is not served, so the collector cannot know whether the owner exists.
     let unknown = json!({"apiVersion": format!("{group}/v1"), "kind": "Switch", "name": "s", "uid": "u"});
-    world.create("unclear", &[unknown]).await;
-    world.left(&["child", "unclear"], "child unclear").await;
+    cluster.create("unclear", &[unknown]).await;
+    cluster.left(&["child", "unclear"], "child unclear").await;
     lamps.delete(&ObjectName::cluster("desk")).await.unwrap();
-    world.left(&["child", "unclear"], "unclear").await;
-    world.end().await;
+    cluster.left(&["child", "unclear"], "unclear").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_made_anew_without_namespaces_owns_what_has_one() {
     let server = Server::embedded(|settings| settings).await;
     let theirs = server.clients();
-    let world = World::around(server, theirs);
+    let cluster = Cluster::around(server, theirs);
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let crd = |scope: &str| {
         json!({"metadata": {"name": "lamps.example.com"}, "spec": {
             "group": "example.com", "scope": scope, "names": {"kind": "Lamp", "plural": "lamps"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
     };
-    common::post(&world.server, definitions, &crd("Namespaced")).await;
+    common::post(&cluster.server, definitions, &crd("Namespaced")).await;
     let lamp = json!({"apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": "desk"}});
-    let lamps = format!("/apis/example.com/v1/namespaces/{}/lamps", world.server.ours());
+    let lamps = format!("/apis/example.com/v1/namespaces/{}/lamps", cluster.server.ours());
     let owner = |made: &Value| json!({"apiVersion": "example.com/v1", "kind": "Lamp", "name": "desk", "uid": made["metadata"]["uid"]});
-    let first = common::post(&world.server, &lamps, &lamp).await;
-    world.create("first", &[owner(&first)]).await;
-    world.left(&["first"], "first").await;
-    common::call(&world.server, "DELETE", &format!("{definitions}/lamps.example.com"), &Value::Null).await;
-    common::post(&world.server, definitions, &crd("Cluster")).await;
-    let second = common::post(&world.server, "/apis/example.com/v1/lamps", &lamp).await;
-    world.create("second", &[owner(&second)]).await;
-    world.left(&["first", "second"], "second").await;
-    world.end().await;
+    let first = common::post(&cluster.server, &lamps, &lamp).await;
+    cluster.create("first", &[owner(&first)]).await;
+    cluster.left(&["first"], "first").await;
+    common::call(&cluster.server, "DELETE", &format!("{definitions}/lamps.example.com"), &Value::Null).await;
+    common::post(&cluster.server, definitions, &crd("Cluster")).await;
+    let second = common::post(&cluster.server, "/apis/example.com/v1/lamps", &lamp).await;
+    cluster.create("second", &[owner(&second)]).await;
+    cluster.left(&["first", "second"], "second").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_in_one_namespace_is_owned_by_nobody_in_another() {
-    let world = World::new().await;
-    let (far, owned) = (format!("{}-far", world.server.ours()), format!("{}-owned", world.server.ours()));
+async fn an_object_in_one_namespace_cannot_have_an_owner_in_another() {
+    let cluster = Cluster::new().await;
+    let (far, owned) = (format!("{}-far", cluster.server.ours()), format!("{}-owned", cluster.server.ours()));
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": far}})).unwrap();
-    world.clients.requests().of::<Namespace>().create(&namespace).await.unwrap();
+    cluster.clients.requests().of::<Namespace>().create(&namespace).await.unwrap();
     let far: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "owner", "namespace": far}})).unwrap();
-    let far = world.clients.requests().of::<ConfigMap>().create(&far).await.unwrap();
+    let far = cluster.clients.requests().of::<ConfigMap>().create(&far).await.unwrap();
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": far.metadata.uid});
-    world.create("child", std::slice::from_ref(&owner)).await;
-    world.left(&["child"], "").await;
+    cluster.create("child", std::slice::from_ref(&owner)).await;
+    cluster.left(&["child"], "").await;
     // A cluster-scoped object with a namespaced owner is invalid and must stay.
-    let cluster: Namespace =
+    let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": owned, "ownerReferences": [owner]}})).unwrap();
-    world.clients.requests().of::<Namespace>().create(&cluster).await.unwrap();
-    world.settle().await;
-    assert!(world.clients.requests().of::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
-    world.end().await;
+    cluster.clients.requests().of::<Namespace>().create(&namespace).await.unwrap();
+    cluster.settle().await;
+    assert!(cluster.clients.requests().of::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
+    cluster.end().await;
 }
 
 /// The request of the Secret informer, which covers all namespaces.
@@ -430,134 +430,134 @@ fn watch_of_secrets(uri: &Uri) -> bool {
 async fn orphans_stay_though_the_cache_of_their_kind_is_behind_or_empty() {
     // First the informer has not synced; then it has, but its watch is stalled.
     for (streaming_lists, held) in [(true, all_secrets as fn(&Uri) -> bool), (false, watch_of_secrets)] {
-        let (world, open) = World::holding(streaming_lists, held).await;
-        world.settle().await;
-        let root = world.create("root", &[]).await;
-        world.create_secret("child", blocking(root.clone()), &[]).await;
-        world.delete("root", PropagationPolicy::Orphan).await;
-        world.left(&["root"], "").await;
+        let (cluster, open) = Cluster::holding(streaming_lists, held).await;
+        cluster.settle().await;
+        let root = cluster.create("root", &[]).await;
+        cluster.create_secret("child", blocking(root.clone()), &[]).await;
+        cluster.delete("root", PropagationPolicy::Orphan).await;
+        cluster.left(&["root"], "").await;
         open.cancel();
-        world.create_secret("marker", root, &[]).await;
-        let settled = async || world.secret("marker").await.is_none().then_some(());
-        world.server.until("settled", settled).await;
-        let child = world.secret("child").await.expect("an orphan stays");
+        cluster.create_secret("marker", root, &[]).await;
+        let settled = async || cluster.secret("marker").await.is_none().then_some(());
+        cluster.server.until("settled", settled).await;
+        let child = cluster.secret("child").await.expect("an orphan stays");
         assert_eq!(child.metadata.owner_references.unwrap_or_default(), []);
-        world.end().await;
+        cluster.end().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_on_more_than_a_page_stay_though_the_collector_started_after_the_delete() {
-    let mut world = World::without_collector(Server::embedded(|settings| settings).await);
-    let root = world.create("root", &[]).await;
+    let mut cluster = Cluster::without_collector(Server::embedded(|settings| settings).await);
+    let root = cluster.create("root", &[]).await;
     for number in 0..501 {
-        world.create_secret(&format!("child-{number}"), root.clone(), &[]).await;
+        cluster.create_secret(&format!("child-{number}"), root.clone(), &[]).await;
     }
-    world.delete("root", PropagationPolicy::Orphan).await;
-    world.start(world.clients.clone());
-    world.left(&["root"], "").await;
-    world.create_secret("marker", root, &[]).await;
-    let settled = async || world.secret("marker").await.is_none().then_some(());
-    world.server.until("settled", settled).await;
+    cluster.delete("root", PropagationPolicy::Orphan).await;
+    cluster.start(cluster.clients.clone());
+    cluster.left(&["root"], "").await;
+    cluster.create_secret("marker", root, &[]).await;
+    let settled = async || cluster.secret("marker").await.is_none().then_some(());
+    cluster.server.until("settled", settled).await;
     for number in 0..501 {
-        let child = world.secret(&format!("child-{number}")).await.expect("an orphan stays");
+        let child = cluster.secret(&format!("child-{number}")).await.expect("an orphan stays");
         assert_eq!(child.metadata.owner_references.unwrap_or_default(), []);
     }
-    world.end().await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_an_owner_waits_for_kinds_that_cannot_be_seen_yet_and_others_do_not() {
-    let (world, open) = World::holding(true, all_secrets).await;
-    let root = world.create("root", &[]).await;
-    world.create_secret("blocking", blocking(root), &["example.com/hold"]).await;
-    world.delete("root", PropagationPolicy::Foreground).await;
-    world.left(&["root"], "root").await;
-    assert!(world.secret("blocking").await.unwrap().metadata.deletion_timestamp.is_none());
+    let (cluster, open) = Cluster::holding(true, all_secrets).await;
+    let root = cluster.create("root", &[]).await;
+    cluster.create_secret("blocking", blocking(root), &["example.com/hold"]).await;
+    cluster.delete("root", PropagationPolicy::Foreground).await;
+    cluster.left(&["root"], "root").await;
+    assert!(cluster.secret("blocking").await.unwrap().metadata.deletion_timestamp.is_none());
     open.cancel();
-    let deleting = async || world.secret("blocking").await.unwrap().metadata.deletion_timestamp;
-    world.server.until("deleted", deleting).await;
-    world.left(&["root"], "root").await;
+    let deleting = async || cluster.secret("blocking").await.unwrap().metadata.deletion_timestamp;
+    cluster.server.until("deleted", deleting).await;
+    cluster.left(&["root"], "root").await;
     let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
-    world.clients.requests().of::<Secret>().patch(&world.key("blocking"), &patch).await.unwrap();
-    world.left(&["root"], "").await;
-    world.end().await;
+    cluster.clients.requests().of::<Secret>().patch(&cluster.key("blocking"), &patch).await.unwrap();
+    cluster.left(&["root"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_foreground_a_dependent_waits_for_its_own_of_kinds_that_cannot_be_seen_yet() {
-    let (world, open) = World::holding(true, all_secrets).await;
-    let root = world.create("root", &[]).await;
-    let child = world.create("child", &[blocking(root)]).await;
-    world.create_secret("grandchild", blocking(child), &["example.com/hold"]).await;
-    world.delete("root", PropagationPolicy::Foreground).await;
-    world.left(&["root", "child"], "root child").await;
+    let (cluster, open) = Cluster::holding(true, all_secrets).await;
+    let root = cluster.create("root", &[]).await;
+    let child = cluster.create("child", &[blocking(root)]).await;
+    cluster.create_secret("grandchild", blocking(child), &["example.com/hold"]).await;
+    cluster.delete("root", PropagationPolicy::Foreground).await;
+    cluster.left(&["root", "child"], "root child").await;
     open.cancel();
-    let deleting = async || world.secret("grandchild").await.unwrap().metadata.deletion_timestamp;
-    world.server.until("deleted", deleting).await;
-    world.left(&["root", "child"], "root child").await;
+    let deleting = async || cluster.secret("grandchild").await.unwrap().metadata.deletion_timestamp;
+    cluster.server.until("deleted", deleting).await;
+    cluster.left(&["root", "child"], "root child").await;
     let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
-    world.clients.requests().of::<Secret>().patch(&world.key("grandchild"), &patch).await.unwrap();
-    world.left(&["root", "child"], "").await;
-    world.end().await;
+    cluster.clients.requests().of::<Secret>().patch(&cluster.key("grandchild"), &patch).await.unwrap();
+    cluster.left(&["root", "child"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_a_kind_that_nobody_can_see_is_not_let_go() {
-    let (world, open) = World::holding(true, |uri| uri.path().ends_with("/secrets")).await;
-    let root = world.create("root", &[]).await;
-    world.create_secret("child", root, &[]).await;
-    world.create("other", &[]).await;
-    world.delete("root", PropagationPolicy::Orphan).await;
-    world.delete("other", PropagationPolicy::Foreground).await;
+async fn an_owner_of_a_kind_that_cannot_be_listed_is_kept() {
+    let (cluster, open) = Cluster::holding(true, |uri| uri.path().ends_with("/secrets")).await;
+    let root = cluster.create("root", &[]).await;
+    cluster.create_secret("child", root, &[]).await;
+    cluster.create("other", &[]).await;
+    cluster.delete("root", PropagationPolicy::Orphan).await;
+    cluster.delete("other", PropagationPolicy::Foreground).await;
     // Longer than every deadline.
-    world.server.env.clock.sleep(std::time::Duration::from_secs(120)).await;
-    world.left(&["root", "other"], "root other").await;
-    assert_eq!(world.get("root").await.unwrap().metadata.finalizers.unwrap(), ["orphan"]);
-    let reporter = &world.server.env.reporter;
+    cluster.server.env.clock.sleep(std::time::Duration::from_secs(120)).await;
+    cluster.left(&["root", "other"], "root other").await;
+    assert_eq!(cluster.get("root").await.unwrap().metadata.finalizers.unwrap(), ["orphan"]);
+    let reporter = &cluster.server.env.reporter;
     assert!(reporter.errors() > 0, "nobody is told");
     open.cancel();
-    world.left(&["root", "other"], "").await;
-    assert_eq!(world.secret("child").await.unwrap().metadata.owner_references.unwrap_or_default(), []);
-    world.stop.cancel();
-    world.collector.unwrap().await.unwrap();
+    cluster.left(&["root", "other"], "").await;
+    assert_eq!(cluster.secret("child").await.unwrap().metadata.owner_references.unwrap_or_default(), []);
+    cluster.stop.cancel();
+    cluster.collector.unwrap().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreground_delete_does_not_ask_for_owners_of_a_kind_that_nobody_serves() {
-    let world = World::new().await;
+async fn a_foreground_delete_does_not_request_owners_of_a_kind_that_is_not_served() {
+    let cluster = Cluster::new().await;
     let unknown = json!({"apiVersion": "no.io/v1", "kind": "Nope", "name": "x", "uid": "u1"});
-    world.create("owned", &[unknown]).await;
-    world.delete("owned", PropagationPolicy::Foreground).await;
-    world.left(&["owned"], "").await;
-    world.end().await;
+    cluster.create("owned", &[unknown]).await;
+    cluster.delete("owned", PropagationPolicy::Foreground).await;
+    cluster.left(&["owned"], "").await;
+    cluster.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn owners_that_wait_for_each_other_stay_and_are_reported_without_a_storm_of_requests() {
     // As with kube-controller-manager when all are deleted before it observes the first deletion.
     for names in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
-        let (mut world, theirs, requests) = World::counting(|_| None).await;
+        let (mut cluster, theirs, requests) = Cluster::counting(|_| None).await;
         let mut references = Vec::new();
         for name in names {
-            references.push(blocking(world.create(name, &[]).await));
+            references.push(blocking(cluster.create(name, &[]).await));
         }
         references.rotate_left(1);
         for (name, owner) in names.iter().zip(&references) {
             let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
-            world.clients.requests().of::<ConfigMap>().patch(&world.key(name), &patch).await.unwrap();
+            cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key(name), &patch).await.unwrap();
         }
         for name in names {
-            world.delete(name, PropagationPolicy::Foreground).await;
+            cluster.delete(name, PropagationPolicy::Foreground).await;
         }
-        world.start(theirs);
-        world.assert_quiet_after(1, &requests).await;
-        world.left(names, &names.join(" ")).await;
+        cluster.start(theirs);
+        cluster.assert_quiet_after(1, &requests).await;
+        cluster.left(names, &names.join(" ")).await;
         // Removing one reference by hand releases all of them.
         let patch = Patch::Merge(json!({"metadata": {"ownerReferences": []}}));
-        world.clients.requests().of::<ConfigMap>().patch(&world.key("a"), &patch).await.unwrap();
-        world.left(names, "").await;
-        world.stop.cancel();
+        cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key("a"), &patch).await.unwrap();
+        cluster.left(names, "").await;
+        cluster.stop.cancel();
     }
 }
 
@@ -572,13 +572,13 @@ async fn what_is_refused_again_and_again_is_reported_without_a_storm_of_requests
     for (code, reason) in [(409, "Conflict"), (405, "MethodNotAllowed"), (403, "Forbidden")] {
         let answer =
             move |request: &Request<Body>| (request.method() == Method::DELETE).then(|| status(code, reason));
-        let (mut world, theirs, requests) = World::counting(answer).await;
+        let (mut cluster, theirs, requests) = Cluster::counting(answer).await;
         let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "no-such-uid"});
-        world.create("child", &[absent]).await;
-        world.start(theirs);
-        world.assert_quiet_after(1, &requests).await;
-        assert!(world.get("child").await.is_some());
-        world.stop.cancel();
+        cluster.create("child", &[absent]).await;
+        cluster.start(theirs);
+        cluster.assert_quiet_after(1, &requests).await;
+        assert!(cluster.get("child").await.is_some());
+        cluster.stop.cancel();
     }
 }
 
@@ -593,12 +593,12 @@ async fn a_list_that_never_ends_is_given_up() {
         let is_secrets = request.uri().path().ends_with("/secrets");
         (is_page && is_secrets).then(|| Response::new(Full::from(text.to_string())))
     };
-    let (mut world, theirs, _requests) = World::counting(answer).await;
-    world.create("root", &[]).await;
-    world.delete("root", PropagationPolicy::Orphan).await;
-    world.start(theirs);
-    let reported = async || (world.server.env.reporter.errors() >= 1).then_some(());
-    world.server.until("reported", told).await;
-    assert!(world.get("root").await.is_some(), "nobody knows what it owns");
-    world.stop.cancel();
+    let (mut cluster, theirs, _requests) = Cluster::counting(answer).await;
+    cluster.create("root", &[]).await;
+    cluster.delete("root", PropagationPolicy::Orphan).await;
+    cluster.start(theirs);
+    let reported = async || (cluster.server.env.reporter.errors() >= 1).then_some(());
+    cluster.server.until("reported", reported).await;
+    assert!(cluster.get("root").await.is_some(), "nobody knows what it owns");
+    cluster.stop.cancel();
 }

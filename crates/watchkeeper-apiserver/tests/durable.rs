@@ -114,7 +114,7 @@ async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
     let from = |version: u64| format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}");
     let mut watch = Watch::open(&server, &from(first + 1)).await;
     for (kind, step) in [("MODIFIED", 2), ("MODIFIED", 3), ("DELETED", 4)] {
-        assert_eq!(watch.told().await, (kind.to_owned(), "a".to_owned(), first + step));
+        assert_eq!(watch.event().await, (kind.to_owned(), "a".to_owned(), first + step));
     }
     let expired = Watch::open(&server, &from(first)).await.next().await.unwrap();
     assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
@@ -124,7 +124,7 @@ async fn a_watch_from_before_the_restart_resumes_without_a_gap_or_is_expired() {
     let server = open(1).await;
     let expired = Watch::open(&server, &from(first + 2)).await.next().await.unwrap();
     assert_eq!(expired["object"]["code"], 410);
-    assert_eq!(Watch::open(&server, &from(first + 3)).await.told().await.0, "DELETED");
+    assert_eq!(Watch::open(&server, &from(first + 3)).await.event().await.0, "DELETED");
     inside(&server).compact_now();
     drop(server);
     let expired = Watch::open(&open(3).await, &from(first + 3)).await.next().await.unwrap();
@@ -165,7 +165,7 @@ async fn a_watch_sees_its_kind_go_and_after_a_restart_nothing_is_known_of_it() {
     post(&server, DEFINITIONS, &widgets()).await;
     assert_eq!(next.await.unwrap()["type"], "DELETED");
     assert_eq!(watches[0].next().await, None);
-    assert_eq!(watches[1].told().await.0, "DELETED", "also to one that reads late");
+    assert_eq!(watches[1].event().await.0, "DELETED", "also to one that reads late");
     assert_eq!(watches[1].next().await, None);
     drop(watches);
     drop(server);
@@ -281,7 +281,7 @@ async fn another_format_is_refused_and_not_touched() {
 }
 
 #[tokio::test]
-async fn a_damaged_folder_is_told_with_a_remedy() {
+async fn a_damaged_folder_is_refused_with_a_remedy() {
     let (_parent, folder) = folder();
     let server = open(&folder).await;
     for name in 0..50 {
@@ -440,7 +440,7 @@ async fn a_folder_or_a_file_in_it_that_others_may_have_put_there_is_refused() {
 }
 
 #[tokio::test]
-async fn errors_can_be_told_apart() {
+async fn errors_can_be_distinguished() {
     let (_parent, folder) = folder();
     let _server = open(&folder).await;
     let error = ApiServer::builder(&Env::system()).open(&folder).unwrap_err();

@@ -208,14 +208,14 @@ async fn a_definition_goes_with_its_objects_and_ends_its_watches() {
     gone(&server, &path).await;
     gone(&server, FOOS).await;
     assert_eq!(get(&server, FOOS).await, (404, json!("404 page not found\n")));
-    assert_eq!(watch.told().await.0, "DELETED");
+    assert_eq!(watch.event().await.0, "DELETED");
     define(&server, &definition()).await;
     post(&server, FOOS, &foo("new")).await;
     assert_eq!(watch.next().await, None, "a kind that is defined again is another");
     assert_eq!(get(&server, &format!("{FOOS}/f")).await.0, 404);
     let mut late = Watch::open(&server, &format!("{FOOS}?watch=1&resourceVersion={start}")).await;
-    let told = late.next().await.unwrap();
-    assert_eq!((&told["type"], &told["object"]["code"]), (&json!("ERROR"), &json!(410)), "{told}");
+    let event = late.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)), "{event}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +271,7 @@ async fn a_definition_with_mistakes_is_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clash_of_names_is_told_and_resolved_when_the_first_goes() {
+async fn a_name_conflict_is_reported_and_resolved_when_the_first_kind_goes() {
     let server = Server::start().await;
     define(&server, &definition()).await;
     let mut second = definition();
@@ -279,11 +279,11 @@ async fn a_clash_of_names_is_told_and_resolved_when_the_first_goes() {
     second["spec"]["names"] = json!({"kind": "Foo", "plural": "foes"});
     let path = format!("{DEFINITIONS}/foes.wktest.io");
     post(&server, DEFINITIONS, &second).await;
-    let told = async || {
+    let observed = async || {
         let conditions = get(&server, &path).await.1["status"]["conditions"].clone();
         conditions.as_array().filter(|list| list.len() == 2).cloned()
     };
-    let conditions = server.until("judged", told).await;
+    let conditions = server.until("judged", observed).await;
     assert_eq!(conditions[0]["reason"], "ListKindConflict");
     assert_eq!(conditions[1]["status"], "False");
     let foes = "/apis/wktest.io/v1/namespaces/wktest/foes";
@@ -430,12 +430,12 @@ async fn aggregated_discovery_changes_its_tag_with_its_content() {
     let tag = server.until("unchanged between two requests", unchanged).await;
     let known = [AGGREGATED[0], ("if-none-match", tag.as_str())];
     define(&server, &definition()).await;
-    let told = async || {
+    let observed = async || {
         let (code, body) = raw(&server, "GET", "/apis", &known, "").await;
         assert!(code == 304 || body["kind"] == "APIGroupDiscoveryList", "{code} {body}");
         body["items"].as_array()?.iter().find(|g| g["metadata"]["name"] == "wktest.io").cloned()
     };
-    let group = server.until("discovered", told).await;
+    let group = server.until("discovered", observed).await;
     assert_eq!(group["versions"][0]["version"], "v1", "the stable version is preferred");
     let resource = &group["versions"][0]["resources"][0];
     assert_eq!(
@@ -470,11 +470,11 @@ async fn plain_discovery_lists_groups_versions_and_resources() {
 async fn every_open_api_document_can_be_fetched() {
     let server = Server::start().await;
     define(&server, &definition()).await;
-    let told = async || {
+    let observed = async || {
         let (_, index) = get(&server, "/openapi/v3?timeout=32s").await;
         index["paths"].as_object().filter(|paths| paths.contains_key("apis/wktest.io/v1")).cloned()
     };
-    let paths = server.until("described", told).await;
+    let paths = server.until("described", observed).await;
     assert!(paths.contains_key("api/v1"));
     for (_, entry) in paths.iter().filter(|(path, _)| !path.contains(&format!("{OURS}-"))) {
         let (code, document) = get(&server, entry["serverRelativeURL"].as_str().unwrap()).await;

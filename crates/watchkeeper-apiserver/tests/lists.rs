@@ -88,3 +88,30 @@ async fn a_list_of_metadata_leaves_the_rest_out() {
         (&json!("PartialObjectMetadata"), None)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_with_a_selector_may_be_followed_by_an_empty_one() {
+    let server = Server::start().await;
+    for (name, label) in [("a", "1"), ("b", "2")] {
+        let mut object = config_map(name, &json!({}));
+        object["metadata"]["labels"] = json!({"l": label});
+        post(&server, CONFIG_MAPS, &object).await;
+    }
+    let (_, page) = get(&server, &format!("{CONFIG_MAPS}?limit=1&labelSelector=l%3D1")).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let rest = format!("{CONFIG_MAPS}?limit=1&labelSelector=l%3D1&continue={token}");
+    let (_, rest) = get(&server, &rest).await;
+    assert_eq!((&rest["items"], rest["metadata"].get("continue")), (&json!([]), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_one_name_is_current_even_in_pages() {
+    let server = Server::start().await;
+    let first = post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "1"}))).await;
+    patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"data": {"k": "2"}})).await;
+    let at = format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3Da&resourceVersion={}", version(&first));
+    for (query, shown) in [("limit=1", "2"), ("limit=1&resourceVersionMatch=Exact", "1")] {
+        let (_, list) = get(&server, &format!("{at}&{query}")).await;
+        assert_eq!(list["items"][0]["data"]["k"], shown, "{query}: {list}");
+    }
+}

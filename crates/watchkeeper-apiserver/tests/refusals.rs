@@ -525,3 +525,16 @@ async fn a_binding_of_another_pod_or_another_version_is_refused() {
     );
     assert_eq!(bind("uid", field("uid")).await.0, 201);
 }
+
+#[tokio::test(start_paused = true)]
+async fn refusals_carry_the_warnings_too() {
+    let server = Server::start().await;
+    let mut object = config_map("a", &json!({}));
+    object["surprise"] = 1.into();
+    for code in [201, 409] {
+        let json = [("content-type", "application/json")];
+        let response = send(&server, "POST", CONFIG_MAPS, &json, object.to_string()).await;
+        assert_eq!(response.status(), code);
+        assert_eq!(response.headers()["warning"], "299 - \"unknown field \\\"surprise\\\"\"");
+    }
+}

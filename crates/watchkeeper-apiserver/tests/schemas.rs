@@ -432,7 +432,7 @@ async fn numbers_are_stored_without_a_fraction_they_do_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_schema_lacks_is_told_in_order() {
+async fn problems_of_a_schema_are_reported_in_order() {
     let server = Server::start().await;
     let spec = json!({"properties": {
         "z": {"description": "x"}, "a": {"items": {}}, "m": {"type": "object", "additionalProperties": {}}, "c": {"type": "array"}}});

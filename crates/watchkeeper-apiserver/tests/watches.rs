@@ -14,14 +14,14 @@ fn labelled(name: &str, label: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_happened_after_its_version() {
+async fn a_watch_delivers_the_changes_after_its_version() {
     let server = Server::start().await;
     let start = revision(&server).await;
     let created = version(&post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await);
     let (_, changed) = patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"data": {"k": "v"}})).await;
     let mut watch = Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={start}")).await;
-    assert_eq!(watch.told().await, ("ADDED".into(), "a".into(), created));
-    assert_eq!(watch.told().await, ("MODIFIED".into(), "a".into(), version(&changed)));
+    assert_eq!(watch.event().await, ("ADDED".into(), "a".into(), created));
+    assert_eq!(watch.event().await, ("MODIFIED".into(), "a".into(), version(&changed)));
     assert!(watch.next().now_or_never().is_none());
     call(&server, "DELETE", &format!("{CONFIG_MAPS}/a"), &Value::Null).await;
     let event = watch.next().await.unwrap();
@@ -43,8 +43,8 @@ async fn without_a_version_the_present_comes_first() {
     let before = revision(&server).await;
     for query in ["watch=1", "watch=true&resourceVersion=0", "watch&allowWatchBookmarks=true"] {
         let mut watch = Watch::open(&server, &format!("{CONFIG_MAPS}?{query}")).await;
-        assert_eq!(watch.told().await.1, "a");
-        assert_eq!(watch.told().await.1, "b");
+        assert_eq!(watch.event().await.1, "a");
+        assert_eq!(watch.event().await.1, "b");
         if query.contains("Bookmarks") {
             let bookmark = watch.next().await.unwrap();
             assert_eq!(bookmark["type"], "BOOKMARK");
@@ -59,7 +59,7 @@ async fn without_a_version_the_present_comes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_stops_to_match_is_told_as_deleted() {
+async fn an_object_that_stops_matching_is_delivered_as_deleted() {
     let server = Server::start().await;
     let start = revision(&server).await;
     let path = format!("{CONFIG_MAPS}/w");
@@ -71,12 +71,12 @@ async fn an_object_that_stops_to_match_is_told_as_deleted() {
     let mut watch =
         Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1&labelSelector=sel%3Da&resourceVersion={start}"))
             .await;
-    assert_eq!(watch.told().await.0, "ADDED");
+    assert_eq!(watch.event().await.0, "ADDED");
     let event = watch.next().await.unwrap();
     assert_eq!((&event["type"], version(&event["object"])), (&json!("DELETED"), version(&other)));
     assert_eq!(event["object"]["metadata"]["labels"]["sel"], "a", "the state that matched");
     for kind in ["ADDED", "MODIFIED", "DELETED"] {
-        assert_eq!(watch.told().await.0, kind);
+        assert_eq!(watch.event().await.0, kind);
     }
     assert!(watch.next().now_or_never().is_none());
 }
@@ -94,8 +94,8 @@ async fn a_watch_keeps_to_its_namespace_and_sees_all_without_one() {
     );
     post(&server, elsewhere, &labelled("x", OURS)).await;
     post(&server, CONFIG_MAPS, &labelled("y", OURS)).await;
-    assert_eq!(one.told().await.1, "y");
-    assert_eq!((all.told().await.1, all.told().await.1), ("x".into(), "y".into()));
+    assert_eq!(one.event().await.1, "y");
+    assert_eq!((all.event().await.1, all.event().await.1), ("x".into(), "y".into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +119,7 @@ async fn the_old_watch_path_and_metadata_only_watches_work() {
     post(&server, CONFIG_MAPS, &config_map("b", &json!({"k": "v"}))).await;
     let mut watch =
         Watch::open(&server, "/api/v1/watch/namespaces/wktest/configmaps/b?timeoutSeconds=5").await;
-    assert_eq!(watch.told().await.1, "b");
+    assert_eq!(watch.event().await.1, "b");
     assert_eq!(watch.next().await, None);
     let accept = [("accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")];
     let (_, one) = raw(&server, "GET", &format!("{CONFIG_MAPS}/b"), &accept, "").await;
@@ -137,8 +137,8 @@ async fn many_large_objects_arrive_whole_and_in_order() {
     let mut changes = Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={start}")).await;
     let mut present = Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1")).await;
     for number in 0..60 {
-        assert_eq!(changes.told().await.1, format!("c{number:02}"));
-        assert_eq!(present.told().await.1, format!("c{number:02}"));
+        assert_eq!(changes.event().await.1, format!("c{number:02}"));
+        assert_eq!(present.event().await.1, format!("c{number:02}"));
     }
     let (_, list) = get(&server, CONFIG_MAPS).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 60);

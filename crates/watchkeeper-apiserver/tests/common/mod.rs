@@ -29,7 +29,7 @@ pub(crate) async fn send(
 
 async fn read(server: &Server, response: Response<AnswerBody>) -> (u16, Value) {
     let code = response.status().as_u16();
-    let body = server.told(&response.into_body().collect().await.unwrap().to_bytes());
+    let body = server.restore_names(&response.into_body().collect().await.unwrap().to_bytes());
     (code, serde_json::from_str(&body).unwrap_or_else(|_| body.into()))
 }
 
@@ -121,7 +121,7 @@ impl<'a> Watch<'a> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                return Some(serde_json::from_str(&self.server.told(&line)).unwrap());
+                return Some(serde_json::from_str(&self.server.restore_names(&line)).unwrap());
             }
             match self.body.frame().await {
                 Some(frame) => self.buffer.extend_from_slice(frame.unwrap().data_ref().unwrap()),
@@ -134,7 +134,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the type, name and revision of the next event.
-    pub(crate) async fn told(&mut self) -> (String, String, u64) {
+    pub(crate) async fn event(&mut self) -> (String, String, u64) {
         let event = self.next().await.expect("the watch ended");
         let metadata = &event["object"]["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// Replaces the unique name in a text of this server by [`OURS`].
-    pub(crate) fn told(&self, text: &[u8]) -> String {
+    pub(crate) fn restore_names(&self, text: &[u8]) -> String {
         String::from_utf8_lossy(text).replace(self.ours(), OURS)
     }
 

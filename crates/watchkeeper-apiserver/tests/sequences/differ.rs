@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::server::Story;
+use crate::server::Transcript;
 
 /// A response that differs.
 pub(crate) struct Difference {
@@ -32,7 +32,7 @@ impl fmt::Display for Difference {
 }
 
 /// Returns the first difference; `expected` is the transcript of the real server.
-pub(crate) fn first(expected: &Story, found: &Story) -> Option<Difference> {
+pub(crate) fn first(expected: &Transcript, found: &Transcript) -> Option<Difference> {
     expected.answers.iter().zip(&found.answers).find_map(|((asked, expected), (_, found))| {
         let mut places = Vec::new();
         descend("", expected, found, &mut places);
@@ -42,7 +42,7 @@ pub(crate) fn first(expected: &Story, found: &Story) -> Option<Difference> {
 
 /// Returns whether both servers processed every request within the same second. Managed fields are ordered by the
 /// second of the write: a write that only changes this order makes a new version, and none within the same second.
-pub(crate) fn same_seconds(expected: &Story, found: &Story) -> bool {
+pub(crate) fn same_seconds(expected: &Transcript, found: &Transcript) -> bool {
     expected.seconds == found.seconds && expected.seconds.iter().all(|(sent, answered)| sent == answered)
 }
 

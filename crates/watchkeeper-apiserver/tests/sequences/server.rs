@@ -35,7 +35,7 @@ pub(crate) struct Server {
 
 /// The result of a sequence.
 #[derive(Default)]
-pub(crate) struct Story {
+pub(crate) struct Transcript {
     /// The normalized responses, each with its request.
     pub(crate) answers: Vec<(String, Value)>,
     /// The seconds in which each operation was sent and answered.
@@ -95,7 +95,7 @@ impl Server {
     }
 
     /// Runs a sequence and returns its transcript.
-    pub(crate) async fn run(&self, operations: &[Operation]) -> Story {
+    pub(crate) async fn run(&self, operations: &[Operation]) -> Transcript {
         let number = self.sequences.fetch_add(1, Ordering::Relaxed);
         let space = format!("{SPACE}-{}-{number}", self.run);
         let body = json!({"metadata": {"name": space}}).to_string();
@@ -106,7 +106,7 @@ impl Server {
             space: space.clone(),
             seen: Seen::default(),
             names: Names::default(),
-            story: Story::default(),
+            transcript: Transcript::default(),
             watches: Vec::new(),
         };
         telling.seen.past.push(made["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
@@ -116,7 +116,7 @@ impl Server {
         telling.end(operations).await;
         self.give_back_addresses(&space).await;
         self.ask("DELETE", &format!("/api/v1/namespaces/{space}"), "", String::new()).await;
-        telling.story
+        telling.transcript
     }
 }
 
@@ -205,7 +205,7 @@ struct Running<'a> {
     space: String,
     seen: Seen,
     names: Names,
-    story: Story,
+    transcript: Transcript,
     watches: Vec<(String, Body)>,
 }
 
@@ -213,7 +213,7 @@ impl Running<'_> {
     fn tell(&mut self, asked: String, answer: &Value) {
         let text = answer.to_string().replace(&self.space, SPACE);
         let answer = self.names.normalise(&serde_json::from_str(&text).unwrap());
-        self.story.answers.push((asked, answer));
+        self.transcript.answers.push((asked, answer));
     }
 
     async fn perform(&mut self, operation: &Operation) {
@@ -230,7 +230,7 @@ impl Running<'_> {
         }
         let sent = self.server.second();
         let response = self.server.send(operation.method, &path, operation.content_type, body).await;
-        self.story.seconds.push((sent, self.server.second()));
+        self.transcript.seconds.push((sent, self.server.second()));
         let warnings: Vec<_> = response
             .headers()
             .get_all("warning")
@@ -283,7 +283,7 @@ impl Running<'_> {
             self.tell(format!("list {}", kind.plural()), &json!({"code": code, "body": list}));
         }
         let order = self.names.order();
-        self.story.answers.push(("in which order the versions rise".to_owned(), order));
+        self.transcript.answers.push(("in which order the versions rise".to_owned(), order));
     }
 }
 

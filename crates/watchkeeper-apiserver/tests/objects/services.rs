@@ -1,4 +1,4 @@
-//! What did random sequences find to differ with services?
+//! Services: defaults by type, validation, node ports and status.
 
 use serde_json::{Value, json};
 
@@ -54,10 +54,10 @@ async fn services_with_mistakes_are_refused_by_field() {
         (json!({"ports": ports, "type": "NodePort", "clusterIP": "None"}), &["spec.clusterIPs[0]"]),
     ] {
         let (code, status) = call(&server, "POST", SERVICES, &service("a", &spec)).await;
-        let told = status["details"]["causes"].as_array().unwrap().iter();
-        let mut told: Vec<_> = told.map(|cause| cause["field"].as_str().unwrap()).collect();
-        told.sort_unstable();
-        assert_eq!((code, &told[..]), (422, fields), "{status}");
+        let causes = status["details"]["causes"].as_array().unwrap().iter();
+        let mut fields_found: Vec<_> = causes.map(|cause| cause["field"].as_str().unwrap()).collect();
+        fields_found.sort_unstable();
+        assert_eq!((code, &fields_found[..]), (422, fields), "{status}");
     }
 }
 
@@ -75,7 +75,7 @@ async fn a_node_port_follows_the_name_of_its_port() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_kinds_are_shown_once_more_when_they_go() {
+async fn deletes_of_some_kinds_return_the_object() {
     let server = Server::start().await;
     let core = "/api/v1/namespaces/wktest";
     for (plural, object, answer) in [

@@ -1,6 +1,8 @@
 //! Patches: their effect on an object, and how invalid ones are refused.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
+mod apply;
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::*;
@@ -167,15 +169,15 @@ async fn a_json_patch_that_cannot_be_read_is_a_bad_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_that_no_operation_has_are_told() {
+async fn unknown_fields_of_an_operation_are_reported() {
     let (server, a) = with_config_map(json!({"k": "v"})).await;
     let body = r#"[{"op": "test", "path": "/data/k", "value": "v", "vlaue": 1, "op": "test"}]"#;
     let response = send(&server, "PATCH", &a, &[("content-type", JSON_PATCH)], body).await;
-    let told = response.headers().get_all("warning").iter();
-    let mut told: Vec<_> = told.map(|told| told.to_str().unwrap()).collect();
-    told.sort_unstable();
+    let warnings = response.headers().get_all("warning").iter();
+    let mut warnings: Vec<_> = warnings.map(|warning| warning.to_str().unwrap()).collect();
+    warnings.sort_unstable();
     assert_eq!(
-        told,
+        warnings,
         [
             r#"299 - "json patch duplicate field \"[0].op\"""#,
             r#"299 - "json patch unknown field \"[0].vlaue\"""#
@@ -324,13 +326,13 @@ async fn a_patch_that_is_no_map_is_a_bad_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_that_a_patch_has_twice_are_told() {
+async fn duplicate_fields_of_a_patch_are_reported() {
     let (server, a) = with_config_map(json!({})).await;
     for kind in [MERGE, STRATEGIC] {
         let body = r#"{"data": {"k": "1", "k": "2"}}"#;
         let response = send(&server, "PATCH", &a, &[("content-type", kind)], body).await;
-        let told: Vec<_> = response.headers().get_all("warning").iter().collect();
-        assert_eq!(told, [r#"299 - "duplicate field \"data.k\"""#], "{kind}");
+        let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
+        assert_eq!(warnings, [r#"299 - "duplicate field \"data.k\"""#], "{kind}");
         let strict = format!("{a}?fieldValidation=Strict");
         let (code, status) = raw(&server, "PATCH", &strict, &[("content-type", kind)], body).await;
         let problem = ": strict decoding error: duplicate field \"data.k\"";
@@ -354,7 +356,7 @@ async fn a_patch_cannot_make_an_object_into_another() {
 
 /// A manager that writes a second element with the same key owns all elements of that key.
 #[tokio::test(start_paused = true)]
-async fn an_element_that_is_there_twice_belongs_to_the_one_who_doubled_it() {
+async fn a_duplicate_element_belongs_to_the_manager_that_added_it() {
     let (server, a) = with_config_map(json!({})).await;
     let applied =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"finalizers": ["x.io/a", "x.io/b"]}});
@@ -374,4 +376,31 @@ async fn an_element_that_is_there_twice_belongs_to_the_one_who_doubled_it() {
     let (_, object) = patch(&server, &format!("{a}?fieldManager=third"), JSON_PATCH, &single).await;
     assert_eq!(owned(&object, "third"), [r#"v:"x.io/a""#], "{object}");
     patch(&server, &a, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacing_a_field_that_is_not_there_adds_it() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({"k": "v"}))).await;
+    let replace = json!([{"op": "replace", "path": "/data/new", "value": "x"}]);
+    let (code, object) = patch(&server, &format!("{CONFIG_MAPS}/a"), JSON_PATCH, &replace).await;
+    assert_eq!((code, &object["data"]), (200, &json!({"k": "v", "new": "x"})), "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directive_for_a_map_that_is_not_there_leaves_none() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let replace = json!({"metadata": {"labels": {"$patch": "replace", "app": "b"}}});
+    let (_, object) = patch(&server, &format!("{CONFIG_MAPS}/a"), STRATEGIC, &replace).await;
+    assert_eq!(object["metadata"].get("labels"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_of_the_wrong_type_has_an_error_of_its_own() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
+    let (_, status) =
+        patch(&server, &format!("{CONFIG_MAPS}/a"), STRATEGIC, &json!({"data": {"k": 5}})).await;
+    assert!(status["message"].as_str().unwrap().ends_with("\": cannot convert int64 to string"), "{status}");
 }

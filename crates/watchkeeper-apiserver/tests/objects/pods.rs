@@ -1,4 +1,4 @@
-//! Who may give a pod its node, and when? Scheduling gates, bindings, and what else may change of a pod.
+//! Pods: scheduling gates, bindings, and the fields of a pod that may change.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn binding() -> Value {
     json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
 }
 
-/// The status and reason of the condition that tells whether the pod has a node.
+/// Returns the status and reason of the condition `PodScheduled`.
 fn scheduled(pod: &Value) -> (&Value, &Value) {
     let condition = &pod["status"]["conditions"][0];
     assert_eq!(condition["type"], "PodScheduled", "{pod}");
@@ -59,7 +59,7 @@ async fn a_binding_names_its_pod_and_a_node() {
     let server = Server::start().await;
     let kind = "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"";
     let both = format!("[{kind}, target.name: Required value]");
-    // What the binding says is looked at before there is a pod.
+    // A binding is validated before its pod is looked up.
     for (target, problem) in [
         (json!({}), "target.name: Required value"),
         (json!({"kind": "Pod", "name": "n"}), kind),
@@ -156,18 +156,18 @@ async fn a_pod_at_a_gate_may_ask_more_of_its_node_and_never_less() {
         post(&server, PODS, &pod(&gated)).await;
         let path = format!("{PODS}/p");
         let (code, answer) = patch(&server, &path, MERGE, &json!({"spec": change})).await;
-        let told = if problem.is_empty() {
+        let expected = if problem.is_empty() {
             (200, String::new())
         } else {
             (422, format!("Pod \"p\" is invalid: {problem}"))
         };
-        assert!(code == told.0 && message(&answer).starts_with(&told.1), "{change}: {answer}");
+        assert!(code == expected.0 && message(&answer).starts_with(&expected.1), "{change}: {answer}");
         call(&server, "DELETE", &path, &Value::Null).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_a_pod_bears_something_may_change_and_what_it_bears_may_not() {
+async fn the_seconds_of_a_toleration_may_change_and_its_key_may_not() {
     let server = Server::start().await;
     let toleration = |key: &str, seconds: u64| json!({"tolerations": [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]});
     post(&server, PODS, &pod(&toleration("k", 5))).await;
@@ -189,7 +189,7 @@ async fn the_times_of_a_pod_change_in_one_direction() {
         ("activeDeadlineSeconds", json!(60), json!(90), 422),
         ("activeDeadlineSeconds", json!(60), Value::Null, 422),
         ("activeDeadlineSeconds", Value::Null, json!(60), 200),
-        // One that is below zero counts as one second.
+        // A negative grace period counts as one second.
         ("terminationGracePeriodSeconds", json!(-5), json!(1), 200),
         ("terminationGracePeriodSeconds", json!(-5), json!(2), 422),
         ("terminationGracePeriodSeconds", json!(0), json!(1), 422),
@@ -200,4 +200,60 @@ async fn the_times_of_a_pod_change_in_one_direction() {
         assert_eq!(found, code, "{field} {from} {to}: {answer}");
         call(&server, "DELETE", &path, &Value::Null).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_changes_only_where_it_may() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    let made = post(&server, PODS, &pod(&json!({"terminationGracePeriodSeconds": -1}))).await;
+    assert_eq!(made["spec"]["terminationGracePeriodSeconds"], 1);
+    // An update without the tolerations that admission has added gets them again.
+    let mut same = pod(&json!({"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 1}));
+    let (code, answer) = call(&server, "PUT", &path, &same).await;
+    assert_eq!((code, &answer["spec"]["tolerations"]), (200, &made["spec"]["tolerations"]), "{answer}");
+    let toleration = json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}});
+    assert_eq!(patch(&server, &path, MERGE, &toleration).await.0, 200);
+    let two = json!([{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]);
+    for (field, value, refused) in [
+        ("containers", two, "spec.containers"),
+        ("activeDeadlineSeconds", json!(90), "spec.activeDeadlineSeconds"),
+        ("tolerations", json!([]), "spec.tolerations"),
+    ] {
+        let kept = same["spec"].clone();
+        same["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
+        same["spec"][field] = value;
+        let (code, status) = call(&server, "PUT", &path, &same).await;
+        assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!(refused)), "{status}");
+        same["spec"] = kept;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_takes_no_other_policy() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    let (_, ending) = call(&server, "DELETE", &path, &Value::Null).await;
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    assert_eq!(call(&server, "DELETE", &path, &foreground).await, (200, ending));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_pod_keeps_the_grace_period_of_its_deletion() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
+    call(&server, "DELETE", &path, &Value::Null).await;
+    patch(&server, &format!("{path}/status"), MERGE, &json!({"status": {"phase": "Succeeded"}})).await;
+    let (_, object) = call(&server, "DELETE", &path, &json!({"gracePeriodSeconds": 5})).await;
+    assert_eq!(object["metadata"]["deletionGracePeriodSeconds"], 5, "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_on_a_node_that_is_not_there_has_no_log() {
+    let server = Server::start().await;
+    post(&server, PODS, &pod(&json!({"nodeName": "wktest-n"}))).await;
+    let (code, status) = get(&server, &format!("{PODS}/p/log")).await;
+    assert_eq!((code, message(&status)), (404, "pods \"wktest-n\" not found"));
 }

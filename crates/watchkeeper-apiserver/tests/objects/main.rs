@@ -1,10 +1,38 @@
 //! Create, update and delete of objects.
 #![allow(clippy::unwrap_used, reason = "a test that fails should stop where it fails")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod custom;
+mod deletes;
+mod evictions;
+mod pods;
+mod scale;
+mod services;
 
 use common::*;
 use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/wktest/pods";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/wktest/deployments";
+const APPLY: &str = "application/apply-patch+yaml";
+
+fn pod(spec: &Value) -> Value {
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    pod
+}
+
+fn deployment(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
+        "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx:1.2"}]}}}})
+}
+
+fn message(status: &Value) -> &str {
+    status["message"].as_str().unwrap_or_default()
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_server_sets_the_system_fields() {
@@ -83,13 +111,6 @@ async fn leases_need_a_version_and_are_created_by_a_put() {
         "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
     );
 }
-
-fn deployment(name: &str) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
-        "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx:1.2"}]}}}})
-}
-
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/wktest/deployments";
 
 #[tokio::test(start_paused = true)]
 async fn generation_counts_changes_of_the_desired_state() {
@@ -305,7 +326,7 @@ async fn warnings_are_bounded() {
         let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
         let text = warnings.last().unwrap().to_str().unwrap().replace("\\\"", "\"");
         let text = text.strip_prefix("299 - \"").unwrap().strip_suffix('"').unwrap();
-        assert_eq!((warnings.len(), text.len()), (told, last), "{fields} fields of {length}: {text}");
+        assert_eq!((warnings.len(), text.len()), (reported, last), "{fields} fields of {length}: {text}");
     }
 }
 
@@ -431,10 +452,91 @@ async fn the_oldest_of_more_than_ten_updaters_become_one() {
     }
     let (_, object) = get(&server, &a).await;
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
-    let told: Vec<_> = entries.iter().map(|entry| json!([entry["manager"], entry["fieldsV1"]])).collect();
+    let managers: Vec<_> = entries.iter().map(|entry| json!([entry["manager"], entry["fieldsV1"]])).collect();
     let ancient = json!({"f:data": {".": {}, "f:k": {}, "f:k01": {}, "f:k02": {}, "f:k03": {}, "f:k04": {}}});
-    assert_eq!(told.len(), 10, "{told:?}");
-    assert_eq!(told[0], json!(["ancient-changes", ancient]));
-    assert_eq!(told[1], json!(["m05", {"f:data": {"f:k05": {}}}]));
+    assert_eq!(managers.len(), 10, "{managers:?}");
+    assert_eq!(managers[0], json!(["ancient-changes", ancient]));
+    assert_eq!(managers[1], json!(["m05", {"f:data": {"f:k05": {}}}]));
     assert_eq!(entries[0].get("subresource"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_with_mistakes_are_refused_by_field() {
+    let server = Server::start().await;
+    let both = json!({"metadata": {"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}});
+    let owner =
+        json!({"metadata": {"name": "a", "ownerReferences": [{"kind": "K", "name": "n", "uid": "u"}]}});
+    let with = |place: &str, value: Value| {
+        let mut object = deployment("d");
+        object["spec"]["strategy"] = json!({});
+        *object.pointer_mut(place).unwrap() = value;
+        object
+    };
+    let rolling = json!({"type": "Recreate", "rollingUpdate": {"maxSurge": 1}});
+    for (collection, object, field) in [
+        (CONFIG_MAPS, config_map("a", &json!({"not valid!": "x"})), "data[not valid!]"),
+        (CONFIG_MAPS, both, "metadata.finalizers"),
+        (CONFIG_MAPS, owner, "metadata.ownerReferences.apiVersion"),
+        (DEPLOYMENTS, with("/spec/strategy", json!({"type": "Odd"})), "spec.strategy"),
+        (DEPLOYMENTS, with("/spec/strategy", rolling), "spec.strategy.rollingUpdate"),
+    ] {
+        let (code, status) = call(&server, "POST", collection, &object).await;
+        assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!(field)), "{status}");
+    }
+    let odd = json!({"kind": "Odd", "metadata": {"name": "a"}});
+    let (_, status) = call(&server, "POST", CONFIG_MAPS, &odd).await;
+    assert!(message(&status).contains("no kind \"Odd\" is registered for version \"v1\""), "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_deployment_adds_up_and_takes_finalizers() {
+    let server = Server::start().await;
+    let mut object = deployment("d");
+    object["metadata"]["finalizers"] = json!(["example.com/f"]);
+    post(&server, DEPLOYMENTS, &object).await;
+    let path = format!("{DEPLOYMENTS}/d/status");
+    for (status, field) in [
+        (
+            json!({"replicas": -1, "updatedReplicas": -1, "readyReplicas": -1, "availableReplicas": -1}),
+            "status.replicas",
+        ),
+        (json!({"replicas": 1, "readyReplicas": 2}), "status.readyReplicas"),
+    ] {
+        let (code, answer) = patch(&server, &path, MERGE, &json!({ "status": status })).await;
+        assert_eq!((code, &answer["details"]["causes"][0]["field"]), (422, &json!(field)), "{answer}");
+    }
+    let (_, object) = patch(&server, &path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(object["metadata"].get("finalizers"), None, "{object}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_managed_fields_stays_without_them() {
+    let server = Server::start().await;
+    post(&server, CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await;
+    let (_, object) = patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"data": {"k": "v"}})).await;
+    assert_eq!((&object["data"]["k"], object["metadata"].get("managedFields")), (&json!("v"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_op_write_counts_once_when_it_makes_its_manager_the_last() {
+    let server = Server::start().await;
+    let path = format!("{PODS}/p");
+    // The server adds tolerations of its own to the list, so the same patch takes the list each time.
+    let change = json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}});
+    let first = loop {
+        post(&server, PODS, &pod(&json!({}))).await;
+        patch(&server, &format!("{path}/status"), MERGE, &json!({"status": {"phase": "Running"}})).await;
+        let (_, object) = patch(&server, &path, MERGE, &change).await;
+        let managers = object["metadata"]["managedFields"].as_array().unwrap();
+        if managers[0]["time"] == managers[1]["time"] {
+            break object;
+        }
+        call(&server, "DELETE", &path, &Value::Null).await;
+    };
+    let mut versions = vec![version(&first)];
+    for _ in 0..2 {
+        server.env.clock.sleep(std::time::Duration::from_secs(1)).await;
+        versions.push(version(&patch(&server, &path, MERGE, &change).await.1));
+    }
+    assert!(versions[0] < versions[1] && versions[1] == versions[2], "{versions:?}");
 }

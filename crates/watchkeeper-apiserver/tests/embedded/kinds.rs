@@ -117,7 +117,7 @@ async fn a_definition_of_what_is_built_in_takes_nothing_along() {
     assert_eq!(get(&server, &path).await.0, 404);
     assert_eq!(get(&server, &format!("{leases}/a")).await, (200, lease));
     call(&server, "DELETE", &format!("{leases}/a"), &Value::Null).await;
-    assert_eq!(watch.told().await.0, "DELETED", "the watch has gone on");
+    assert_eq!(watch.event().await.0, "DELETED", "the watch has gone on");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +171,7 @@ async fn a_watch_does_not_outlive_the_schema_by_which_it_selects() {
     assert_eq!((names(&list), version(&list["items"][0])), (vec!["b"], version(&made)));
     let mut watch = Watch::open(&server, &from(&list)).await;
     call(&server, "DELETE", &format!("{BARS}/b"), &Value::Null).await;
-    assert_eq!(watch.told().await.0, "DELETED");
+    assert_eq!(watch.event().await.0, "DELETED");
 }
 
 #[tokio::test(start_paused = true)]

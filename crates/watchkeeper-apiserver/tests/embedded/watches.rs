@@ -29,7 +29,7 @@ async fn a_version_older_than_the_history_is_gone() {
     assert_eq!(watch.next().await, None);
     let resumed = start + 2;
     let mut watch = Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={resumed}")).await;
-    assert_eq!(watch.told().await.1, "c2", "the history reaches exactly that far");
+    assert_eq!(watch.event().await.1, "c2", "the history reaches exactly that far");
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,12 +54,12 @@ async fn compaction_ends_what_is_old_and_spares_what_is_current() {
     let start = inside(&server).revision();
     let mut current = Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={start}")).await;
     post(&server, CONFIG_MAPS, &config_map("a", &json!({}))).await;
-    assert_eq!(current.told().await.1, "a");
+    assert_eq!(current.event().await.1, "a");
     inside(&server).compact_now();
     let mut old = Watch::open(&server, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={start}")).await;
     assert_eq!(old.next().await.unwrap()["object"]["code"], 410);
     post(&server, CONFIG_MAPS, &config_map("b", &json!({}))).await;
-    assert_eq!(current.told().await.1, "b");
+    assert_eq!(current.event().await.1, "b");
     let (code, status) =
         get(&server, &format!("{CONFIG_MAPS}?resourceVersion={start}&resourceVersionMatch=Exact")).await;
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
@@ -75,7 +75,7 @@ async fn a_quiet_kind_is_not_forgotten_because_another_is_busy() {
     }
     post(&server, secrets, &json!({"metadata": {"name": "s"}})).await;
     let mut watch = Watch::open(&server, &format!("{secrets}?watch=1&resourceVersion={start}")).await;
-    assert_eq!(watch.told().await.1, "s");
+    assert_eq!(watch.event().await.1, "s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn a_version_of_the_future_is_silent_until_it_has_passed() {
     for name in ["a", "b", "c"] {
         post(&server, CONFIG_MAPS, &config_map(name, &json!({}))).await;
     }
-    assert_eq!(watch.told().await.1, "c");
+    assert_eq!(watch.event().await.1, "c");
 }
 
 #[tokio::test(start_paused = true)]

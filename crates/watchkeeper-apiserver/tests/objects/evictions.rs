@@ -1,4 +1,4 @@
-//! May a pod be taken from its node? Evictions, and the budgets that refuse them.
+//! Evictions, and the disruption budgets that refuse them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{PODS, message, pod};
 const BUDGETS: &str = "/apis/policy/v1/namespaces/wktest/poddisruptionbudgets";
 
 #[tokio::test(start_paused = true)]
-async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
+async fn an_evicted_pod_gets_one_disruption_condition() {
     let server = Server::start().await;
     let made = post(&server, PODS, &pod(&json!({"nodeName": "n"}))).await;
     let mut watch = Watch::open(&server, &format!("{PODS}?watch=1&resourceVersion={}", version(&made))).await;
@@ -21,15 +21,15 @@ async fn an_evicted_pod_says_so_while_it_goes_and_says_it_once() {
     }
     assert_eq!(seen[0]["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI", "{}", seen[0]);
     assert_eq!(seen[0], seen[1]);
-    // First why, then that it goes.
+    // The condition is written before the deletion.
     for is_going in [false, true] {
-        let told = watch.next().await.unwrap()["object"].clone();
-        assert_eq!(told["status"]["conditions"][0]["type"], "DisruptionTarget", "{told}");
-        assert_eq!(told["metadata"].get("deletionTimestamp").is_some(), is_going, "{told}");
+        let pod = watch.next().await.unwrap()["object"].clone();
+        assert_eq!(pod["status"]["conditions"][0]["type"], "DisruptionTarget", "{pod}");
+        assert_eq!(pod["metadata"].get("deletionTimestamp").is_some(), is_going, "{pod}");
     }
 }
 
-/// Makes a pod that a node runs.
+/// Creates a running pod on a node.
 async fn run(server: &Server, name: &str, is_ready: bool) {
     let mut running = pod(&json!({"nodeName": "n"}));
     running["metadata"] = json!({"name": name, "labels": {"a": "b"}});
@@ -39,7 +39,7 @@ async fn run(server: &Server, name: &str, is_ready: bool) {
     assert_eq!(patch(server, &format!("{PODS}/{name}/status"), MERGE, &status).await.0, 200);
 }
 
-/// Makes a budget for the pods that a selector means.
+/// Creates a budget for the pods of a selector.
 async fn budget(server: &Server, name: &str, selector: &Value) {
     let budget = json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}});
     post(server, BUDGETS, &budget).await;
@@ -52,7 +52,7 @@ async fn count(server: &Server, status: &Value) {
     assert_eq!(code, 200, "{answer}");
 }
 
-/// The code of the answer to an eviction, and why it was refused.
+/// Returns the status code of an eviction, and the message of a refusal.
 async fn evict(server: &Server, name: &str, query: &str) -> (u16, String) {
     let eviction = json!({"metadata": {"name": name}});
     let (code, answer) = call(server, "POST", &format!("{PODS}/{name}/eviction{query}"), &eviction).await;
@@ -85,12 +85,12 @@ async fn evictions_are_charged_to_a_budget() {
     let spent = "The disruption budget x does not allow evicting pods currently";
     assert_eq!(evict(&server, "p2", "").await, (429, spent.to_owned()));
     assert_eq!(get(&server, &format!("{PODS}/p2")).await.1["metadata"].get("deletionTimestamp"), None);
-    // One that is on its way is not counted again.
+    // A pod that is being deleted is not counted again.
     assert_eq!(evict(&server, "p0", "").await.0, 201);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_do_not_count_are_free_to_go() {
+async fn pods_that_do_not_count_can_always_be_evicted() {
     let server = Server::start().await;
     budget(&server, "x", &json!({"matchLabels": {"a": "b"}})).await;
     let mut waits = pod(&json!({"nodeName": "n"}));
@@ -113,7 +113,7 @@ async fn pods_that_do_not_count_are_free_to_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_means_pods_by_all_that_a_selector_can_say() {
+async fn a_budget_supports_every_kind_of_selector() {
     let server = Server::start().await;
     for (name, selector, code) in [
         ("all", json!({}), 429),

@@ -104,7 +104,8 @@ impl Manager {
 pub(crate) struct Managers(Vec<Manager>);
 
 impl Managers {
-    /// Removes the field at `path` from all managers. With `keep`, updaters keep it, in an entry of its own.
+    /// Removes the field at `path` from all managers. With `keep`, appliers keep it, and updaters own it in a separate
+    /// entry without a time.
     pub(crate) fn without(mut self, path: &[String], keep: bool) -> Self {
         let steps: Vec<_> = path.iter().map(|name| format!("f:{name}")).collect();
         let mut alone = Set::default();

@@ -1,4 +1,4 @@
-// Which values may a string have? Those of the constants of its type, where the source marks the type with `+enum`.
+// Enum values of string types: the constants of each type that the source marks with `+enum`.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// By package, then by type.
+// Values by package, then by type.
 var enums = map[string]map[string][]string{}
 
 func values(t reflect.Type) []string {
@@ -59,7 +59,7 @@ func readEnums(path string) map[string][]string {
 	}
 	found := map[string][]string{}
 	for name := range marked {
-		// One that is told in another way than by its text: better no values than some.
+		// A constant without a literal value: omit the whole type, as a partial list would be wrong.
 		if marked[name] && !slices.Contains(constants[name], unknown) {
 			found[name] = constants[name]
 			slices.Sort(found[name])
@@ -70,7 +70,7 @@ func readEnums(path string) map[string][]string {
 
 const unknown = "?"
 
-// The type and text of a constant, which is written as `Name Type = "text"` or as `Name = Type("text")`.
+// Returns the type and value of a constant, written as `Name Type = "text"` or as `Name = Type("text")`.
 func constant(declared, value ast.Expr) (string, string) {
 	if call, ok := value.(*ast.CallExpr); ok && len(call.Args) == 1 {
 		declared, value = call.Fun, call.Args[0]

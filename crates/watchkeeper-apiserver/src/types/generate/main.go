@@ -1,5 +1,5 @@
-// How is table.txt made? This program prints it, from the struct tags of the published Go modules and from the schema that they ship for
-// server-side apply: names, numbers, types and list keys, which are facts of the interface, and no text.
+// Generator of table.txt. It reads the struct tags of the published Go modules and the schema that they ship for
+// server-side apply: names, numbers, types and list keys, which are facts of the interface, and no prose.
 //
 //	cd crates/watchkeeper-apiserver/src/types/generate && go run . >../table.txt
 package main
@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// The versions whose kinds go into the table.
+// The group versions whose kinds are in the table.
 var served = []string{
 	"v1", "admissionregistration.k8s.io/v1", "apiextensions.k8s.io/v1", "apps/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1",
 	"autoscaling/v1", "autoscaling/v2", "batch/v1", "certificates.k8s.io/v1", "coordination.k8s.io/v1", "discovery.k8s.io/v1",
@@ -30,7 +30,7 @@ var served = []string{
 	"storage.k8s.io/v1",
 }
 
-// Types with a form of their own, in JSON or in protobuf.
+// Types with their own encoding in JSON or protobuf.
 var special = map[string]string{
 	"meta/v1.Time": "time", "meta/v1.MicroTime": "microtime", "meta/v1.FieldsV1": "fields",
 	"util/intstr.IntOrString": "intorstring", "api/resource.Quantity": "quantity", "pkg/runtime.RawExtension": "raw",
@@ -49,7 +49,7 @@ func die(err error) {
 	}
 }
 
-// The schema for server-side apply stands as YAML in the source of client-go, in a package that cannot be imported.
+// The schema for server-side apply is YAML in the source of client-go, in an internal package.
 func readApplySchema() {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go").Output()
 	die(err)
@@ -116,7 +116,7 @@ func spell(t reflect.Type) string {
 
 func relation(atom smd.Atom, field string) string {
 	if atom.Map == nil {
-		// The schema leaves out definitions of custom kinds; their conditions merge as all conditions do.
+		// The schema omits CustomResourceDefinition; its conditions merge as those of other kinds.
 		if field == "conditions" {
 			return " =map:type"
 		}
@@ -148,9 +148,9 @@ func relation(atom smd.Atom, field string) string {
 	return out
 }
 
-// A line per field: name, number in protobuf, type, then `*` for a pointer, `!` for one that is always printed, `=` how lists merge in
-// server-side apply (atomic unless it says so), `~` a default that counts in keys, `@` how lists merge in a strategic patch,
-// `|` the values it may have, with `_` for a space.
+// Prints a line per field: name, protobuf number, type, then `*` for a pointer, `!` if it has no omitempty, `=` how
+// lists merge in server-side apply (default: atomic), `~` the default in list keys, `@` how lists merge in a strategic
+// patch, `|` the enum values, with `_` for a space.
 func describe(t reflect.Type) string {
 	atom := atoms[long(t)]
 	var out strings.Builder
@@ -177,7 +177,7 @@ func describe(t reflect.Type) string {
 			if kind == reflect.Pointer {
 				line += " *"
 			}
-			// The schema knows the fields of an embedded struct as its holder's own.
+			// The schema lists the fields of an embedded struct as those of its holder.
 			if _, known := atoms[long(field.Type)]; !known {
 				atoms[long(field.Type)] = atom
 			}

@@ -1,4 +1,4 @@
-//! Do the toolkit's informers and the embedded server understand each other?
+//! The toolkit's informers against the server.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ async fn listed(server: &Server) -> BTreeMap<String, String> {
     items.map(|meta| (text(&meta["name"]), text(&meta["resourceVersion"]))).collect()
 }
 
-/// Random changes; of our own server also cuts and compactions.
+/// Makes random changes; on the embedded server also cuts watches and compacts.
 async fn stir(server: &Server, config_maps: &Resources<'_, ConfigMap>) {
     let generator = &server.env.generator;
     for _ in 0..400 {

@@ -1,4 +1,4 @@
-//! Tables for clients that print: the columns of the kind, a row of cells per object, and as much of the object as was asked for.
+//! Tables for kubectl: the columns of the kind, and a row of cells per object.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 
-/// How much of the object comes with a row.
+/// The part of the object that is included in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     Nothing,
@@ -16,11 +16,11 @@ pub(crate) enum Include {
     Object,
 }
 
-/// A table that was asked for.
+/// The parameters of a requested table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) include: Include,
-    /// In the older version of the format.
+    /// In `v1beta1` of the format.
     pub(crate) beta: bool,
 }
 
@@ -29,7 +29,7 @@ impl Rows {
         if self.beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
     }
 
-    /// A whole table; without `columns` only its rows, as in all but the first event of a watch.
+    /// Returns a table; without `columns` only the rows, as in all but the first event of a watch.
     pub(crate) fn table(
         self,
         kind: &Kind,

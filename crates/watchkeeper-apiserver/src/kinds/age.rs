@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The time since a timestamp; `<unknown>` where there is none.
+/// Returns the time since a timestamp, or `<unknown>`.
 pub(crate) fn since(time: &Value, now: Timestamp) -> String {
     match time.as_str().and_then(|text| text.parse::<Timestamp>().ok()) {
         Some(time) => human(now.as_second() - time.as_second()),
@@ -11,9 +11,9 @@ pub(crate) fn since(time: &Value, now: Timestamp) -> String {
     }
 }
 
-/// A duration in seconds.
+/// Formats a duration in seconds.
 pub(crate) fn human(seconds: i64) -> String {
-    // Clocks may differ a little; more is a mistake.
+    // A small negative age is clock skew; a larger one is invalid.
     match seconds {
         ..-1 => return "<invalid>".to_owned(),
         -1..0 => return "0s".to_owned(),

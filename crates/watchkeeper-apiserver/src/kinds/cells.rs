@@ -16,8 +16,8 @@ pub(crate) struct Column {
     pub(crate) priority: i64,
 }
 
-/// Columns from their headers, which are separated by spaces. `_` is a space in a name, `:` begins a type, and `*` marks a column of wide
-/// tables.
+/// Parses column headers, which are separated by spaces. `_` is a space in a name, `:` starts a type, and `*` marks a
+/// column of wide tables.
 pub(crate) fn columns(headers: &str) -> Vec<Column> {
     let column = |word: &str| {
         let (word, sort) = word.split_once(':').unwrap_or((word, "string"));
@@ -75,7 +75,7 @@ pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A text, or another where it is empty.
+/// Returns `text`, or `instead` if it is empty.
 pub(crate) fn or<'a>(text: &'a str, instead: &'a str) -> &'a str {
     if text.is_empty() { instead } else { text }
 }
@@ -88,7 +88,7 @@ pub(crate) fn count(value: &Value) -> usize {
     value.as_array().map_or_else(|| value.as_object().map_or(0, serde_json::Map::len), Vec::len)
 }
 
-/// A number or a text, as it would be typed.
+/// Formats a number or a string.
 pub(crate) fn shown(value: &Value, absent: &str) -> String {
     match value {
         Value::Null => absent.to_owned(),
@@ -104,18 +104,18 @@ pub(crate) fn labels(map: &Value) -> String {
     or(&pairs.join(","), "<none>").to_owned()
 }
 
-/// A label selector as a query has it, or `<none>`.
+/// Formats a label selector as a query string, or `<none>`.
 pub(crate) fn selector(selector: &Value) -> String {
     or(&selector_text(selector), "<none>").to_owned()
 }
 
-/// The names or images of a template's containers.
+/// Returns the names or images of a template's containers.
 pub(crate) fn containers(template: &Value, field: &str) -> String {
     let containers = list(&template["spec"]["containers"]).iter();
     containers.map(|container| text(&container[field])).collect::<Vec<_>>().join(",")
 }
 
-/// Access modes of volumes by their initials.
+/// Abbreviates the access modes of a volume.
 pub(crate) fn access_modes(modes: &Value) -> String {
     let short = |mode: &Value| match text(mode) {
         "ReadWriteOnce" => "RWO",
@@ -127,7 +127,7 @@ pub(crate) fn access_modes(modes: &Value) -> String {
     list(modes).iter().map(short).filter(|mode| !mode.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-/// The first few of a list, and how many more there are.
+/// Joins the first `most` texts, and the number of the others.
 pub(crate) fn some(texts: &[String], most: usize) -> String {
     match texts.len() {
         0 => "<none>".to_owned(),
@@ -136,7 +136,7 @@ pub(crate) fn some(texts: &[String], most: usize) -> String {
     }
 }
 
-/// The addresses that a load balancer has given.
+/// Returns the addresses of a load balancer.
 pub(crate) fn balancer(status: &Value) -> String {
     let ingress = list(&status["loadBalancer"]["ingress"]).iter();
     let addresses = ingress.map(|entry| or(text(&entry["ip"]), text(&entry["hostname"])).to_owned());

@@ -1,4 +1,4 @@
-//! Absent fields of JSON objects: filling them in, and leaving them absent.
+//! Helpers to default and to remove fields of JSON objects.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ pub(crate) fn fill(target: &mut Value, field: &str, default: Value) {
     }
 }
 
-/// The elements of a list; none of anything else.
+/// Iterates over the elements of a list; empty for any other value.
 pub(crate) fn each(list: &mut Value) -> impl Iterator<Item = &mut Value> {
     list.as_array_mut().into_iter().flatten()
 }
@@ -29,7 +29,7 @@ pub(crate) fn remove_null(value: &mut Value, field: &str) {
     }
 }
 
-/// Makes a top-level field what it is in `from`, or absent.
+/// Copies a top-level field from `from`, or removes it if it is absent there.
 pub(crate) fn copy_field(from: &Value, to: &mut Value, field: &str) {
     let Value::Object(map) = to else { return };
     match from.get(field) {

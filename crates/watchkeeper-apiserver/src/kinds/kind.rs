@@ -1,4 +1,4 @@
-//! A kind in one version: its names, its properties, and what its definition adds.
+//! A kind in one version: its names, its properties, and the additions of its definition.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::kinds::rules::Rules;
 use crate::kinds::schema::Schema;
 use crate::types;
 
-/// One kind in one version, as requests meet it.
+/// One kind in one version, as requests address it.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) group: String,
@@ -35,13 +35,13 @@ pub(crate) struct Kind {
     pub(crate) returns_deleted: bool,
     pub(crate) names: NameRule,
     pub(crate) fields: Vec<String>,
-    /// Under which resource the objects are stored: all versions of a kind share one.
+    /// The resource under which the objects are stored, which all versions of a kind share.
     pub(crate) storage: ResourceId,
-    /// Its type in the table; none for a custom kind.
+    /// Its type in the table; `None` for a custom resource.
     pub(crate) schema: Option<types::Id>,
-    /// What an object looks like before anybody has written it.
+    /// An object without any field set, see [`Kind::blank`].
     pub(crate) blank: OnceLock<Value>,
-    /// What a CustomResourceDefinition adds; none for a built-in kind.
+    /// The additions of a CustomResourceDefinition; `None` for a built-in kind.
     pub(crate) custom: Option<Custom>,
     pub(crate) behaviour: &'static dyn Behaviour,
 }
@@ -49,27 +49,27 @@ pub(crate) struct Kind {
 /// The part of a kind that comes from its definition.
 #[derive(Debug)]
 pub(crate) struct Custom {
-    /// The apiVersion in which objects are stored.
+    /// The apiVersion of the storage version.
     pub(crate) storage_version: String,
     pub(crate) schema: Arc<Schema>,
-    /// The schema of the version in which objects are stored.
+    /// The schema of the storage version.
     pub(crate) storage_schema: Option<Arc<Schema>>,
     pub(crate) rules: Option<Arc<Rules>>,
-    /// What to tell those who use a version that is deprecated.
+    /// The deprecation warning of the version.
     pub(crate) warning: Option<String>,
-    /// The schema as it was sent, for those who ask for it.
+    /// The schema as sent, for OpenAPI.
     pub(crate) document: Arc<Value>,
-    /// The columns beyond the name.
+    /// The additional printer columns.
     pub(crate) printers: Vec<Printer>,
     /// Name of the definition: `plural.group`.
     pub(crate) definition: String,
-    /// Whether requests meet it. What is not served may still have objects.
+    /// Whether the version is served. One that is not may still have objects.
     pub(crate) served: bool,
-    /// Set while its definition lacks a name that it asks for.
+    /// Set while the definition lacks one of its requested names.
     pub(crate) waiting: Option<Arc<Waiting>>,
 }
 
-/// The names of a definition that does not have all that it asks for, and what its status says about them.
+/// The names of a definition that does not have all the names it requests, and its status about them.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// Its `spec.names`.
@@ -78,11 +78,11 @@ pub(crate) struct Waiting {
     pub(crate) had: Value,
     /// Reason and message of the condition `NamesAccepted`.
     pub(crate) verdict: (String, String),
-    /// The wanted names that it does not have.
+    /// The requested names that it does not have.
     pub(crate) missing: Vec<(NameSet, String)>,
 }
 
-/// The names of a group among which each is unique.
+/// A set of names that are unique within a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameSet {
     /// Kinds and list kinds.
@@ -91,7 +91,7 @@ pub(crate) enum NameSet {
     Resources,
 }
 
-/// A column of a custom kind.
+/// A printer column of a custom resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Printer {
     pub(crate) name: String,
@@ -101,12 +101,12 @@ pub(crate) struct Printer {
     pub(crate) path: Path,
 }
 
-/// Where the scale subresource finds its three values.
+/// The paths of the scale subresource.
 #[derive(Clone, Debug)]
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: Vec<String>,
     pub(crate) status_replicas: Vec<String>,
-    /// None: the selector is `spec.selector` in its structured form.
+    /// `None` if the selector is the label selector in `spec.selector`.
     pub(crate) selector: Option<Vec<String>>,
 }
 
@@ -119,7 +119,7 @@ impl ResourceId {
         Self(format!("{group}/{plural}").into())
     }
 
-    /// Where the objects of a definition are: apart from those of a built-in kind that has its name.
+    /// The storage of a definition's objects, separate from that of a built-in kind of the same name.
     pub(crate) fn of_definition(group: &str, plural: &str) -> Self {
         let taken = BUILTINS.iter().any(|row| row.group == group && row.plural == plural);
         if taken { Self(format!("{group}/{plural}/custom").into()) } else { Self::new(group, plural) }
@@ -131,7 +131,7 @@ impl ResourceId {
 }
 
 impl From<&str> for ResourceId {
-    /// From what [`ResourceId::as_str`] gave.
+    /// Parses the text of [`ResourceId::as_str`].
     fn from(text: &str) -> Self {
         Self(text.into())
     }
@@ -177,12 +177,12 @@ impl Kind {
         }
     }
 
-    /// The names that no other definition of its group may have.
+    /// The names that no other definition of the group may have.
     pub(super) fn names(&self) -> impl Iterator<Item = (NameSet, &String)> {
         let kinds = [&self.kind, &self.list_kind].map(|name| (NameSet::Kinds, name));
         let resources = [&self.plural, &self.singular].into_iter().chain(&self.short_names);
         let names = kinds.into_iter().chain(resources.map(|name| (NameSet::Resources, name)));
-        // A definition of which nothing was accepted has empty names.
+        // A definition without accepted names has empty ones.
         names.filter(|(_, name)| !name.is_empty())
     }
 
@@ -204,12 +204,12 @@ impl Kind {
         self.custom.is_none() && self.group == group && self.kind == kind
     }
 
-    /// Whether its objects define other kinds.
+    /// Returns whether its objects define other kinds.
     pub(crate) fn is_definition(&self) -> bool {
         self.behaviour.contents() == Contents::CustomKinds
     }
 
-    /// All subresources, in the order of discovery.
+    /// Returns all subresources, in discovery order.
     pub(crate) fn subresources(&self) -> Vec<Subresource> {
         const READ_WRITE: &[&str] = &["get", "patch", "update"];
         let scale = ("autoscaling", "v1", "Scale");
@@ -226,12 +226,12 @@ impl Kind {
         all
     }
 
-    /// Whether the kind has a subresource beyond `scale` and `status`.
+    /// Returns whether the kind has a subresource `name` other than `scale` and `status`.
     pub(crate) fn has_own_subresource(&self, name: &str) -> bool {
         self.behaviour.subresources().iter().any(|part| part.name == name)
     }
 
-    /// The merge type along which objects of this kind merge.
+    /// Returns the merge type of objects of this kind.
     pub(crate) fn merge_type(&self) -> MergeType<'_> {
         match (&self.custom, self.schema) {
             (Some(custom), _) => MergeType::Custom(custom.schema.root()),
@@ -240,13 +240,13 @@ impl Kind {
         }
     }
 
-    /// What an object of this kind looks like before anybody has written it.
+    /// Returns an object of this kind without any field set.
     pub(crate) fn blank(&self) -> &Value {
         self.blank
             .get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
     }
 
-    /// Gives a new object the status with which its kind begins.
+    /// Sets the initial status of a new object.
     pub(crate) fn begin_status(&self, object: &mut Value) {
         let Value::Object(map) = object else { return };
         match self.status {

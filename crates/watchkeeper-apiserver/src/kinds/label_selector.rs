@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// A label selector object in the text form of query strings.
+/// Formats a label selector object as a query string.
 pub(crate) fn selector_text(selector: &Value) -> String {
     let plain = selector.get("matchLabels").or_else(|| {
-        // A ReplicationController's selector is a plain map of labels.
+        // The selector of a ReplicationController is a plain map of labels.
         selector.get("matchExpressions").is_none().then_some(selector)
     });
     let labels = plain.and_then(Value::as_object).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What can be done with a pod beyond reading and writing it? Binding it to a node, asking for its log.
+//! Pod actions: binding to a node, and logs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::state::store::Key;
 use crate::verbs::update::precondition_failed;
 
 impl Core {
-    /// Gives a pod its node, once; the pod with the uid and of the version that the binding names, if it does.
+    /// Binds a pod to a node, once. A binding with a uid or resourceVersion requires that of the pod.
     pub(crate) fn bind(&mut self, kind: &Arc<Kind>, key: &Key, binding: &Value, dry_run: bool) -> Result<()> {
         let causes = binding::validate(binding);
         if !causes.is_empty() {
@@ -59,7 +59,7 @@ impl Core {
         Ok(())
     }
 
-    /// The log of a pod that has no node yet is empty. Nothing runs here that could write another one.
+    /// Returns the log of a pod, which is empty without a node. Nothing runs here that could write one.
     pub(crate) fn log(&self, kind: &Arc<Kind>, key: &Key, container: &str) -> Result<()> {
         let pod = self.get(kind, key)?.value();
         let lists = ["containers", "initContainers", "ephemeralContainers"];

@@ -365,7 +365,7 @@ async fn defaults_of_a_definition_keep_their_owner_when_a_put_leaves_them_out() 
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_goes_with_its_contents() {
-    let server = Server::start().await;
+    let server = Server::with_controllers().await;
     let namespace = post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;
     assert_eq!(namespace["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "wktest-n"}));
     assert_eq!(
@@ -382,7 +382,7 @@ async fn a_namespace_goes_with_its_contents() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_waits_for_finalizers_in_it_and_takes_nothing_new() {
-    let server = Server::start().await;
+    let server = Server::with_controllers().await;
     post(&server, "/api/v1/namespaces", &json!({"metadata": {"name": "wktest-n"}})).await;
     let maps = "/api/v1/namespaces/wktest-n/configmaps";
     let mut held = config_map("a", &json!({}));

@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
+use crate::controllers::Selected;
+
 /// Shown by the help of every command that starts a control plane.
 const PURPOSE: &str = "The control plane is for development and tests, not for production: there is no authorization (the token \
     grants everything), and nothing is replicated.";
@@ -117,6 +119,9 @@ pub(crate) struct ServeArgs {
     /// Persist all state in this directory, across restarts and crashes; without it, all state is in memory
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Selected,
     /// Serve this certificate (PEM, with its chain) instead of a generated one
     #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "insecure_http")]
     pub(crate) tls_cert: Option<PathBuf>,

@@ -18,9 +18,9 @@ use watchkeeper::informer::{Change, Lister, NotSynced, on_change};
 use watchkeeper::wire::ApiError;
 use watchkeeper::{Clients, Env, Kind, ObjectName, SharedInformerFactory};
 use watchkeeper_apiserver::ApiServer;
-use watchkeeper_controllers::garbage_collector;
 
 use crate::args::DemoArgs;
+use crate::controllers::Selected;
 use crate::front::{BOLD, DIM, GREEN, RED};
 
 /// How long to wait for each expected state.
@@ -60,8 +60,9 @@ pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) ->
         let _stop = stop.clone().drop_guard();
         sample_controller::run(&clients, &args.options, stop).await
     };
-    let collector = garbage_collector::run(&clients, stop.clone());
-    let (scenario, controller, ()) = tokio::join!(scenario, controller, collector);
+    let controllers = Selected::default().start(&clients);
+    let (scenario, controller) = tokio::join!(scenario, controller);
+    controllers.stop().await;
     controller.map_err(DemoError::from).and(scenario)
 }
 

@@ -3,6 +3,7 @@
 
 mod advice;
 mod args;
+mod controllers;
 mod demo;
 mod front;
 #[cfg(target_os = "linux")]

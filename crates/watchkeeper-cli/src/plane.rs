@@ -5,16 +5,15 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::ClientArgs;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::{
     ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
 };
-use watchkeeper_controllers::garbage_collector;
 
 use crate::args::ServeArgs;
+use crate::controllers::Running;
 use crate::front;
 
 /// A listening control plane and its kubeconfig.
@@ -26,9 +25,7 @@ pub(crate) struct Plane {
     contents: Option<String>,
     /// Locks the kubeconfig against other instances.
     _held: Held,
-    /// The garbage collector, and the token that stops it.
-    collector: JoinHandle<()>,
-    stop: CancellationToken,
+    controllers: Running,
 }
 
 /// The first words of every kubeconfig that this command writes; any other file is not overwritten.
@@ -84,12 +81,10 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let (clients, stop) = (Clients::from_client(server.client(), env), CancellationToken::new());
-        let token = stop.clone();
-        let collector = tokio::spawn(async move { garbage_collector::run(&clients, token).await });
+        let controllers = args.controllers.start(&Clients::from_client(server.client(), env));
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         let contents = args.data_dir.is_none().then_some(contents);
-        Ok(Self { server, listening, kubeconfig, contents, _held: held, collector, stop })
+        Ok(Self { server, listening, kubeconfig, contents, _held: held, controllers })
     }
 
     /// The kubectl command with the flags that select this control plane.
@@ -100,10 +95,7 @@ impl Plane {
 
     /// Closes every connection, and removes the kubeconfig unless there is a data directory to restart from.
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        if let Err(error) = self.collector.await {
-            tracing::error!(%error, "garbage collector failed");
-        }
+        self.controllers.stop().await;
         self.listening.stop().await;
         // The file may have been replaced meanwhile.
         if self.contents.as_deref().is_some_and(|contents| holds(&self.kubeconfig, contents).unwrap_or(false))

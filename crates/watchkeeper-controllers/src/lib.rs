@@ -3,13 +3,14 @@
 //! An API server alone only stores objects. These controllers add what kube-controller-manager does on a real cluster;
 //! each is a `run` function that works on any API server, and runs only where it is called:
 //!
-//! - [`garbage_collector`] deletes objects whose owners are gone.
+//! - [`garbage_collector`] deletes objects whose owners are gone;
+//! - [`namespace_controller`] empties namespaces in deletion, and then lets them go.
 //!
 //! ```
 //! use tokio_util::sync::CancellationToken;
 //! use watchkeeper::{Clients, Env};
 //! use watchkeeper_apiserver::ApiServer;
-//! use watchkeeper_controllers::garbage_collector;
+//! use watchkeeper_controllers::{garbage_collector, namespace_controller};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -17,12 +18,15 @@
 //! let clients = Clients::from_client(ApiServer::new(&env).client(), &env);
 //! let stop = CancellationToken::new();
 //! let token = stop.clone();
-//! let collector = tokio::spawn(async move { garbage_collector::run(&clients, token).await });
+//! let controllers = tokio::spawn(async move {
+//!     tokio::join!(garbage_collector::run(&clients, token.clone()), namespace_controller::run(&clients, token))
+//! });
 //!
 //! stop.cancel();
-//! collector.await.unwrap();
+//! controllers.await.unwrap();
 //! # }
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod garbage_collector;
+pub mod namespace_controller;

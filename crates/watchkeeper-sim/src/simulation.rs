@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use watchkeeper::clock::Clock;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::ApiServer;
-use watchkeeper_controllers::garbage_collector;
+use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
 use crate::net::{Moment, Net, Rates};
 use crate::trace::Trace;
@@ -103,7 +103,7 @@ impl Simulation {
     }
 
     /// Runs `controller` and `workload` on a new server. The controller is restarted whenever it crashes, and stopped when the workload has
-    /// ended.
+    /// ended. The built-in namespace controller runs beside them; its requests are neither disturbed nor traced.
     ///
     /// # Panics
     ///
@@ -140,6 +140,7 @@ impl Simulation {
         let net = Net::new(&server, &env.clock, env.generator.fork("net"), trace);
         let user = Clients::from_client(server.client(), &env.fork("user"));
         let collector = Clients::from_client(unhurried(&server, &env.clock), &env.fork("collector"));
+        let namespaces = Clients::from_client(unhurried(&server, &env.clock), &env.fork("namespaces"));
         let world = World { env: env.fork("workload"), server, user, net: net.clone() };
         net.set_rates(self.rates);
         if let Some((request, moment)) = self.crash {
@@ -176,7 +177,8 @@ impl Simulation {
                 garbage_collector::run(&collector, stop.clone()).await;
             }
         };
-        tokio::join!(live, work, collect);
+        let empty_namespaces = namespace_controller::run(&namespaces, stop.clone());
+        tokio::join!(live, work, collect, empty_namespaces);
         lives
     }
 }

@@ -34,8 +34,6 @@ pub(crate) struct Registry {
     /// By name of the definition.
     customs: BTreeMap<String, Vec<Arc<Kind>>>,
     index: BTreeMap<String, BTreeMap<String, ByPlural>>,
-    /// One kind per stored resource that lives in namespaces.
-    namespaced: Arc<[Arc<Kind>]>,
     /// Who has a name.
     holders: ByName,
     /// Who asks for a name and does not have it.
@@ -55,7 +53,6 @@ impl Registry {
             builtins,
             customs: BTreeMap::new(),
             index: BTreeMap::new(),
-            namespaced: Arc::default(),
             holders,
             waiters: ByName::new(),
         };
@@ -79,13 +76,6 @@ impl Registry {
             let versions = self.index.entry(review.group.to_owned()).or_default();
             versions.entry(review.version.to_owned()).or_default();
         }
-        let mut namespaced = BTreeMap::new();
-        for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
-            if kind.namespaced {
-                namespaced.entry(kind.storage.clone()).or_insert_with(|| kind.clone());
-            }
-        }
-        self.namespaced = namespaced.into_values().collect();
     }
 
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
@@ -133,11 +123,6 @@ impl Registry {
     /// The kind CustomResourceDefinition.
     pub(crate) fn custom_resource_definitions(&self) -> Option<Arc<Kind>> {
         self.builtin("apiextensions.k8s.io", "CustomResourceDefinition")
-    }
-
-    /// One kind per stored resource that lives in namespaces: what a namespace's deletion has to empty.
-    pub(crate) fn namespaced_storages(&self) -> Arc<[Arc<Kind>]> {
-        self.namespaced.clone()
     }
 
     /// For each stored resource the kind in whose version its objects are stored, or another one of it.

@@ -92,11 +92,6 @@ impl Core {
         if let Some(custom) = &kind.custom {
             self.finish_definition(&custom.definition);
         }
-        // Only the last one of its kind can be the last one of its namespace.
-        let namespace = &last.key.namespace;
-        if kind.namespaced && self.store.range(&kind.storage, Some(namespace), None).next().is_none() {
-            self.finish_namespace(namespace);
-        }
         gone
     }
 
@@ -118,27 +113,6 @@ impl Core {
             });
         }
         Err(failure)
-    }
-
-    /// Removes a terminating namespace once nothing is left in it and nobody else holds it.
-    pub(crate) fn finish_namespace(&mut self, name: &str) {
-        let Some(kind) = self.registry.namespaces() else { return };
-        let Ok(stored) = self.get(&kind, &Key::new("", name)) else { return };
-        if !stored.terminating || self.namespace_has_content(name) {
-            return;
-        }
-        let value = stored.value();
-        let holders = value["spec"]["finalizers"].as_array().into_iter().flatten();
-        if holders.filter(|holder| *holder != "kubernetes").count() == 0
-            && meta::finalizers(&value).is_empty()
-        {
-            self.erase(&kind, &stored);
-        }
-    }
-
-    fn namespace_has_content(&self, name: &str) -> bool {
-        let kinds = self.registry.namespaced_storages();
-        kinds.iter().any(|kind| self.store.range(&kind.storage, Some(name), None).next().is_some())
     }
 
     /// The object of `stored` in the version of `kind`.

@@ -112,8 +112,10 @@ impl Core {
     pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
         let old = self.get(kind, key)?;
         check_preconditions(kind, &old, options)?;
-        if kind.behaviour.contents() == Contents::NamespacedObjects {
-            return self.delete_namespace(kind, &old, options);
+        if kind.behaviour.contents() == Contents::NamespacedObjects
+            && let Some(answer) = self.delete_namespace(kind, &old, options)?
+        {
+            return Ok(answer);
         }
         let mut value = old.value();
         if is_ending(&value, options) {
@@ -178,46 +180,31 @@ impl Core {
         }
     }
 
-    /// Marks a namespace, removes what is in it, and then the namespace itself unless something holds on.
+    /// Marks a namespace for deletion. `None` where it was marked before and the finalizers of its spec are gone: then it
+    /// is deleted like any other object. Emptying it, and removing those finalizers, is up to the namespace controller.
     fn delete_namespace(
         &mut self,
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
         options: &DeleteOptions,
-    ) -> Result<Deleted> {
+    ) -> Result<Option<Deleted>> {
         let name = &old.key.name;
         if ["default", "kube-system", "kube-public"].contains(&name.as_str()) {
             return Err(Failure::forbidden(kind, name, "this namespace may not be deleted"));
         }
-        if old.terminating {
-            return Ok(Deleted::Object(old.clone()));
-        }
         let mut value = old.value();
+        if old.terminating {
+            let is_held = value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+            return Ok(is_held.then(|| Deleted::Object(old.clone())));
+        }
+        let finalizers = wanted_finalizers(kind, &value, options.propagation);
+        meta::set_finalizers(&mut value, &finalizers);
         meta::set(&mut value, "deletionTimestamp", &self.now());
         value["status"]["phase"] = "Terminating".into();
         if options.dry_run {
-            return Ok(Deleted::Object(self.pretend(kind, &old.key, &value)));
+            return Ok(Some(Deleted::Object(self.pretend(kind, &old.key, &value))));
         }
-        let marked = self.commit(kind, &old.key, value);
-        // There is no agent that would end a pod's grace when its namespace goes.
-        let at_once = DeleteOptions {
-            grace: Some(0),
-            propagation: Some(Propagation::Background),
-            ..DeleteOptions::default()
-        };
-        for content in self.registry.namespaced_storages().iter() {
-            let keys: Vec<_> = self
-                .store
-                .range(&content.storage, Some(name), None)
-                .map(|stored| stored.key.clone())
-                .collect();
-            for key in keys {
-                // An object that has gone meanwhile, with another, is gone as wanted.
-                let _gone = self.delete(content, &key, &at_once);
-            }
-        }
-        self.finish_namespace(name);
-        Ok(Deleted::Object(marked))
+        Ok(Some(Deleted::Object(self.commit(kind, &old.key, value))))
     }
 }
 

@@ -184,15 +184,11 @@ impl Core {
     fn release(&mut self, draft: Draft, old: &Arc<Stored>) {
         let (kind, key) = (draft.kind.clone(), draft.key.clone());
         match kind.behaviour.contents() {
-            Contents::NamespacedObjects => {
-                self.commit(&kind, &key, draft.value);
-                self.finish_namespace(&key.name);
-            }
             Contents::CustomKinds => {
                 self.put(&kind, &key, draft.value, draft.compiled);
                 self.finish_definition(&key.name);
             }
-            Contents::Nothing => {
+            Contents::NamespacedObjects | Contents::Nothing => {
                 self.erase(&kind, old);
             }
         }

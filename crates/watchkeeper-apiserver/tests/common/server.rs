@@ -10,9 +10,11 @@ use kube_client::client::Body;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_client::{Client, Config};
 use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt as _;
 use watchkeeper::{Clients, Env};
 use watchkeeper_apiserver::{ApiServer, ApiServerBuilder};
+use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
 /// The namespace of every test, and part of every cluster-scoped name that a test creates. On a real server, which is
 /// shared, it is replaced by a unique name in requests and responses.
@@ -37,6 +39,8 @@ where
 pub(crate) struct Server {
     pub(crate) env: Env,
     place: Place,
+    /// Stops our controllers with the server.
+    controllers: Option<DropGuard>,
 }
 
 enum Place {
@@ -59,7 +63,25 @@ impl Server {
         config.read_timeout = None;
         let (env, client) = (Env::system(), Client::try_from(config.clone()).unwrap());
         let ours = format!("{OURS}-{}", &env.generator.uuid()[..8]);
-        Self { env, place: Place::Shared(client, Box::new(config), ours) }.with_namespace().await
+        Self { env, place: Place::Shared(client, Box::new(config), ours), controllers: None }
+            .with_namespace()
+            .await
+    }
+
+    /// As [`Server::start`], with our built-in controllers; a real server must have its own.
+    pub(crate) async fn with_controllers() -> Self {
+        let mut server = Self::start().await;
+        if server.inside().is_some() {
+            let (clients, stop) = (server.clients(), CancellationToken::new());
+            server.controllers = Some(stop.clone().drop_guard());
+            tokio::spawn(async move {
+                tokio::join!(
+                    garbage_collector::run(&clients, stop.clone()),
+                    namespace_controller::run(&clients, stop)
+                )
+            });
+        }
+        server
     }
 
     /// An embedded server, for tests that cannot run on a real one.
@@ -70,7 +92,7 @@ impl Server {
 
     /// An embedded server that the test has configured or reopened.
     pub(crate) async fn around(env: &Env, inside: ApiServer) -> Self {
-        Self { env: env.clone(), place: Place::Inside(inside) }.with_namespace().await
+        Self { env: env.clone(), place: Place::Inside(inside), controllers: None }.with_namespace().await
     }
 
     async fn with_namespace(self) -> Self {

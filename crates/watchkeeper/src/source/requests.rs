@@ -116,6 +116,18 @@ impl Requests {
         Ok(body)
     }
 
+    /// Sends one request and reads the answer to its end without keeping it.
+    pub(super) async fn send_and_discard(&self, request: Request<Vec<u8>>) -> Result<(), ApiError> {
+        self.within_deadline(async {
+            let mut body = self.exchange(request.map(Body::from)).await?.into_body();
+            while let Some(frame) = body.frame().await {
+                frame.map_err(ApiError::from_transport)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Sends a request under the program's name: the answer where it is a success, the error that it tells otherwise.
     pub(super) async fn exchange(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         let answer = self.client.send(self.agent.sign(request)).await;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures::TryStreamExt;
 use http::Request;
-use kube_core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams};
+use kube_core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube_core::request::{Error as RequestError, Request as Builder};
 use serde::Serialize;
 
@@ -121,8 +121,16 @@ impl<'a, K: Kind> Resources<'a, K> {
     where
         K: Serialize,
     {
+        self.replace_subresource("status", object).await
+    }
+
+    /// Replaces an object through one of its subresources, such as `finalize` of a namespace.
+    pub async fn replace_subresource(&self, subresource: &str, object: &K) -> Result<K, ApiError>
+    where
+        K: Serialize,
+    {
         let (at, name) = self.at(&named(object)?)?;
-        self.exchange(at.replace_subresource("status", &name, &self.post(), encode(object)?)).await
+        self.exchange(at.replace_subresource(subresource, &name, &self.post(), encode(object)?)).await
     }
 
     /// Patches an object.
@@ -181,6 +189,15 @@ impl<'a, K: Kind> Resources<'a, K> {
     pub async fn delete_with(&self, key: &ObjectName, params: &DeleteParams) -> Result<(), ApiError> {
         let (at, name) = self.at(key)?;
         self.requests.send(at.delete(&name, params)?).await.map(drop)
+    }
+
+    /// Deletes all objects of a namespace, or marks those for deletion that finalizers or a grace period hold.
+    ///
+    /// The server may have deleted some of them when this fails, or when the deadline of a request comes first. Its answer,
+    /// which repeats all of them, is read and discarded.
+    pub async fn delete_collection(&self, namespace: &str, params: &DeleteParams) -> Result<(), ApiError> {
+        let at = Builder::new(collection::<K>(&self.kind, Some(namespace))?);
+        self.requests.send_and_discard(at.delete_collection(params, &ListParams::default())?).await
     }
 
     /// Where an object is, and its name as it stands in a URL.

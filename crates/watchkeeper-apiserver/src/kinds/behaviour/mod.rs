@@ -258,7 +258,7 @@ pub(crate) struct Findings {
     pub(crate) compiled: Vec<Compiled>,
 }
 
-/// What an object contains, and takes with it when it is deleted.
+/// What an object contains: its deletion has to wait until that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     Nothing,

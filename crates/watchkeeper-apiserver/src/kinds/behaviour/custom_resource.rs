@@ -1,4 +1,4 @@
-//! Custom resources: what their definition says.
+//! Custom resources: behaviour given by their definition.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::kinds::rules;
 use crate::kinds::schema::Schema;
 use crate::kinds::size;
 
-/// The behaviour of all kinds that have a definition.
+/// The behaviour of all custom resources.
 #[derive(Debug)]
 pub(in crate::kinds) struct CustomResource;
 
@@ -18,7 +18,7 @@ impl Behaviour for CustomResource {
     fn defaults(&self, kind: &Kind, object: &mut Value) -> Result<()> {
         let Some(custom) = &kind.custom else { return Ok(()) };
         custom.schema.default(object)?;
-        // Defaults may have been added where a path was long already.
+        // Defaulting may have lengthened paths.
         if size::has_long_paths(object) {
             return Err(Failure::bad_request("the names of its fields are too long"));
         }
@@ -29,7 +29,7 @@ impl Behaviour for CustomResource {
         &[]
     }
 
-    /// The schema first; rules are only evaluated on an object that has its shape.
+    /// Validates by the schema first; rules are only evaluated on a structurally valid object.
     fn validate(&self, change: &Change<'_>, findings: &mut Findings) {
         let Some(custom) = &change.kind.custom else { return };
         let (schema, causes) = (&custom.schema, &mut findings.causes);
@@ -110,7 +110,7 @@ fn validate_scale(change: &Change<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Makes an object one of another version: what the schema of that one does not know is lost.
+/// Converts an object to another version without a webhook: fields that its schema does not know are pruned.
 fn convert(object: &mut Value, version: &str, schema: Option<&Schema>) {
     if object["apiVersion"] != version
         && let Some(schema) = schema

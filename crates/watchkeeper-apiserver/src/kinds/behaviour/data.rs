@@ -32,12 +32,12 @@ pub(super) fn texts(map: &Value) -> impl Iterator<Item = &str> {
     map.as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str())
 }
 
-/// How many bytes a base64 text stands for.
+/// Returns the decoded length of a base64 text.
 pub(super) fn decoded_length(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }
 
-/// Returns what an immutable object forbids of the change from `old` to `new`.
+/// Validates that an immutable object does not change from `old` to `new`.
 pub(super) fn validate_immutable(old: &Value, new: &Value) -> Vec<Cause> {
     if old["immutable"] != true {
         return Vec::new();

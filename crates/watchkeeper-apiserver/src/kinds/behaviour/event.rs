@@ -11,7 +11,7 @@ use crate::types;
 
 const HEADERS: &str = "Last_Seen Type Reason Object Subobject* Source* Message First_Seen* Count* Name*";
 
-/// The pairs of names under which `v1` and `events.k8s.io/v1` know the same field.
+/// The names of the same field in `v1` and `events.k8s.io/v1`.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -22,7 +22,7 @@ const NAMES: &[(&str, &str)] = &[
     ("count", "deprecatedCount"),
 ];
 
-/// What an Event of `events.k8s.io/v1` never changes, by the names under which it is stored.
+/// The immutable fields of an Event of `events.k8s.io/v1`, by their stored names.
 const IMMUTABLE: [&str; 11] = [
     "involvedObject",
     "reason",
@@ -130,10 +130,10 @@ fn rename(event: &mut Value, pairs: impl Iterator<Item = (&'static str, &'static
     map.extend(renamed);
 }
 
-/// Prints zeros as the type does.
+/// Normalizes the zero values of an Event.
 fn normalize_as(api_version: &str, event: &mut Value) {
     if let Some(id) = types::of_kind(api_version, "Event") {
-        // Both types know the same fields under their two names: what fits one fits the other.
+        // Both versions have the same fields under different names, so normalization cannot fail.
         let _fits = types::normalize::normalize(id, event);
     }
 }
@@ -177,7 +177,7 @@ fn time(row: &Row<'_>, field: &str, instead: &str) -> String {
     if value.is_string() { row.since(value) } else { instead.to_owned() }
 }
 
-/// `component, host` of who reported the Event.
+/// Returns `component, host` of the Event's reporter.
 fn source(event: &Value) -> String {
     match (text(&event["source"]["component"]), text(&event["source"]["host"])) {
         ("", _) => text(&event["reportingComponent"]).to_owned(),

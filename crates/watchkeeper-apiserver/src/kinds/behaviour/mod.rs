@@ -1,7 +1,8 @@
 //! Behaviour of a kind: its defaults, validation, deletion, table columns and so on. One file per kind.
 //!
-//! The built-in table names the [`Behaviour`] of each row; custom kinds share [`CustomResource`]. All hooks have a default, so the file of a
-//! kind holds only what sets it apart. The rest of the server calls the hooks and never compares the name of a kind.
+//! The built-in table names the [`Behaviour`] of each row; custom kinds share [`CustomResource`]. All hooks have a
+//! default, so the file of a kind holds only what sets it apart. The rest of the server calls the hooks and never
+//! compares the name of a kind.
 
 use std::fmt;
 use std::sync::Arc;
@@ -93,15 +94,15 @@ pub(super) use webhook_configuration::WebhookConfiguration;
 
 /// What sets a kind apart from the others. Objects are in the version of the kind, except where a hook says otherwise.
 pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
-    /// Fills in the defaults of an object that has the shape of its kind. Whoever wrote the object owns them.
+    /// Applies the defaults of a normalized object. They belong to the field manager of the write.
     fn defaults(&self, _kind: &Kind, _object: &mut Value) -> Result<()> {
         Ok(())
     }
 
-    /// Completes a new object, which has its name and uid. Nobody owns what is added here.
+    /// Completes a new object, which has its name and uid. Fields added here have no field manager.
     fn prepare_create(&self, _object: &mut Value, _context: &dyn Context) {}
 
-    /// Completes an object after a write of anything but its status. Nobody owns what is added here.
+    /// Completes an object after a write of anything but its status. Fields added here have no field manager.
     fn prepare_update(&self, _before: &Value, _after: &mut Value, _context: &dyn Context) {}
 
     /// Completes an object after a write of its status.
@@ -122,15 +123,15 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// Reports what is wrong with an object beyond its metadata.
+    /// Validates an object beyond its metadata.
     fn validate(&self, _change: &Change<'_>, _findings: &mut Findings) {}
 
-    /// Returns what is wrong with the change from `old` to `new` beyond the metadata.
+    /// Validates the change from `old` to `new` beyond the metadata.
     fn validate_update(&self, _old: &Value, _new: &Value) -> Vec<Cause> {
         Vec::new()
     }
 
-    /// Warnings for the client that wrote an object, which `parse` gives.
+    /// Returns warnings for the client that wrote an object; `parse` decodes it.
     fn warnings(&self, _parse: &dyn Fn() -> Value) -> Vec<String> {
         Vec::new()
     }
@@ -140,7 +141,7 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What a delete of an object deletes first.
+    /// The objects that a delete of an object removes first.
     fn contents(&self) -> Contents {
         Contents::Nothing
     }
@@ -150,7 +151,7 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         true
     }
 
-    /// The seconds that an object may take to end, if the client asked for `wanted`; none for kinds that end at once.
+    /// The grace period in seconds of a delete that requests `wanted`; `None` for kinds that are deleted at once.
     fn grace_period(&self, _object: &Value, _wanted: Option<i64>) -> Option<i64> {
         None
     }
@@ -160,7 +161,7 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether objects hold values of which no two objects may have the same, so that a write depends on all of them.
+    /// Whether objects hold values that must be unique, so that a write depends on all objects of the kind.
     fn allocates(&self) -> bool {
         false
     }
@@ -176,7 +177,7 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
     /// Converts an object into its stored form.
     fn to_storage(&self, _kind: &Kind, _object: &mut Value) {}
 
-    /// The directory of the kind in a store, as messages of the real server show it.
+    /// The kind's storage prefix in messages of the real server.
     fn storage_path(&self, kind: &Kind) -> String {
         kind.plural.clone()
     }
@@ -223,7 +224,7 @@ pub(super) struct Plain;
 
 impl Behaviour for Plain {}
 
-/// What a behaviour sees of the server while it completes an object.
+/// The server as a behaviour sees it while completing an object.
 pub(crate) trait Context {
     /// The current time as objects carry it.
     fn now(&self) -> String;
@@ -250,7 +251,7 @@ pub(crate) struct Change<'a> {
     pub(crate) defined: &'a [Arc<Kind>],
 }
 
-/// What validation of an object found.
+/// The result of validating an object.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) causes: Vec<Cause>,
@@ -258,7 +259,7 @@ pub(crate) struct Findings {
     pub(crate) compiled: Vec<Compiled>,
 }
 
-/// What an object contains: its deletion has to wait until that is gone.
+/// The contents of an object. Its deletion completes once they are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     Nothing,

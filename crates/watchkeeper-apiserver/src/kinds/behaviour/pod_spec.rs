@@ -1,4 +1,4 @@
-//! Specs of pods, in a pod or in a template: defaults of containers and volumes, and what is wrong with one.
+//! Pod specs, in a pod or in a template: defaults of containers and volumes, and validation.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ fn default_volume(volume: &mut Value) {
     }
 }
 
-/// Reports what is wrong with a spec that stands at `path`.
+/// Validates the spec at `path`.
 pub(super) fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     validate_containers(list(&spec["containers"]), &format!("{path}.containers"), causes);
     let policy = &spec["restartPolicy"];

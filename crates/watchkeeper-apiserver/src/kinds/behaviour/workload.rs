@@ -1,4 +1,4 @@
-//! What Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs share: a pod template, and a selector for its pods.
+//! Behaviour common to Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: a pod template and a selector.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(super) fn default_update_strategy(spec: &mut Value, details: &Value) {
     }
 }
 
-/// Reports what is wrong with the replicas, the selector and the pods of a template.
+/// Validates the replicas, the selector and the pod template.
 pub(super) fn validate(workload: &Value, causes: &mut Vec<Cause>) {
     let spec = &workload["spec"];
     if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
@@ -59,7 +59,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     }
 }
 
-/// Reports pods that would not be restarted.
+/// Refuses pods that would not be restarted.
 pub(super) fn validate_restart_policy(workload: &Value, causes: &mut Vec<Cause>) {
     let policy = &workload["spec"]["template"]["spec"]["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
@@ -67,7 +67,7 @@ pub(super) fn validate_restart_policy(workload: &Value, causes: &mut Vec<Cause>)
     }
 }
 
-/// Returns that the selector has changed, if it has: pods would lose their owner.
+/// Refuses a change of the selector: pods would lose their owner.
 pub(super) fn validate_selector_update(old: &Value, new: &Value) -> Vec<Cause> {
     let (old, new) = (&old["spec"]["selector"], &new["spec"]["selector"]);
     let cause = || Cause::invalid("spec.selector", new, "field is immutable");

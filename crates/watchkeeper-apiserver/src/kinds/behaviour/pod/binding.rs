@@ -1,4 +1,4 @@
-//! Bindings: a scheduler gives a pod its node.
+//! Bindings: a scheduler assigns a pod to a node.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::failure::Cause;
 use crate::kinds::cells::text;
 use crate::kinds::conditions;
 
-/// Returns what is wrong with a binding.
+/// Validates a binding.
 pub(crate) fn validate(binding: &Value) -> Vec<Cause> {
     let (kind, name) = (&binding["target"]["kind"], &binding["target"]["name"]);
     let mut causes = Vec::new();

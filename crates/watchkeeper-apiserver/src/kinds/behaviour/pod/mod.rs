@@ -122,7 +122,7 @@ impl Behaviour for Pod {
     }
 }
 
-/// Whether a pod waits for something before it may be scheduled.
+/// Returns whether a pod has scheduling gates.
 pub(crate) fn is_gated(spec: &Value) -> bool {
     pod_spec::scheduling_gates(spec).next().is_some()
 }
@@ -162,7 +162,8 @@ fn admit(spec: &mut Value) {
     }
 }
 
-/// How a pod ranks when its node runs short: all limits set and equal to the requests, none set at all, or in between.
+/// Returns the quality of service class: Guaranteed if all limits equal the requests, BestEffort without any, else
+/// Burstable.
 fn quality_of_service(spec: &Value) -> &'static str {
     let containers = list(&spec["containers"]);
     let any = containers.iter().any(|container| {
@@ -183,7 +184,7 @@ fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// How many of the readiness gates are met.
+/// Returns the number of readiness gates that are met.
 fn readiness_gates(row: &Row<'_>) -> String {
     let gates = list(&row.spec()["readinessGates"]);
     let is_met = |gate: &&Value| conditions::holds(row.status(), text(&gate["conditionType"]));

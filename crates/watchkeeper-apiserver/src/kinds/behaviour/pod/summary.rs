@@ -14,14 +14,14 @@ pub(super) struct Summary {
     pub(super) restarts: String,
 }
 
-/// What the statuses of some containers add up to.
+/// The sum of the statuses of some containers.
 #[derive(Default)]
 struct Tally {
     ready: usize,
     restarts: i64,
     /// When a container ended last, to be restarted.
     last: Option<String>,
-    /// Why the pod is not what its phase says.
+    /// The reason that replaces the pod's phase.
     reason: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn summary(pod: &Value, now: Timestamp) -> Summary {
     Summary { ready: format!("{}/{total}", tally.ready), status: state, restarts }
 }
 
-/// The word of a pod about which no container has anything to say.
+/// The status of a pod whose containers report none.
 fn phase(status: &Value) -> String {
     let gated = |c: &Value| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated";
     if list(&status["conditions"]).iter().any(gated) {
@@ -56,7 +56,7 @@ fn phase(status: &Value) -> String {
     or(text(&status["reason"]), text(&status["phase"])).to_owned()
 }
 
-/// The word of a pod that is being deleted.
+/// The status of a pod that is being deleted.
 fn ending(pod: &Value) -> Option<String> {
     let status = &pod["status"];
     if !pod["metadata"]["deletionTimestamp"].is_string() {

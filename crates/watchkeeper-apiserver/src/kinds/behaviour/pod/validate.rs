@@ -1,4 +1,4 @@
-//! Validation of pods, and of what may change while a pod runs or waits at a scheduling gate.
+//! Validation of pods, and of updates of running and gated pods.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::failure::Cause;
 use crate::kinds::behaviour::Change;
 use crate::kinds::behaviour::pod_spec::{self, scheduling_gates};
 
-/// Reports what is wrong with a pod.
+/// Validates a pod.
 pub(super) fn pod(change: &Change<'_>, causes: &mut Vec<Cause>) {
     let spec = &change.new["spec"];
     pod_spec::validate(spec, "spec", causes);
@@ -19,7 +19,7 @@ pub(super) fn pod(change: &Change<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Returns what is wrong with the change from one spec to another.
+/// Validates an update of a pod's spec.
 pub(super) fn update(old: &Value, new: &Value) -> Vec<Cause> {
     let count = |spec: &Value| spec["containers"].as_array().map_or(0, Vec::len);
     if count(old) != count(new) {

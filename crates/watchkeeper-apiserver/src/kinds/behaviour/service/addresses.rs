@@ -24,7 +24,7 @@ pub(super) fn allocate(spec: &mut Value, context: &dyn Context) {
         spec["clusterIP"] = free_address(context).into();
     }
     let address = spec["clusterIP"].clone();
-    // Without a selector nobody here knows of which family the addresses are that others will give it.
+    // Without a selector the family of the addresses is not known here.
     let open = address == "None" && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
     fill(spec, "clusterIPs", json!([address]));
     fill(spec, "ipFamilies", if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
@@ -74,7 +74,7 @@ fn node_ports(spec: &Value) -> BTreeSet<i64> {
     list(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect()
 }
 
-/// Keeps what was allocated to a service, and drops what goes with a type that the service no longer has.
+/// Keeps the allocations of a service, and drops those that its new type does not have.
 pub(super) fn keep(before: &Value, after: &mut Value) {
     let (was, sort) = (text(&before["type"]).to_owned(), text(&after["type"]).to_owned());
     drop_fields(before, after, &was, &sort);

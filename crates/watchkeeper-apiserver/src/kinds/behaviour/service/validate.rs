@@ -11,7 +11,7 @@ use crate::kinds::cells::{list, number, text};
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PORT_RANGE: &str = "must be between 1 and 65535, inclusive";
 
-/// Reports what is wrong with the spec of a service.
+/// Validates the spec of a service.
 pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
     let sort = text(&spec["type"]);
     if !TYPES.contains(&sort) {
@@ -53,7 +53,7 @@ fn ports(ports: &[Value], causes: &mut Vec<Cause>) {
     }
 }
 
-/// Returns that the cluster address has changed, if it has.
+/// Refuses a change of the cluster address.
 pub(super) fn update(old: &Value, new: &Value) -> Vec<Cause> {
     let addressed = |spec: &Value| spec["type"] != "ExternalName";
     let (before, after) = (&old["clusterIP"], &new["clusterIP"]);

@@ -141,7 +141,7 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The objects that a delete of an object removes first.
+    /// The objects that must be gone before an object of this kind is removed.
     fn contents(&self) -> Contents {
         Contents::Nothing
     }

@@ -1,4 +1,4 @@
-//! How does one task wait for what others put in?
+//! A state that many tasks change and one waits for.
 
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -54,3 +54,6 @@ impl<S> Handover<S> {
         .await
     }
 }
+
+#[cfg(test)]
+mod model;

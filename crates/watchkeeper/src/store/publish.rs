@@ -1,12 +1,10 @@
-//! How does a new state reach its readers? One writer at a time makes it beside the old one, and puts it in its place.
-//!
-//! `tests/indexer_model.rs` compiles this file a second time, on the primitives of a model checker.
+//! Publishes states to readers: one writer at a time makes the next state beside the current one, and swaps them.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::sync::{Lock, Place, Signal};
 use crate::object::ResourceVersion;
+use crate::sync::{ArcSwap, Mutex, Notify};
 
 /// A state that says which version it reflects, and of which a copy costs next to nothing.
 pub(super) trait Versioned: Clone {
@@ -14,16 +12,15 @@ pub(super) trait Versioned: Clone {
 }
 
 pub(super) struct Published<T> {
-    current: Place<T>,
-    writing: Lock<()>,
-    /// Given when a state of another version was published. Those who wait are woken in the order in which they came, so that a run can be
-    /// repeated.
-    moved: Signal,
+    current: ArcSwap<T>,
+    writing: Mutex<()>,
+    /// Given when a state of another version was published. Waiters wake in FIFO order, so that one seed gives one trace.
+    moved: Notify,
 }
 
 impl<T: Versioned> Published<T> {
     pub(super) fn new(state: T) -> Self {
-        Self { current: Place::from_pointee(state), writing: Lock::new(()), moved: Signal::new() }
+        Self { current: ArcSwap::from_pointee(state), writing: Mutex::new(()), moved: Notify::new() }
     }
 
     /// The current state, for a short look: cheaper than [`Published::read`], as long as few are held at once.
@@ -70,3 +67,6 @@ impl<T: Versioned> Published<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod model;

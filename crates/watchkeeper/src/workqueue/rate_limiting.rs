@@ -1,11 +1,9 @@
-//! What does a controller use to hand keys to its workers? One queue with delays, per-key backoff, and a guard for each key handed out.
+//! The work queue of a controller: delays, per-key backoff, and a guard for each key handed out.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use super::item::{Key, WorkItem};
 use super::keys::Keys;
@@ -14,7 +12,7 @@ use super::limiter::RateLimiter;
 use super::metrics::{QueueFigures, QueueMetrics};
 use super::priority::Priority;
 use super::queue::Queue;
-use super::shared::{Shared, State, Time};
+use super::shared::{Shared, Time};
 use super::tick::Tick;
 use crate::clock::{Clock, Instant};
 use crate::env::Env;
@@ -100,7 +98,7 @@ impl<T: Key> RateLimitingQueue<T> {
             name: name.into(),
             reporter: env.reporter.clone(),
             time: QueueTime { clock: env.clock.clone(), epoch },
-            shared: Shared::new(Mutex::new(State::new(Keys::new(queue, Box::new(limiter), epoch)))),
+            shared: Shared::new(Keys::new(queue, Box::new(limiter), epoch)),
         }))
     }
 

@@ -1,26 +1,14 @@
-//! How do many tasks use one queue? Under one lock; and whoever has work then, or no more, is woken once it is released.
+//! The lock of the work queue, and the wake-ups of those for whom there is work once it is released.
 
 use std::future::{Future, poll_fn};
 use std::task::{Poll, Waker};
-
-use parking_lot::Mutex;
 
 use super::item::Key;
 use super::keys::Keys;
 use super::queue::Taken;
 use super::tick::Tick;
 use super::waiting::{Place, Waiters, Waiting};
-
-/// What guards the state: a mutex, or in tests one that tries all orders of the tasks that want it.
-pub(super) trait Lock<S> {
-    fn with<R>(&self, operation: impl FnOnce(&mut S) -> R) -> R;
-}
-
-impl<S> Lock<S> for Mutex<S> {
-    fn with<R>(&self, operation: impl FnOnce(&mut S) -> R) -> R {
-        operation(&mut self.lock())
-    }
-}
+use crate::sync::Mutex;
 
 /// Where the time comes from that a waiting `get` keeps.
 pub(super) trait Time {
@@ -29,9 +17,8 @@ pub(super) trait Time {
 }
 
 /// The queue and those who wait for it.
-pub(super) struct Shared<T: Key, M: Lock<State<T>> = Mutex<State<T>>> {
-    pub(super) state: M,
-    marker: std::marker::PhantomData<fn(T)>,
+pub(super) struct Shared<T> {
+    pub(super) state: Mutex<State<T>>,
 }
 
 pub(super) struct State<T> {
@@ -53,9 +40,9 @@ pub(super) enum Found<T> {
     ShutDown,
 }
 
-impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
-    pub(super) fn new(state: M) -> Self {
-        Self { state, marker: std::marker::PhantomData }
+impl<T: Key> Shared<T> {
+    pub(super) fn new(keys: Keys<T>) -> Self {
+        Self { state: Mutex::new(State::new(keys)) }
     }
 
     /// Runs one operation at `now`, after letting in what is due.
@@ -68,10 +55,11 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
 
     /// Runs one operation under the lock, then wakes those for whom there is work now.
     pub(super) fn change<R>(&self, operation: impl FnOnce(&mut State<T>) -> R) -> R {
-        let (result, wakers) = self.state.with(|state| {
-            let result = operation(state);
+        let (result, wakers) = {
+            let mut state = self.state.lock();
+            let result = operation(&mut state);
             (result, state.anyone_waits().then(|| state.whom_to_wake()))
-        });
+        };
         if let Some(wakers) = wakers {
             wakers.into_iter().for_each(Waker::wake);
         }
@@ -116,32 +104,31 @@ impl<T: Key, M: Lock<State<T>>> Shared<T, M> {
     pub(super) async fn drained(&self) {
         let mut drain = Drain { shared: self, place: None };
         poll_fn(|context| {
-            self.state.with(|state| {
-                if state.is_drained() {
-                    drain.place = None;
-                    return Poll::Ready(());
-                }
-                let stays = drain.place.is_some_and(|place| state.drains.stay(place, context.waker()));
-                if !stays {
-                    drain.place = Some(state.drains.join(context.waker()));
-                }
-                Poll::Pending
-            })
+            let mut state = self.state.lock();
+            if state.is_drained() {
+                drain.place = None;
+                return Poll::Ready(());
+            }
+            let stays = drain.place.is_some_and(|place| state.drains.stay(place, context.waker()));
+            if !stays {
+                drain.place = Some(state.drains.join(context.waker()));
+            }
+            Poll::Pending
         })
         .await;
     }
 }
 
 /// One who waits for a drain.
-struct Drain<'a, T: Key, M: Lock<State<T>>> {
-    shared: &'a Shared<T, M>,
+struct Drain<'a, T> {
+    shared: &'a Shared<T>,
     place: Option<Place>,
 }
 
-impl<T: Key, M: Lock<State<T>>> Drop for Drain<'_, T, M> {
+impl<T> Drop for Drain<'_, T> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            self.shared.state.with(|state| state.drains.leave(place));
+            self.shared.state.lock().drains.leave(place);
         }
     }
 }

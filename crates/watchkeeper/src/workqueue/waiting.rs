@@ -1,10 +1,10 @@
-//! Who is woken, and who keeps the time while all workers wait? As many as there is work for, and one of them.
+//! Waiting workers: as many are woken as there is work for, and one of them keeps the time.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 use super::item::Key;
-use super::shared::{Found, Lock, Shared, State};
+use super::shared::{Found, Shared};
 use super::tick::Tick;
 
 /// Tasks that wait for something, in the order in which they came.
@@ -49,8 +49,8 @@ impl Waiters {
 }
 
 /// One waiting `get`. When it is dropped, whatever it was woken for or kept the time of goes to another.
-pub(super) struct Waiting<'a, T: Key, M: Lock<State<T>>> {
-    shared: &'a Shared<T, M>,
+pub(super) struct Waiting<'a, T: Key> {
+    shared: &'a Shared<T>,
     /// Its place in the line, if it found nothing at its last look.
     place: Option<Place>,
     /// The time for which it must set its timer: it is then the one that keeps the time.
@@ -59,8 +59,8 @@ pub(super) struct Waiting<'a, T: Key, M: Lock<State<T>>> {
     pub(super) armed: Option<Tick>,
 }
 
-impl<'a, T: Key, M: Lock<State<T>>> Waiting<'a, T, M> {
-    pub(super) fn new(shared: &'a Shared<T, M>) -> Self {
+impl<'a, T: Key> Waiting<'a, T> {
+    pub(super) fn new(shared: &'a Shared<T>) -> Self {
         Self { shared, place: None, armed: None }
     }
 
@@ -83,14 +83,13 @@ impl<'a, T: Key, M: Lock<State<T>>> Waiting<'a, T, M> {
 
     /// Ready when it was taken out of the line.
     pub(super) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
-        let stays = self
-            .place
-            .is_some_and(|place| self.shared.state.with(|state| state.gets.stay(place, context.waker())));
+        let stays =
+            self.place.is_some_and(|place| self.shared.state.lock().gets.stay(place, context.waker()));
         if stays { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
-impl<T: Key, M: Lock<State<T>>> Drop for Waiting<'_, T, M> {
+impl<T: Key> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         if self.place.is_some() {
             self.shared.change(|state| state.leave(self.place, self.armed));

@@ -2,6 +2,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::Mutex;
+
 use super::*;
 use crate::workqueue::Running;
 use crate::workqueue::limiter::{self, ItemExponential};
@@ -185,7 +187,7 @@ async fn a_quiet_retry_is_explained_from_the_first_on_and_reported_when_it_does_
     let (queue, env) = queue();
     let told = Arc::new(Mutex::new(Vec::new()));
     let into = told.clone();
-    env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
+    env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.incident)));
     queue.add("foo");
     for retry in 1..=20_u32 {
         let item = within(&env, queue.get()).await.unwrap();
@@ -231,7 +233,7 @@ async fn a_failure_is_reported_and_retried_and_a_success_forgotten() {
     let (queue, env) = queue();
     let told = Arc::new(Mutex::new(Vec::new()));
     let into = told.clone();
-    env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
+    env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.incident)));
     queue.add("foo");
     ready(&queue).unwrap().retry("no luck");
     assert_eq!(queue.retries(&"foo"), 1);
@@ -250,7 +252,7 @@ async fn a_key_given_up_is_reported_forgotten_and_not_tried_again() {
     let (queue, env) = queue();
     let told = Arc::new(Mutex::new(Vec::new()));
     let into = told.clone();
-    env.reporter.add_hook(move |r| into.lock().push(r.what.to_string()));
+    env.reporter.add_hook(move |r| into.lock().push(r.incident.to_string()));
     queue.add_rate_limited("foo");
     let item = within(&env, queue.get()).await.unwrap();
     item.give_up(std::io::Error::other("hopeless"));

@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 fn shared() -> (Shared<&'static str>, Tick) {
     let epoch = Clock::system().now();
     let (queue, limiter) = (Queue::new(0, FixedState::default()), Box::new(ItemExponential::new(MS, MS)));
-    (Shared::new(Mutex::new(State::new(Keys::new(queue, limiter, epoch)))), Tick::at(epoch, epoch))
+    (Shared::new(Keys::new(queue, limiter, epoch)), Tick::at(epoch, epoch))
 }
 
 #[test]

@@ -1,45 +1,13 @@
-//! Do the locks and wake-ups hold under every schedule that a model checker can think of?
-//!
-//! The files under test are compiled a second time, with the checker's lock in the place of the real one. A wake-up that could be lost is found
-//! as a deadlock.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-#[path = "../src/informer/handover.rs"]
-mod handover;
-
-/// The checker's lock, with the face of the real one.
-mod sync {
-    use shuttle::sync::{Mutex as Checked, MutexGuard};
-
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(Checked<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(Checked::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
-}
+//! No message and no close is missed, in whatever order the threads run. A wake-up that could be lost is found as a deadlock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use handover::Handover;
 use shuttle::future::block_on;
 use shuttle::thread;
 
-/// Schedules per model, and how many preemptions the second search puts where they hurt.
-const SCHEDULES: usize = 5_000;
-const PREEMPTIONS: usize = 3;
-
-fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES);
-    shuttle::check_pct(model, SCHEDULES, PREEMPTIONS);
-}
+use super::*;
+use crate::sync::model::sample;
 
 /// A mailbox in small: what waits, and whether it is closed.
 #[derive(Default)]
@@ -58,7 +26,7 @@ fn take(mailbox: &mut Mailbox) -> Option<Option<(u8, u8)>> {
 
 #[test]
 fn every_message_arrives_once_and_in_the_order_of_its_sender() {
-    check(|| {
+    sample(5_000, || {
         let mailbox = Arc::new(Handover::new(Mailbox::default()));
         let senders: Vec<_> = (0..2u8)
             .map(|sender| {
@@ -94,7 +62,7 @@ fn every_message_arrives_once_and_in_the_order_of_its_sender() {
 
 #[test]
 fn a_close_is_seen_by_one_who_waits_whenever_it_comes() {
-    check(|| {
+    sample(5_000, || {
         let mailbox = Arc::new(Handover::new(Mailbox::default()));
         let closer = {
             let mailbox = mailbox.clone();

@@ -22,7 +22,7 @@ use watchkeeper::controller::Ledger;
 use watchkeeper::informer::{InformerStopped, Lister};
 use watchkeeper::process::run_workers;
 use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, enqueue, enqueue_mapped, limiter};
-use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, Object, ObjectName, SharedInformerFactory};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -70,7 +70,7 @@ struct Controller {
     services: Lister<Service>,
     queue: RateLimitingQueue<ObjectName>,
     writes: Ledger,
-    clients: Clients,
+    client: Client,
     cloud: Cloud,
 }
 
@@ -108,7 +108,7 @@ impl Controller {
     ) -> Result<(), Failure> {
         let version = &bucket.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
-        let written = self.clients.requests().of::<Bucket>().patch(key, &Patch::Merge(patch)).await?;
+        let written = self.client.api::<Bucket>().patch(key, &Patch::Merge(patch)).await?;
         self.writes.wrote(key, self.buckets.indexer(), &written);
         Ok(())
     }
@@ -138,12 +138,12 @@ impl Controller {
             message: message.to_owned(),
             // Which wish this is about: whoever waits for "Ready" must compare it with metadata.generation.
             observed_generation: bucket.metadata.generation,
-            last_transition_time: Time(self.clients.env().clock.wall()),
+            last_transition_time: Time(self.client.env().clock.wall()),
         };
         let mut status = bucket.status.clone().unwrap_or_default();
         if set_condition(&mut status.conditions, ready) {
             let changed = Bucket { status: Some(status), ..bucket.clone() };
-            let written = self.clients.requests().of::<Bucket>().replace_status(&changed).await?;
+            let written = self.client.api::<Bucket>().replace_status(&changed).await?;
             self.writes.wrote(key, self.buckets.indexer(), &written);
         }
         Ok(())
@@ -182,7 +182,7 @@ fn has_all(found: &Value, wanted: &Value) -> bool {
 impl Controller {
     /// Makes the Service, or sets back what differs from what we want. One that is not this Bucket's is left alone.
     async fn sync_service(&self, key: &ObjectName, bucket: &Bucket) -> Result<(), Failure> {
-        let (wanted, requests) = (service_of(bucket), self.clients.requests().of::<Service>());
+        let (wanted, requests) = (service_of(bucket), self.client.api::<Service>());
         let written = match self.services.get(key) {
             Ok(found) if !is_controlled_by(&found, bucket) => {
                 return Err(format!("Service {key} exists, and Bucket {key} does not control it").into());
@@ -236,47 +236,47 @@ impl Controller {
 
 impl Controller {
     fn new(
-        clients: &Clients,
+        client: &Client,
         factory: &SharedInformerFactory,
         cloud: &Cloud,
     ) -> Result<Arc<Self>, InformerStopped> {
         let (buckets, services) = (factory.informer::<Bucket>(), factory.informer::<Service>());
-        let queue = RateLimitingQueue::new("buckets", limiter::default_controller(), clients.env());
+        let queue = RateLimitingQueue::new("buckets", limiter::default_controller(), client.env());
         buckets.add_handler(enqueue(queue.clone()))?;
         services.add_handler(enqueue_mapped(queue.clone(), Object::<Service>::controller_of::<Bucket>))?;
-        let (buckets, services, writes) = (buckets.lister(), services.lister(), Ledger::new(clients.env()));
-        let (clients, cloud) = (clients.clone(), cloud.clone());
-        Ok(Arc::new(Self { buckets, services, queue, writes, clients, cloud }))
+        let (buckets, services, writes) = (buckets.lister(), services.lister(), Ledger::new(client.env()));
+        let (client, cloud) = (client.clone(), cloud.clone());
+        Ok(Arc::new(Self { buckets, services, queue, writes, client, cloud }))
     }
 }
 
 /// The program, until `stop`.
-async fn run(clients: &Clients, cloud: &Cloud, stop: &CancellationToken) -> Result<(), Failure> {
-    let factory = SharedInformerFactory::builder(clients).build();
-    let controller = Controller::new(clients, &factory, cloud)?;
+async fn run(client: &Client, cloud: &Cloud, stop: &CancellationToken) -> Result<(), Failure> {
+    let factory = SharedInformerFactory::builder(client).build();
+    let controller = Controller::new(client, &factory, cloud)?;
     // An informer that panics ends the others, and the workers, by this token.
     let stop = &stop.child_token();
     factory.start(stop);
     let work = async {
         factory.wait_for_sync(stop).await?;
         let queue = controller.queue.clone();
-        run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
+        run_workers(2, &queue, stop.clone(), client.env(), move |item| controller.clone().work(item)).await;
         Ok(())
     };
     let result = work.await;
     // An informer that panicked is why anything else ended.
-    factory.shut_down().await?;
+    factory.join().await?;
     result
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let (env, cloud, stop) = (Env::system(), Cloud::default(), CancellationToken::new());
-    let clients = examples::clients(&env);
-    clients.requests().of::<CustomResourceDefinition>().create(&Bucket::crd()).await?;
+    let client = examples::client(&env);
+    client.api::<CustomResourceDefinition>().create(&Bucket::crd()).await?;
     let story = async {
         let _stop = stop.clone().drop_guard();
-        let (buckets, key) = (clients.requests().of::<Bucket>(), ObjectName::namespaced("default", "photos"));
+        let (buckets, key) = (client.api::<Bucket>(), ObjectName::namespaced("default", "photos"));
         buckets.create(&bucket("photos", 10)).await?;
         let is_ready =
             |bucket: &Bucket| bucket.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
@@ -291,7 +291,7 @@ async fn main() -> Result<(), Failure> {
         println!("and gone with its Bucket");
         Ok(())
     };
-    let (told, ran) = tokio::join!(story, run(&clients, &cloud, &stop));
+    let (told, ran) = tokio::join!(story, run(&client, &cloud, &stop));
     told.and(ran)
 }
 
@@ -304,7 +304,7 @@ fn bucket(name: &str, size: u32) -> Bucket {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may")]
 mod tests {
-    use watchkeeper_sim::{Rates, Simulation, World};
+    use watchkeeper_sim::{Cluster, Rates, Simulation};
 
     use super::*;
 
@@ -314,31 +314,31 @@ mod tests {
     }
 
     /// Users make two Buckets, enlarge one, delete the other, and edit a Service.
-    async fn users(world: &World) {
-        let requests = world.user.requests();
-        requests.of::<CustomResourceDefinition>().create(&Bucket::crd()).await.unwrap();
+    async fn users(cluster: &Cluster) {
+        let requests = cluster.user.requests();
+        requests.api::<CustomResourceDefinition>().create(&Bucket::crd()).await.unwrap();
         for name in ["photos", "films"] {
-            world.pause(Duration::from_secs(10)).await;
-            requests.of().create(&bucket(name, 10)).await.unwrap();
+            cluster.pause(Duration::from_secs(10)).await;
+            requests.api().create(&bucket(name, 10)).await.unwrap();
         }
-        world.pause(Duration::from_secs(30)).await;
+        cluster.pause(Duration::from_secs(30)).await;
         let larger = Patch::Merge(json!({"spec": {"size": 20}}));
-        requests.of::<Bucket>().patch(&key("photos"), &larger).await.unwrap();
-        requests.of::<Bucket>().delete(&key("films")).await.unwrap();
+        requests.api::<Bucket>().patch(&key("photos"), &larger).await.unwrap();
+        requests.api::<Bucket>().delete(&key("films")).await.unwrap();
         let edit = Patch::Merge(json!({"spec": {"selector": {"bucket": "another"}}}));
-        let _may_not_be_there_yet = requests.of::<Service>().patch(&key("photos"), &edit).await;
+        let _may_not_be_there_yet = requests.api::<Service>().patch(&key("photos"), &edit).await;
     }
 
     /// One Bucket, ready, with its Service as it should be; nothing else is left, in the cluster or outside.
-    async fn is_as_asked(world: &World, cloud: &Cloud) -> bool {
-        let requests = world.user.requests();
-        let photos = requests.of::<Bucket>().get(&key("photos")).await.unwrap();
-        let Ok(service) = requests.of::<Service>().get(&key("photos")).await else { return false };
+    async fn is_as_asked(cluster: &Cluster, cloud: &Cloud) -> bool {
+        let requests = cluster.user.requests();
+        let photos = requests.api::<Bucket>().get(&key("photos")).await.unwrap();
+        let Ok(service) = requests.api::<Service>().get(&key("photos")).await else { return false };
         let ready = photos.status.iter().flat_map(|status| &status.conditions);
         has_all(&serde_json::to_value(&service).unwrap(), &service_of(&photos))
             && ready.map(|ready| ready.observed_generation).eq([photos.metadata.generation])
             && cloud.sizes() == [20]
-            && requests.of::<Bucket>().get(&key("films")).await.is_err()
+            && requests.api::<Bucket>().get(&key("films")).await.is_err()
     }
 
     #[test]
@@ -347,10 +347,10 @@ mod tests {
         for seed in 0..50 {
             let cloud = Cloud::default();
             let run = Simulation::new(seed).rates(Rates::STORM).run(
-                async |clients, stop| run(&clients, &cloud, &stop).await.unwrap_or_default(),
-                async |world| {
-                    users(world).await;
-                    let converged = world.converged(async || is_as_asked(world, &cloud).await).await;
+                async |client, stop| run(&client, &cloud, &stop).await.unwrap_or_default(),
+                async |cluster| {
+                    users(cluster).await;
+                    let converged = cluster.converged(async || is_as_asked(cluster, &cloud).await).await;
                     assert!(converged, "seed {seed}: {:?}", cloud.sizes());
                 },
             );
@@ -363,23 +363,23 @@ mod tests {
     fn a_service_of_others_is_left_alone_and_further_owners_of_its_own_are_kept() {
         let cloud = Cloud::default();
         Simulation::new(1).rates(Rates::CALM).run(
-            async |clients, stop| run(&clients, &cloud, &stop).await.unwrap_or_default(),
-            async |world| {
-                let (requests, clock) = (world.user.requests(), &world.env.clock);
-                requests.of::<CustomResourceDefinition>().create(&Bucket::crd()).await.unwrap();
-                let (services, photos) = (requests.of::<Service>(), key("photos"));
+            async |client, stop| run(&client, &cloud, &stop).await.unwrap_or_default(),
+            async |cluster| {
+                let (requests, clock) = (cluster.user.requests(), &cluster.env.clock);
+                requests.api::<CustomResourceDefinition>().create(&Bucket::crd()).await.unwrap();
+                let (services, photos) = (requests.api::<Service>(), key("photos"));
                 let foreign = json!({
                     "metadata": {"name": "photos", "namespace": "default"},
                     "spec": {"selector": {"app": "another"}, "ports": [{"port": 80}]},
                 });
                 let foreign = services.create(&serde_json::from_value(foreign).unwrap()).await.unwrap();
-                let bucket = requests.of().create(&bucket("photos", 10)).await.unwrap();
+                let bucket = requests.api().create(&bucket("photos", 10)).await.unwrap();
                 clock.sleep(Duration::from_secs(60)).await;
                 assert_eq!(services.get(&photos).await.unwrap(), foreign);
                 assert_eq!(cloud.sizes(), [10], "the controller got as far as the Service");
 
                 services.delete(&photos).await.unwrap();
-                assert!(world.converged(async || services.get(&photos).await.is_ok()).await);
+                assert!(cluster.converged(async || services.get(&photos).await.is_ok()).await);
                 let made = services.get(&photos).await.unwrap();
                 let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "other"});
                 let mut owners = serde_json::to_value(&made.metadata.owner_references).unwrap();
@@ -392,7 +392,7 @@ mod tests {
                     let owners = found.metadata.owner_references.as_ref().unwrap().len();
                     owners == 2 && has_all(&serde_json::to_value(&found).unwrap(), &service_of(&bucket))
                 };
-                assert!(world.converged(is_set_back).await);
+                assert!(cluster.converged(is_set_back).await);
             },
         );
     }

@@ -10,24 +10,24 @@ use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::{Clients, Env, SharedInformerFactory};
+use watchkeeper::{Client, Env, SharedInformerFactory};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::system();
-    let clients = examples::clients(&env);
+    let client = examples::client(&env);
     let gvk = GroupVersionKind::gvk("example.com", "v1", "Lamp");
-    install(&clients, &gvk).await?;
+    install(&client, &gvk).await?;
 
     // The server knows the kind's plural name.
-    let (lamps, _) = discovery::oneshot::pinned_kind(clients.watch(), &gvk).await?;
-    let requests = clients.requests().of_kind::<DynamicObject>(lamps.clone());
+    let (lamps, _) = discovery::oneshot::pinned_kind(client.kube(), &gvk).await?;
+    let requests = client.api_of::<DynamicObject>(lamps.clone());
     for (name, on) in [("desk", true), ("hall", false)] {
         let lamp = DynamicObject::new(name, &lamps).within("default").data(json!({"spec": {"on": on}}));
         requests.create(&lamp).await?;
     }
 
-    let (factory, stop) = (SharedInformerFactory::builder(&clients).build(), CancellationToken::new());
+    let (factory, stop) = (SharedInformerFactory::builder(&client).build(), CancellationToken::new());
     let informer = factory.informer_of::<DynamicObject>(lamps);
     factory.start(&stop);
     factory.wait_for_sync(&stop).await?;
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{} is {}", lamp.key(), if spec.on { "on" } else { "off" });
     }
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(())
 }
 
@@ -52,7 +52,7 @@ struct Spec {
 }
 
 /// Teaches the server the kind, and waits until it serves it.
-async fn install(clients: &Clients, gvk: &GroupVersionKind) -> Result<(), Box<dyn Error>> {
+async fn install(client: &Client, gvk: &GroupVersionKind) -> Result<(), Box<dyn Error>> {
     let kind = ApiResource::from_gvk(gvk);
     let on = json!({"type": "object", "properties": {"on": {"type": "boolean"}}});
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": on}}});
@@ -65,8 +65,8 @@ async fn install(clients: &Clients, gvk: &GroupVersionKind) -> Result<(), Box<dy
             "versions": [{"name": kind.version, "served": true, "storage": true, "schema": schema}],
         },
     }))?;
-    clients.requests().of::<CustomResourceDefinition>().create(&crd).await?;
-    while discovery::oneshot::pinned_kind(clients.watch(), gvk).await.is_err() {
+    client.api::<CustomResourceDefinition>().create(&crd).await?;
+    while discovery::oneshot::pinned_kind(client.kube(), gvk).await.is_err() {
         tokio::task::yield_now().await;
     }
     Ok(())

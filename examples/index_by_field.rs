@@ -12,13 +12,13 @@ use watchkeeper::{Env, Object, SharedInformerFactory};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::system();
-    let clients = examples::clients(&env);
-    let pods = clients.requests().of::<Pod>();
+    let client = examples::client(&env);
+    let pods = client.api::<Pod>();
     for (name, node) in [("a", "node-1"), ("b", "node-2"), ("c", "node-1")] {
         pods.create(&examples::pod(name, Some(node))?).await?;
     }
 
-    let (factory, stop) = (SharedInformerFactory::builder(&clients).build(), CancellationToken::new());
+    let (factory, stop) = (SharedInformerFactory::builder(&client).build(), CancellationToken::new());
     let informer = factory.informer::<Pod>();
     // Before or after the start: an index that comes late is filled with what is there.
     informer.indexer().add_indexes([Index::field("node", "spec.nodeName")?])?;
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{node}: {}", names.join(", "));
     }
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(())
 }
 

@@ -36,11 +36,11 @@ impl Handler<Pod> for Printer {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::system();
-    let clients = examples::clients(&env);
-    let pods = clients.requests().of::<Pod>();
+    let client = examples::client(&env);
+    let pods = client.api::<Pod>();
     pods.create(&examples::pod("first", None)?).await?;
 
-    let (factory, stop) = (SharedInformerFactory::builder(&clients).build(), CancellationToken::new());
+    let (factory, stop) = (SharedInformerFactory::builder(&client).build(), CancellationToken::new());
     let informer = factory.informer::<Pod>();
     let deleted = Arc::new(Notify::new());
     let registration = informer.add_handler(Printer { deleted: deleted.clone() })?;
@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     deleted.notified().await;
 
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(())
 }
 

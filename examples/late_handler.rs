@@ -12,9 +12,9 @@ use watchkeeper::{Env, SharedInformerFactory};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::system();
-    let clients = examples::clients(&env);
-    let pods = clients.requests().of::<Pod>();
-    let (factory, stop) = (SharedInformerFactory::builder(&clients).build(), CancellationToken::new());
+    let client = examples::client(&env);
+    let pods = client.api::<Pod>();
+    let (factory, stop) = (SharedInformerFactory::builder(&client).build(), CancellationToken::new());
     let informer = factory.informer::<Pod>();
     factory.start(&stop);
     factory.wait_for_sync(&stop).await?;
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     println!("the informer has {} Pods; a handler joins", informer.indexer().snapshot().len());
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let options = HandlerOptions { name: Some("late".into()), ..HandlerOptions::default() };
+    let options = HandlerOptions::default().name("late");
     let late = on_change(move |change: Change<'_, Pod>| {
         if let Change::Added { object, in_initial_list } = change {
             println!("  told of {}, in its initial list: {in_initial_list}", object.key());
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     registration.ended().await;
     println!("it is gone; the informer runs on with {} Pods", informer.indexer().snapshot().len());
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(())
 }
 

@@ -1,14 +1,14 @@
 //! Where do the examples run? On an API server in their own process, so that they need nothing and change nothing.
 
 use serde_json::json;
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::ApiServer;
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Clients of a fresh API server. On a cluster, a program would say `ClientArgs::default().connect(&env).await?` here, or take its flags.
-pub fn clients(env: &Env) -> Clients {
-    Clients::from_client(ApiServer::builder(env).build().client(), env)
+/// Client of a fresh API server. On a cluster, a program would say `ClientArgs::default().connect(&env).await?` here, or take its flags.
+pub fn client(env: &Env) -> Client {
+    Client::from_kube(ApiServer::builder(env).build().client(), env)
 }
 
 /// A Pod of the default namespace, on `node` if it is on one.

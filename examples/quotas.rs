@@ -17,7 +17,7 @@ use watchkeeper::informer::{InformerStopped, Lister};
 use watchkeeper::process::{ClientArgs, LogArgs, run_workers, signals};
 use watchkeeper::record::{self, EventRecorder, EventType};
 use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, enqueue, enqueue_mapped, limiter};
-use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, Object, ObjectName, SharedInformerFactory};
 
 /// How many Pods a namespace of that size may have.
 fn pods(size: &str) -> Option<&'static str> {
@@ -53,26 +53,26 @@ struct Controller {
     namespaces: Lister<Namespace>,
     quotas: Lister<ResourceQuota>,
     queue: RateLimitingQueue<ObjectName>,
-    clients: Clients,
+    client: Client,
     recorder: EventRecorder,
 }
 
 impl Controller {
     /// A controller whose handlers hear of all changes, once the factory is started.
     fn new(
-        clients: &Clients,
+        client: &Client,
         factory: &SharedInformerFactory,
         recorder: EventRecorder,
     ) -> Result<Arc<Self>, InformerStopped> {
         let (namespaces, quotas) = (factory.informer::<Namespace>(), factory.informer::<ResourceQuota>());
-        let queue = RateLimitingQueue::new("namespaces", limiter::default_controller(), clients.env());
+        let queue = RateLimitingQueue::new("namespaces", limiter::default_controller(), client.env());
         // A namespace that changed is looked at,
         namespaces.add_handler(enqueue(queue.clone()))?;
         // and so is the one that owns a quota that changed.
         let owner = Object::<ResourceQuota>::controller_of::<Namespace>;
         quotas.add_handler(enqueue_mapped(queue.clone(), owner))?;
         let (namespaces, quotas) = (namespaces.lister(), quotas.lister());
-        Ok(Arc::new(Self { namespaces, quotas, queue, clients: clients.clone(), recorder }))
+        Ok(Arc::new(Self { namespaces, quotas, queue, client: client.clone(), recorder }))
     }
 }
 
@@ -94,7 +94,7 @@ impl Controller {
             self.recorder.event(&*namespace, EventType::Warning, "UnknownSize", &message);
             return Ok(());
         };
-        let (quota, requests) = (new_quota(&namespace, pods), self.clients.requests().of::<ResourceQuota>());
+        let (quota, requests) = (new_quota(&namespace, pods), self.client.api::<ResourceQuota>());
         match self.quotas.get(&ObjectName::of(&quota)?) {
             Err(error) if error.is_not_found() => requests.create(&quota).await?,
             Ok(found) if !is_controlled_by(&found, &namespace) => {
@@ -122,12 +122,12 @@ impl Controller {
 
 /// The whole program, until `stop`.
 pub(crate) async fn run(
-    clients: &Clients,
+    client: &Client,
     stop: &CancellationToken,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let factory = SharedInformerFactory::builder(clients).build();
-    let (recorder, sink) = record::recorder("quotas", clients);
-    let controller = Controller::new(clients, &factory, recorder)?;
+    let factory = SharedInformerFactory::builder(client).build();
+    let (recorder, sink) = record::recorder("quotas", client);
+    let controller = Controller::new(client, &factory, recorder)?;
     // An informer that panics ends the others, and the workers, by this token.
     let stop = &stop.child_token();
     factory.start(stop);
@@ -137,12 +137,12 @@ pub(crate) async fn run(
         let _worked = worked.clone().drop_guard();
         factory.wait_for_sync(stop).await?;
         let queue = controller.queue.clone();
-        run_workers(2, &queue, stop, clients.env(), move |item| controller.clone().work(item)).await;
+        run_workers(2, &queue, stop.clone(), client.env(), move |item| controller.clone().work(item)).await;
         Ok(())
     };
     let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
     // An informer that panicked is why anything else ended.
-    factory.shut_down().await?;
+    factory.join().await?;
     result
 }
 
@@ -160,8 +160,8 @@ async fn start() -> Result<(), Box<dyn Error + Send + Sync>> {
     LogArgs::default().install("info")?;
     let env = Env::system();
     // KUBECONFIG, or the service account of the pod, or ~/.kube/config.
-    let clients = ClientArgs::default().connect(&env).await?;
-    run(&clients, &signals::install(&env)?).await
+    let client = ClientArgs::default().connect(&env).await?;
+    run(&client, &signals::install(&env)?).await
 }
 
 #[cfg(test)]
@@ -178,19 +178,19 @@ mod tests {
     #[tokio::test]
     async fn a_small_namespace_may_have_ten_pods() -> Result<(), Box<dyn Error + Send + Sync>> {
         let (env, stop) = (Env::system(), CancellationToken::new());
-        let clients = Clients::from_client(ApiServer::new(&env).client(), &env);
+        let client = Client::from_kube(ApiServer::new(&env).client(), &env);
         // Every quota that is seen comes through a channel.
         let (quotas, mut seen) = mpsc::unbounded_channel();
-        let factory = SharedInformerFactory::builder(&clients).build();
+        let factory = SharedInformerFactory::builder(&client).build();
         factory.informer().add_handler(on_apply(move |quota: &Object<ResourceQuota>| {
             let _closed = quotas.send(quota.get());
         }))?;
         factory.start(&stop);
         let small = json!({"metadata": {"name": "team-a", "labels": {"size": "small"}}});
-        let namespace = clients.requests().of::<Namespace>().create(&serde_json::from_value(small)?).await?;
+        let namespace = client.api::<Namespace>().create(&serde_json::from_value(small)?).await?;
         tokio::select! {
             quota = seen.recv() => assert_eq!(quota.ok_or("none")??.spec, new_quota(&namespace, "10").spec),
-            ended = run(&clients, &stop) => panic!("{ended:?}"),
+            ended = run(&client, &stop) => panic!("{ended:?}"),
             () = env.clock.sleep(Duration::from_secs(60)) => panic!("no quota"),
         }
         Ok(())

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::Clock;
 use watchkeeper::informer::{InformerStopped, on_apply};
-use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, Object, ObjectName, SharedInformerFactory};
 
 #[path = "quotas.rs"]
 #[expect(dead_code, reason = "it is run by the story, not by its own main")]
@@ -22,32 +22,31 @@ mod quotas;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let env = Env::system();
-    let clients = examples::clients(&env);
-    play(&clients, tell).await
+    let client = examples::client(&env);
+    play(&client, tell).await
 }
 
 /// Runs the controller, and tells `story` meanwhile.
 async fn play<'a, S>(
-    clients: &'a Clients,
-    story: impl FnOnce(&'a Clients, Seen) -> S,
+    client: &'a Client,
+    story: impl FnOnce(&'a Client, Seen) -> S,
 ) -> Result<(), Box<dyn Error + Send + Sync>>
 where
     S: Future<Output = Result<(), Box<dyn Error + Send + Sync>>>,
 {
     let stop = CancellationToken::new();
-    let seen = Seen::of(clients, &stop)?;
+    let seen = Seen::of(client, &stop)?;
     let story = async {
         let _stop = stop.clone().drop_guard();
-        story(clients, seen).await
+        story(client, seen).await
     };
-    let (story, program) = tokio::join!(story, quotas::run(clients, &stop));
+    let (story, program) = tokio::join!(story, quotas::run(client, &stop));
     story.and(program)
 }
 
 /// The story: a namespace comes, grows, and is given a size that does not exist.
-async fn tell(clients: &Clients, mut seen: Seen) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let (namespaces, quotas) =
-        (clients.requests().of::<Namespace>(), clients.requests().of::<ResourceQuota>());
+async fn tell(client: &Client, mut seen: Seen) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (namespaces, quotas) = (client.api::<Namespace>(), client.api::<ResourceQuota>());
     let (key, quota) = (ObjectName::cluster("team-a"), ObjectName::namespaced("team-a", "size"));
 
     println!("a small namespace is created");
@@ -83,8 +82,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(clients: &Clients, stop: &CancellationToken) -> Result<Self, InformerStopped> {
-        let factory = SharedInformerFactory::builder(clients).build();
+    fn of(client: &Client, stop: &CancellationToken) -> Result<Self, InformerStopped> {
+        let factory = SharedInformerFactory::builder(client).build();
         let (sender, lines) = mpsc::unbounded_channel();
         let (quotas, events) = (sender.clone(), sender);
         factory.informer().add_handler(on_apply(move |object: &Object<ResourceQuota>| {
@@ -99,7 +98,7 @@ impl Seen {
             let _closed = events.send(format!("{kind} {reason}: {message}"));
         }))?;
         factory.start(stop);
-        Ok(Self { lines, early: Vec::new(), clock: clients.env().clock.clone(), _factory: factory })
+        Ok(Self { lines, early: Vec::new(), clock: client.env().clock.clone(), _factory: factory })
     }
 
     /// Waits until `wanted` is seen, and prints it.
@@ -123,8 +122,8 @@ fn it_runs_to_its_end() {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use kube_client::Api;
     use kube_client::client::Body;
-    use kube_client::{Api, Client};
     use kube_core::params::ListParams;
     use tower::{ServiceExt, service_fn};
     use watchkeeper_apiserver::ApiServer;
@@ -134,32 +133,31 @@ mod tests {
     const SIZE_OF_TEAM_B: &str = "quota team-b/size allows 10 Pods";
 
     /// A namespace `team-b` without a size.
-    async fn team_b(clients: &Clients) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn team_b(client: &Client) -> Result<(), Box<dyn Error + Send + Sync>> {
         let team = json!({"metadata": {"name": "team-b"}});
-        clients.requests().of::<Namespace>().create(&serde_json::from_value(team)?).await?;
+        client.api::<Namespace>().create(&serde_json::from_value(team)?).await?;
         Ok(())
     }
 
-    async fn make_small(clients: &Clients) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn make_small(client: &Client) -> Result<(), Box<dyn Error + Send + Sync>> {
         let small = Patch::Merge(json!({"metadata": {"labels": {"size": "small"}}}));
-        clients.requests().of::<Namespace>().patch(&ObjectName::cluster("team-b"), &small).await?;
+        client.api::<Namespace>().patch(&ObjectName::cluster("team-b"), &small).await?;
         Ok(())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_quota_of_somebody_else_is_left_alone_and_told() {
         for pods in ["77", "10"] {
-            let clients = examples::clients(&Env::simulated(1));
-            let story = play(&clients, async |clients, mut seen| {
-                let (quotas, key) =
-                    (clients.requests().of::<ResourceQuota>(), ObjectName::namespaced("team-b", "size"));
-                team_b(clients).await?;
+            let client = examples::client(&Env::simulated(1));
+            let story = play(&client, async |client, mut seen| {
+                let (quotas, key) = (client.api::<ResourceQuota>(), ObjectName::namespaced("team-b", "size"));
+                team_b(client).await?;
                 let theirs = json!({
                     "metadata": {"name": "size", "namespace": "team-b", "labels": {"team": "infra"}},
                     "spec": {"hard": {"pods": pods, "configmaps": "5"}},
                 });
                 let theirs = quotas.create(&serde_json::from_value(theirs)?).await?;
-                make_small(clients).await?;
+                make_small(client).await?;
                 seen.until(
                     "Warning QuotaExists: there is a quota \"size\" already, of somebody else: remove it",
                 )
@@ -175,13 +173,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_others_put_on_the_quota_stays_when_it_is_set_back() {
-        let clients = examples::clients(&Env::simulated(1));
-        let story = play(&clients, async |clients, mut seen| {
-            team_b(clients).await?;
-            make_small(clients).await?;
+        let client = examples::client(&Env::simulated(1));
+        let story = play(&client, async |client, mut seen| {
+            team_b(client).await?;
+            make_small(client).await?;
             seen.until(SIZE_OF_TEAM_B).await?;
-            let (quotas, key) =
-                (clients.requests().of::<ResourceQuota>(), ObjectName::namespaced("team-b", "size"));
+            let (quotas, key) = (client.api::<ResourceQuota>(), ObjectName::namespaced("team-b", "size"));
             let edit = json!({"metadata": {"labels": {"team": "infra"}}, "spec": {"hard": {"pods": "500"}}});
             quotas.patch(&key, &Patch::Merge(edit)).await?;
             seen.until(SIZE_OF_TEAM_B).await?;
@@ -209,11 +206,11 @@ mod tests {
                 service.oneshot(request).await
             }
         });
-        let clients = Clients::from_client(Client::new(slow, "default"), &env);
-        team_b(&clients).await.unwrap();
-        make_small(&clients).await.unwrap();
+        let client = Client::from_kube(kube_client::Client::new(slow, "default"), &env);
+        team_b(&client).await.unwrap();
+        make_small(&client).await.unwrap();
         // As a task of a larger program, which takes a future that is Send.
-        let program = tokio::spawn(async move { quotas::run(&clients, &stop).await });
+        let program = tokio::spawn(async move { quotas::run(&client, &stop).await });
         program.await.unwrap().unwrap();
         let events = Api::<Event>::all(server.client()).list(&ListParams::default()).await.unwrap();
         let told: Vec<_> = events.iter().filter_map(|event| event.message.as_deref()).collect();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use watchkeeper::object::Labels;
-use watchkeeper::wire::{ApiError, Class, EventType, ListMeta, ListSplitter, SplitError, WatchSplitter};
+use watchkeeper::wire::{ApiError, Class, ListMeta, ListSplitter, SplitError, WatchEventType, WatchSplitter};
 use watchkeeper::{Object, ResourceVersion};
 
 /// A check under the name of its target.
@@ -150,7 +150,7 @@ fn has_version(list: &Members<'_>) -> bool {
 }
 
 /// An event and its object; `None` for an event that lacks one of them.
-type Event = Option<(EventType, Vec<u8>)>;
+type Event = Option<(WatchEventType, Vec<u8>)>;
 
 fn split_watch(chunks: &[&[u8]]) -> (Vec<Event>, Result<(), Failure>) {
     let (mut splitter, mut events) = (WatchSplitter::default(), Vec::new());
@@ -182,7 +182,7 @@ pub(crate) fn watch(data: &[u8]) {
 
 fn sound_event(event: &Members<'_>) -> Event {
     let object = event.get("object")?.as_bytes().to_vec();
-    Some((EventType::from(event.text("type")?.as_str()), object))
+    Some((WatchEventType::from(event.text("type")?.as_str()), object))
 }
 
 /// Any answer is classified, and its text has nothing of a body but the message and reason of a Status.

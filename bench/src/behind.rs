@@ -96,7 +96,7 @@ async fn measure(load: &Load, every: u64) -> Result<Vec<Line>, Failure> {
     let (watching, feed) = Reply::live();
     source.on_list(Reply::body(load.list())).on_watch(watching);
     let week = std::time::Duration::from_secs(604_800);
-    let informer = SharedInformer::<Pod>::builder(&env).min_watch_timeout(week).build(source);
+    let informer = SharedInformer::<Pod>::builder(source, &env).min_watch_timeout(week).build();
     let (awake, asleep) = mpsc::channel::<()>();
     let sleeper = informer.add_handler(on_change(move |_: Change<'_, Pod>| {
         // Nothing is ever sent: this ends when `awake` is dropped, at the end of the measurement.

@@ -9,7 +9,6 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use http::Request;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
-use kube_client::Client;
 use parking_lot::Mutex;
 use sample_controller::api::{Foo, FooSpec, FooStatus};
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::Clock;
 use watchkeeper::informer::on_apply;
 use watchkeeper::process::ClientArgs;
-use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, Object, ObjectName, SharedInformerFactory};
 
 use crate::informer::Failure;
 use crate::measure::{print, rounded};
@@ -84,21 +83,21 @@ pub fn run(args: &FoosArgs) -> Result<(), Failure> {
 
 async fn measure(args: &FoosArgs) -> Result<(), Failure> {
     let env = Env::system();
-    let client = Client::try_from(args.client.config().await?)?;
-    let clients = args.client.connect(&env).await?;
+    let kube = kube_client::Client::try_from(args.client.config().await?)?;
+    let client = args.client.connect(&env).await?;
     let namespace = format!("bench-{}", &env.generator.uuid()[..8]);
     let object: Namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": namespace}}))?;
-    clients.requests().of::<Namespace>().create(&object).await?;
+    client.api::<Namespace>().create(&object).await?;
 
     let (seen, stop) = (Arc::new((Mutex::<Seen>::default(), Notify::new())), CancellationToken::new());
-    let factory = SharedInformerFactory::builder(&clients).namespace(&namespace).build();
+    let factory = SharedInformerFactory::builder(&client).namespace(&namespace).build();
     observe(&factory, &seen)?;
     factory.start(&stop);
     factory.wait_for_sync(&stop).await?;
 
-    let before = writes(&client).await?;
+    let before = writes(&kube).await?;
     let start = env.clock.now();
-    create(&clients, &namespace, args).await?;
+    create(&client, &namespace, args).await?;
     let all = async {
         loop {
             let changed = seen.1.notified();
@@ -110,10 +109,10 @@ async fn measure(args: &FoosArgs) -> Result<(), Failure> {
     };
     let in_time = env.clock.timeout(Duration::from_secs(args.patience), all).await;
     let seconds = (env.clock.now() - start).as_secs_f64();
-    let after = settled(&client, &env.clock).await?;
-    clean_up(&clients, &namespace, args).await?;
+    let after = settled(&kube, &env.clock).await?;
+    clean_up(&client, &namespace, args).await?;
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     if in_time.is_err() {
         let seen = seen.0.lock();
         let (deployments, statuses) = (seen.deployments.len(), seen.statuses.len());
@@ -158,30 +157,30 @@ fn name(number: u64) -> String {
     format!("foo-{number:05}")
 }
 
-async fn create(clients: &Clients, namespace: &str, args: &FoosArgs) -> Result<(), Failure> {
+async fn create(client: &Client, namespace: &str, args: &FoosArgs) -> Result<(), Failure> {
     let creates = stream::iter(0..args.count).map(|number| async move {
         let spec = FooSpec { deployment_name: name(number), replicas: Some(1) };
         let mut foo = Foo::new(&name(number), spec);
         foo.metadata.namespace = Some(namespace.to_owned());
-        clients.requests().of::<Foo>().create(&foo).await.map(drop)
+        client.api::<Foo>().create(&foo).await.map(drop)
     });
     Ok(creates.buffer_unordered(args.at_once as usize).try_collect().await?)
 }
 
-async fn clean_up(clients: &Clients, namespace: &str, args: &FoosArgs) -> Result<(), Failure> {
+async fn clean_up(client: &Client, namespace: &str, args: &FoosArgs) -> Result<(), Failure> {
     let deletes = stream::iter(0..args.count).map(|number| async move {
-        clients.requests().of::<Foo>().delete(&ObjectName::namespaced(namespace, &name(number))).await
+        client.api::<Foo>().delete(&ObjectName::namespaced(namespace, &name(number))).await
     });
     deletes.buffer_unordered(args.at_once as usize).try_collect::<()>().await?;
-    Ok(clients.requests().of::<Namespace>().delete(&ObjectName::cluster(namespace)).await?)
+    Ok(client.api::<Namespace>().delete(&ObjectName::cluster(namespace)).await?)
 }
 
 /// The writes, once their number no longer changes: events are written a little later than what they report.
-async fn settled(client: &Client, clock: &Clock) -> Result<Writes, Failure> {
-    let (mut last, mut equal) = (writes(client).await?, 0);
+async fn settled(kube: &kube_client::Client, clock: &Clock) -> Result<Writes, Failure> {
+    let (mut last, mut equal) = (writes(kube).await?, 0);
     for _ in 0..20 {
         clock.sleep(Duration::from_millis(500)).await;
-        let now = writes(client).await?;
+        let now = writes(kube).await?;
         equal = if now == last { equal + 1 } else { 0 };
         if equal == 3 {
             break;
@@ -191,9 +190,9 @@ async fn settled(client: &Client, clock: &Clock) -> Result<Writes, Failure> {
     Ok(last)
 }
 
-async fn writes(client: &Client) -> Result<Writes, Failure> {
+async fn writes(kube: &kube_client::Client) -> Result<Writes, Failure> {
     let request = Request::get("/metrics").body(Vec::new())?;
-    Ok(count(&client.request_text(request).await?))
+    Ok(count(&kube.request_text(request).await?))
 }
 
 /// Parses the writes to the controller's kinds from `/metrics`.

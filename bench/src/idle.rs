@@ -9,10 +9,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube_client::Config;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::on_apply;
-use watchkeeper::reflector::{InformerId, InformerMetrics, MetricsProvider};
-use watchkeeper::wire::EventType;
-use watchkeeper::{Clients, Env, Object, SharedInformerFactory};
+use watchkeeper::informer::{InformerId, InformerMetrics, MetricsProvider, on_apply};
+use watchkeeper::wire::WatchEventType;
+use watchkeeper::{Client, Env, Object, SharedInformerFactory};
 
 use crate::child::Server;
 use crate::informer::Failure;
@@ -50,8 +49,8 @@ struct Line {
 struct Bookmarks(Arc<AtomicU64>);
 
 impl InformerMetrics for Bookmarks {
-    fn event(&self, event: &EventType) {
-        if *event == EventType::Bookmark {
+    fn event(&self, event: &WatchEventType) {
+        if *event == WatchEventType::Bookmark {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -73,9 +72,10 @@ pub fn run(args: &IdleArgs) -> Result<(), Failure> {
 
 async fn measure(args: &IdleArgs, server: http::Uri) -> Result<(), Failure> {
     let (env, stop, bookmarks) = (Env::system(), CancellationToken::new(), Bookmarks::default());
-    let clients = Clients::from_config(Config::new(server), &env)?;
+    let client = Client::from_config(Config::new(server), &env)?;
     // A factory shares the informers of a kind, so that each has its own.
-    let builder = || SharedInformerFactory::builder(&clients).metrics("idle", Arc::new(bookmarks.clone()));
+    let builder =
+        || SharedInformerFactory::builder(&client).name("idle").metrics(Arc::new(bookmarks.clone()));
     let factories: Vec<_> = (0..args.informers).map(|_| builder().build()).collect();
     let mut registrations = Vec::new();
     for factory in &factories {
@@ -102,7 +102,7 @@ async fn measure(args: &IdleArgs, server: http::Uri) -> Result<(), Failure> {
     })?;
     stop.cancel();
     for factory in factories {
-        factory.shut_down().await?;
+        factory.join().await?;
     }
     Ok(())
 }

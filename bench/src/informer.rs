@@ -7,13 +7,14 @@ use clap::{Args, ValueEnum};
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
+use kube_client::Config;
 use kube_client::client::Body;
-use kube_client::{Client, Config};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::informer::{Change, on_change};
+use watchkeeper::queue::QueueKind;
 use watchkeeper::reflector::ListMode;
-use watchkeeper::{Clients, Env, SharedInformerFactory};
+use watchkeeper::{Client, Env, SharedInformerFactory};
 
 use crate::measure::{Line, Phase};
 
@@ -108,12 +109,12 @@ pub fn run(args: &InformerArgs) -> Result<(), Failure> {
 
 async fn measure(args: &InformerArgs) -> Result<(), Failure> {
     let env = Env::system();
-    let clients = Clients::from_config(Config::new(args.server.clone()), &env)?;
+    let client = Client::from_config(Config::new(args.server.clone()), &env)?;
     let queue = match args.queue {
         Queue::Ordered => QueueKind::Ordered,
         Queue::Delta => QueueKind::Delta,
     };
-    let factory = SharedInformerFactory::builder(&clients).queue(queue).list_mode(args.list.into()).build();
+    let factory = SharedInformerFactory::builder(&client).queue(queue).list_mode(args.list.into()).build();
     let pods = factory.informer::<Pod>();
     let (initial, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(Counter::default()));
     let (listed, changed) = (initial.clone(), counter.clone());
@@ -137,17 +138,17 @@ async fn measure(args: &InformerArgs) -> Result<(), Failure> {
 
     if args.events > 0 {
         let phase = Phase::start(&env.clock)?;
-        get(clients.watch(), "/start").await?;
+        get(client.kube(), "/start").await?;
         counter.until(args.events).await;
         Line::watch(args.events, &phase.cost()?).print()?;
     }
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(())
 }
 
 /// Calls the benchmark server's own API, such as `/start`.
-pub(crate) async fn get(client: &Client, path: &str) -> Result<String, Failure> {
+pub(crate) async fn get(client: &kube_client::Client, path: &str) -> Result<String, Failure> {
     let response = client.send(Request::get(path).body(Body::empty())?).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();

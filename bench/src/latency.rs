@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::{Clock, Generator, Instant};
 use watchkeeper::informer::{Change, on_change};
-use watchkeeper::{Clients, Env, SharedInformerFactory};
+use watchkeeper::{Client, Env, SharedInformerFactory};
 
 use crate::informer::{Failure, get};
 use crate::measure::{print, rounded};
@@ -83,19 +83,19 @@ fn measure(phase: &'static str, objects: u32, events: u32, every: Duration) -> R
 
 /// Starts the events, and waits until the handler has received the last.
 async fn listen(server: http::Uri, env: &Env, events: u32, every: Duration) -> Result<Heard, Failure> {
-    let clients = Clients::from_config(Config::new(server), env)?;
-    let factory = SharedInformerFactory::builder(&clients).build();
+    let client = Client::from_config(Config::new(server), env)?;
+    let factory = SharedInformerFactory::builder(&client).build();
     let (done, all) = oneshot::channel();
     let registration = factory.informer::<Pod>().add_handler(record(env.clock.clone(), events, done))?;
     let stop = CancellationToken::new();
     factory.start(&stop);
     registration.wait_until_synced().await;
-    get(clients.watch(), "/start").await?;
+    get(client.kube(), "/start").await?;
     let patience = every * events * 2 + Duration::from_secs(60);
     let heard =
         env.clock.timeout(patience, all).await.map_err(|_| "some events never reached the handler")?;
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(heard?)
 }
 

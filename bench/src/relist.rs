@@ -8,7 +8,7 @@ use kube_client::Config;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, on_change};
-use watchkeeper::{Clients, Env, ResourceVersion, SharedInformerFactory};
+use watchkeeper::{Client, Env, ResourceVersion, SharedInformerFactory};
 
 use crate::child::Server;
 use crate::informer::{Counter, Failure, List, get};
@@ -49,8 +49,8 @@ pub fn run(args: &RelistArgs) -> Result<(), Failure> {
 
 async fn measure(args: &RelistArgs, server: http::Uri) -> Result<(), Failure> {
     let (env, stop) = (Env::system(), CancellationToken::new());
-    let clients = Clients::from_config(Config::new(server), &env)?;
-    let factory = SharedInformerFactory::builder(&clients).list_mode(args.list.into()).build();
+    let client = Client::from_config(Config::new(server), &env)?;
+    let factory = SharedInformerFactory::builder(&client).list_mode(args.list.into()).build();
     let (pods, updates) = (factory.informer::<Pod>(), Arc::new(Counter::default()));
     let updated = updates.clone();
     let registration = pods.add_handler(on_change(move |change: Change<'_, Pod>| {
@@ -67,7 +67,7 @@ async fn measure(args: &RelistArgs, server: http::Uri) -> Result<(), Failure> {
     let all = u64::from(args.objects);
     for (world, path, expected) in [("unchanged", "/expire", 0), ("changed", "/change", all)] {
         let phase = Phase::start(&env.clock)?;
-        let version: u64 = get(clients.watch(), path).await?.parse()?;
+        let version: u64 = get(client.kube(), path).await?.parse()?;
         pods.indexer().wait_until_fresh(&ResourceVersion::from(version)).await;
         updates.until(expected).await;
         let cost = phase.cost()?;
@@ -83,7 +83,7 @@ async fn measure(args: &RelistArgs, server: http::Uri) -> Result<(), Failure> {
         return Err(format!("a list and two relists were to be made, not {lists}").into());
     }
     stop.cancel();
-    factory.shut_down().await?;
+    factory.join().await?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, ListenOptions};
 
 /// The lines that `bench` prints with these arguments.
@@ -87,10 +87,10 @@ async fn foos_are_counted_with_what_was_written_for_them() {
     let listening = server.listen(ListenOptions::default()).await.unwrap();
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(kubeconfig.path(), listening.kubeconfig()).unwrap();
-    let clients = Clients::from_client(server.client(), &env);
-    clients.requests().of::<CustomResourceDefinition>().create(&sample_controller::api::crd()).await.unwrap();
+    let client = Client::from_kube(server.client(), &env);
+    client.api::<CustomResourceDefinition>().create(&sample_controller::api::crd()).await.unwrap();
     let options = sample_controller::Options::default();
-    let controller = sample_controller::run(&clients, &options, &stop);
+    let controller = sample_controller::run(&client, &options, &stop);
     let path = kubeconfig.path().to_str().unwrap().to_owned();
     let measured = async {
         let _stop = stop.clone().drop_guard();

@@ -12,20 +12,20 @@ type Failure = Box<dyn Error + Send + Sync>;
 async fn main() -> Result<(), Failure> {
     let env = Env::system();
     LogArgs::default().install("info")?;
-    let clients = ClientArgs::default().connect(&env).await?;
-    run(&clients, &signals::install(&env)?).await
+    let client = ClientArgs::default().connect(&env).await?;
+    run(&client, &signals::install(&env)?).await
 }
 
 /// Runs the controller until `stop`.
-async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Failure> {
-    let factory = SharedInformerFactory::builder(clients).build();
-    let queue = RateLimitingQueue::new("config", limiter::default_controller(), clients.env());
+async fn run(client: &Client, stop: &CancellationToken) -> Result<(), Failure> {
+    let factory = SharedInformerFactory::builder(client).build();
+    let queue = RateLimitingQueue::new("config", limiter::default_controller(), client.env());
     let config = factory.informer::<ConfigMap>();
     config.add_handler(enqueue(queue.clone()))?;
     factory.start(stop);
     factory.wait_for_sync(stop).await?;
     let lister = config.lister();
-    run_workers(2, &queue, stop, clients.env(), move |item: WorkItem<ObjectName>| {
+    run_workers(2, &queue, stop.clone(), client.env(), move |item: WorkItem<ObjectName>| {
         let lister = lister.clone();
         async move {
             match report(&lister, item.key()) {
@@ -35,7 +35,7 @@ async fn run(clients: &Clients, stop: &CancellationToken) -> Result<(), Failure>
         }
     })
     .await;
-    Ok(factory.shut_down().await?)
+    Ok(factory.join().await?)
 }
 
 fn report(lister: &Lister<ConfigMap>, key: &ObjectName) -> Result<(), Failure> {
@@ -58,17 +58,17 @@ mod tests {
     #[tokio::test]
     async fn the_controller_stops_on_an_embedded_server() {
         let env = Env::system();
-        let clients = Clients::from_client(ApiServer::builder(&env).build().client(), &env);
+        let client = Client::from_kube(ApiServer::builder(&env).build().client(), &env);
         let stop = CancellationToken::new();
         stop.cancel();
-        let _not_synced = run(&clients, &stop).await;
+        let _not_synced = run(&client, &stop).await;
     }
 
     #[test]
     fn the_controller_survives_a_calm_schedule() {
         Simulation::new(7).rates(Rates::CALM).run(
-            async |clients, stop| drop(run(&clients, &stop).await),
-            async |world| assert!(world.converged(async || true).await),
+            async |client, stop| drop(run(&client, &stop).await),
+            async |cluster| assert!(cluster.converged(async || true).await),
         );
     }
 }

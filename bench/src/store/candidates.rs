@@ -39,7 +39,7 @@ impl Candidate for Indexer<Pod> {
     }
 
     fn put(&self, pod: &Object<Pod>) {
-        self.update(pod.clone());
+        self.add(pod.clone());
     }
 
     fn get(&self, key: &ObjectName) -> Option<Object<Pod>> {

@@ -72,7 +72,7 @@ impl Controller {
         let handler = Enqueue { queue: queue.clone(), output: output.clone() };
         let (indexer, informer) = Informer::builder(source, &env)
             .handler(handler)
-            .indexers([namespace_index()])
+            .indexes([namespace_index()])
             .queue(options.queue)
             .build();
         Arc::new(Self { indexer, queue, informer, output, fail: options.fail.clone(), env })
@@ -90,7 +90,7 @@ impl Controller {
             let has_synced = stop.run_until_cancelled(self.informer.wait_until_synced()).await;
             has_synced.ok_or(NotSynced)?;
             let this = self.clone();
-            run_workers(workers, &self.queue, stop, &self.env, move |item| {
+            run_workers(workers, &self.queue, stop.clone(), &self.env, move |item| {
                 this.process(item);
                 std::future::ready(())
             })

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser};
 use pod_controller::Output;
 use watchkeeper::Env;
 use watchkeeper::process::{ClientArgs, LogArgs, signals};
-use watchkeeper::report::What;
+use watchkeeper::report::WithCauses;
 
 /// Prints what happens to the Pods of a namespace
 #[derive(Parser)]
@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %What::Error(&*error), "error running the controller");
+            tracing::error!(error = %WithCauses(&*error), "error running the controller");
             ExitCode::FAILURE
         }
     }
@@ -40,6 +40,6 @@ async fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    let clients = args.client.connect(&env).await?.program(name, version);
-    Ok(pod_controller::run(&clients, &args.options, Output::stdout(), &stop).await?)
+    let client = args.client.connect(&env).await?.program(name, version);
+    Ok(pod_controller::run(&client, &args.options, Output::stdout(), &stop).await?)
 }

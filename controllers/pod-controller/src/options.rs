@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 
 use k8s_openapi::api::core::v1::Pod;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::QueueKind;
 use watchkeeper::object::IdentityError;
+use watchkeeper::queue::QueueKind;
 use watchkeeper::source::{ApiSource, Scope, Selection};
-use watchkeeper::{Clients, Object, ObjectName};
+use watchkeeper::{Client, Object, ObjectName};
 
 use crate::controller::{Controller, NotSynced};
 use crate::output::Output;
@@ -48,15 +48,15 @@ pub enum RunError {
 
 /// Runs the controller until `stop`, and returns when all its tasks have ended. Dropping the future ends them too.
 pub async fn run(
-    clients: &Clients,
+    client: &Client,
     options: &Options,
     output: Output,
     stop: &CancellationToken,
 ) -> Result<(), RunError> {
     let scope = Scope::Namespace(options.namespace.clone());
     let selection = Selection { labels: options.selector.clone(), fields: options.field_selector.clone() };
-    let source = ApiSource::new::<Pod>(clients, &(), &scope).select(selection);
-    let controller = Controller::new(source, options, output, clients.env());
+    let source = ApiSource::new::<Pod>(client, &(), &scope).select(selection);
+    let controller = Controller::new(source, options, output, client.env());
     // As if a previous run had left it behind: if the cluster has no such Pod, the first list deletes it.
     let my_pod = serde_json::json!({"metadata": {"name": "mypod", "namespace": options.namespace}});
     controller.indexer().add(Object::from_json(my_pod.to_string().as_bytes())?);

@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::ClientArgs;
-use watchkeeper::report::What;
-use watchkeeper::{Clients, Env, ObjectName};
+use watchkeeper::report::Incident;
+use watchkeeper::{Client, Env, ObjectName};
 use watchkeeper_apiserver::{ApiServer, ListenOptions};
 
 #[derive(Parser)]
@@ -59,34 +59,34 @@ impl Printed {
     }
 }
 
-struct World {
+struct PodControllerTest {
     env: Env,
-    clients: Clients,
+    client: Client,
     namespace: String,
     printed: Printed,
     stop: CancellationToken,
     running: JoinHandle<Result<(), pod_controller::RunError>>,
 }
 
-impl World {
-    fn start(env: Env, clients: Clients, namespace: &str, options: Options) -> Self {
+impl PodControllerTest {
+    fn start(env: Env, client: Client, namespace: &str, options: Options) -> Self {
         let (printed, stop) = (Printed::default(), CancellationToken::new());
-        let (theirs, output, token) = (clients.clone(), Output::to(printed.clone()), stop.clone());
+        let (theirs, output, token) = (client.clone(), Output::to(printed.clone()), stop.clone());
         let running =
             tokio::spawn(async move { pod_controller::run(&theirs, &options, output, &token).await });
-        Self { env, clients, namespace: namespace.into(), printed, stop, running }
+        Self { env, client, namespace: namespace.into(), printed, stop, running }
     }
 
     fn in_process(options: Options) -> Self {
         let env = Env::simulated(1);
-        let clients = Clients::from_client(ApiServer::builder(&env).build().client(), &env);
-        Self::start(env, clients, "default", options)
+        let client = Client::from_kube(ApiServer::builder(&env).build().client(), &env);
+        Self::start(env, client, "default", options)
     }
 
     /// On the server of `WATCHKEEPER_TEST_KUBECONFIG` or, without it, on an embedded one that listens.
     async fn over_a_socket(queue: &str) -> Self {
         let env = Env::system();
-        let clients = if let Some(path) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG") {
+        let client = if let Some(path) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG") {
             let args = ClientArgs { kubeconfig: Some(path.into()), ..ClientArgs::default() };
             args.connect(&env).await.unwrap()
         } else {
@@ -99,13 +99,13 @@ impl World {
                 std::future::pending::<()>().await;
                 drop(listening);
             });
-            Clients::from_config(config, &env).unwrap()
+            Client::from_config(config, &env).unwrap()
         };
         let namespace = format!("pods-{}", &env.generator.uuid()[..8]);
         let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
-        clients.requests().of::<Namespace>().create(&object).await.unwrap();
+        client.api::<Namespace>().create(&object).await.unwrap();
         let options = options(&["--queue", queue, "--namespace", &namespace]);
-        Self::start(env, clients, &namespace, options)
+        Self::start(env, client, &namespace, options)
     }
 
     fn key(&self, name: &str) -> ObjectName {
@@ -116,11 +116,11 @@ impl World {
         let metadata = json!({"name": name, "namespace": self.namespace, "labels": {"app": app}});
         let spec = json!({"containers": [{"name": "c", "image": "nginx"}]});
         let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
-        self.clients.requests().of::<Pod>().create(&pod).await.unwrap();
+        self.client.api::<Pod>().create(&pod).await.unwrap();
     }
 
     async fn delete(&self, name: &str) {
-        self.clients.requests().of::<Pod>().delete(&self.key(name)).await.unwrap();
+        self.client.api::<Pod>().delete(&self.key(name)).await.unwrap();
     }
 
     async fn stop(self) -> Vec<String> {
@@ -130,51 +130,51 @@ impl World {
     }
 }
 
-async fn the_story_of_a_pod(world: World) {
+async fn the_story_of_a_pod(test: PodControllerTest) {
     // The Pod of an earlier run that the cluster does not have.
-    world.printed.until("delete pod:mypod").await;
-    world.printed.until(&format!("Pod {} does not exist anymore", world.key("mypod"))).await;
-    world.create("a", "web").await;
-    world.printed.until("add pod:a").await;
-    world.printed.until("Sync/Add/Update for Pod a").await;
+    test.printed.until("delete pod:mypod").await;
+    test.printed.until(&format!("Pod {} does not exist anymore", test.key("mypod"))).await;
+    test.create("a", "web").await;
+    test.printed.until("add pod:a").await;
+    test.printed.until("Sync/Add/Update for Pod a").await;
     let patch = kube_client::api::Patch::Merge(json!({"metadata": {"labels": {"app": "db"}}}));
-    world.clients.requests().of::<Pod>().patch(&world.key("a"), &patch).await.unwrap();
-    world.printed.until("update pod:a").await;
-    world.delete("a").await;
-    world.printed.until("delete pod:a").await;
-    world.printed.until(&format!("Pod {} does not exist anymore", world.key("a"))).await;
-    world.stop().await;
+    test.client.api::<Pod>().patch(&test.key("a"), &patch).await.unwrap();
+    test.printed.until("update pod:a").await;
+    test.delete("a").await;
+    test.printed.until("delete pod:a").await;
+    test.printed.until(&format!("Pod {} does not exist anymore", test.key("a"))).await;
+    test.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_comes_changes_and_goes_on_both_queues() {
     for queue in ["ordered", "delta"] {
-        the_story_of_a_pod(World::in_process(options(&["--queue", queue]))).await;
+        the_story_of_a_pod(PodControllerTest::in_process(options(&["--queue", queue]))).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_comes_changes_and_goes_over_a_socket() {
     for queue in ["ordered", "delta"] {
-        the_story_of_a_pod(World::over_a_socket(queue).await).await;
+        the_story_of_a_pod(PodControllerTest::over_a_socket(queue).await).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_key_is_retried_five_times_and_then_dropped_with_a_report() {
     for queue in ["ordered", "delta"] {
-        let world = World::in_process(options(&["--queue", queue, "--fail", "default/bad"]));
+        let test = PodControllerTest::in_process(options(&["--queue", queue, "--fail", "default/bad"]));
         let (reports, dropped): (Arc<Mutex<Vec<String>>>, Arc<Notify>) = Default::default();
         let (log, done) = (reports.clone(), dropped.clone());
-        world.env.reporter.add_hook(move |report| {
-            if let What::Error(_) = report.what {
-                log.lock().push(report.what.to_string());
-                if report.what.to_string().starts_with("dropped") {
+        test.env.reporter.add_hook(move |report| {
+            if let Incident::Error(_) = report.incident {
+                log.lock().push(report.incident.to_string());
+                if report.incident.to_string().starts_with("dropped") {
                     done.notify_one();
                 }
             }
         });
-        world.create("bad", "web").await;
+        test.create("bad", "web").await;
         dropped.notified().await;
         assert_eq!(
             *reports.lock(),
@@ -188,30 +188,30 @@ async fn a_failing_key_is_retried_five_times_and_then_dropped_with_a_report() {
             ]
         );
         // The others go on, and so does the key with its next change.
-        world.create("good", "web").await;
-        world.printed.until("Sync/Add/Update for Pod good").await;
-        world.delete("bad").await;
-        world.printed.until("delete pod:bad").await;
-        let lines = world.stop().await;
+        test.create("good", "web").await;
+        test.printed.until("Sync/Add/Update for Pod good").await;
+        test.delete("bad").await;
+        test.printed.until("delete pod:bad").await;
+        let lines = test.stop().await;
         assert!(!lines.iter().any(|line| line.contains("for Pod bad")), "{lines:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_selected_pods_of_the_namespace_are_seen() {
-    let world = World::in_process(options(&["--selector", "app=web"]));
-    world.printed.until("Pod default/mypod does not exist anymore").await;
-    world.create("db", "db").await;
-    world.create("web", "web").await;
-    world.printed.until("Sync/Add/Update for Pod web").await;
-    let lines = world.stop().await;
+    let test = PodControllerTest::in_process(options(&["--selector", "app=web"]));
+    test.printed.until("Pod default/mypod does not exist anymore").await;
+    test.create("db", "db").await;
+    test.create("web", "web").await;
+    test.printed.until("Sync/Add/Update for Pod web").await;
+    let lines = test.stop().await;
     assert!(!lines.iter().any(|line| line.contains("db")), "{lines:?}");
 
-    let world = World::in_process(options(&["--namespace", "other"]));
-    world.printed.until("Pod other/mypod does not exist anymore").await;
-    world.create("here", "web").await;
-    world.env.clock.sleep(std::time::Duration::from_secs(1)).await;
-    assert_eq!(world.stop().await, ["delete pod:mypod", "Pod other/mypod does not exist anymore"]);
+    let test = PodControllerTest::in_process(options(&["--namespace", "other"]));
+    test.printed.until("Pod other/mypod does not exist anymore").await;
+    test.create("here", "web").await;
+    test.env.clock.sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(test.stop().await, ["delete pod:mypod", "Pod other/mypod does not exist anymore"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use watchkeeper::record::{EventRecorder, EventType};
 use watchkeeper::source::Requests;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{Priority, WorkItem, enqueue_mapped, limiter};
-use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
+use watchkeeper::{Client, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
 use crate::COMPONENT;
 use crate::api::{Foo, FooStatus};
@@ -75,18 +75,18 @@ struct NoDeploymentName;
 impl Controller {
     /// Creates a controller and registers its handlers with the informers of `factory`, which the caller starts.
     pub fn new(
-        clients: &Clients,
+        client: &Client,
         factory: &SharedInformerFactory,
         recorder: EventRecorder,
     ) -> Result<Arc<Self>, InformerStopped> {
-        let env = clients.env().fork(COMPONENT);
+        let env = client.env().fork(COMPONENT);
         let (foos, deployments) = (factory.informer::<Foo>(), factory.informer::<Deployment>());
         let controller = Arc::new(Self {
             foos: foos.lister(),
             deployments: deployments.lister(),
             queue: RateLimitingQueue::new("foos", limiter::sample_controller(), &env),
             writes: Ledger::new(&env),
-            requests: clients.requests().clone().manager(COMPONENT),
+            requests: client.requests().clone().manager(COMPONENT),
             recorder,
             env,
         });
@@ -111,7 +111,7 @@ impl Controller {
             }
             is_known.then_some(owner)
         };
-        let options = HandlerOptions { resync: Some(Duration::ZERO), ..HandlerOptions::default() };
+        let options = HandlerOptions::default().resync(Duration::ZERO);
         deployments.add_handler_with(enqueue_mapped(controller.queue.clone(), owner_of), options)?;
         Ok(controller)
     }
@@ -125,7 +125,9 @@ impl Controller {
     pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
         tracing::info!(workers, "starting workers");
         let this = self.clone();
-        let work = run_workers(workers, &self.queue, stop, &self.env, move |item| this.clone().process(item));
+        let work = run_workers(workers, &self.queue, stop.clone(), &self.env, move |item| {
+            this.clone().process(item)
+        });
         let log = async {
             stop.cancelled().await;
             tracing::info!("shutting down workers");
@@ -164,7 +166,7 @@ impl Controller {
         }
         let mut deployment = match self.deployments.get(&key.sibling(name)) {
             Err(error) if error.is_not_found() => {
-                let created = self.requests.of::<Deployment>().create(&new_deployment(&foo)).await;
+                let created = self.requests.api::<Deployment>().create(&new_deployment(&foo)).await;
                 let created = created.map_err(api("create the Deployment"))?;
                 self.writes.wrote(key, self.deployments.indexer(), &created);
                 Arc::new(created)
@@ -179,7 +181,7 @@ impl Controller {
         let current = deployment.spec.as_ref().and_then(|spec| spec.replicas);
         if foo.spec.replicas.is_some() && foo.spec.replicas != current {
             tracing::debug!(foo = %key, ?current, desired = ?foo.spec.replicas, "updating the Deployment's replicas");
-            let updated = self.requests.of::<Deployment>().replace(&new_deployment(&foo)).await;
+            let updated = self.requests.api::<Deployment>().replace(&new_deployment(&foo)).await;
             let updated = updated.map_err(api("update the Deployment"))?;
             self.writes.wrote(key, self.deployments.indexer(), &updated);
             deployment = Arc::new(updated);
@@ -202,7 +204,7 @@ impl Controller {
             return Ok(());
         }
         let changed = Foo { status, ..foo.clone() };
-        let written = self.requests.of::<Foo>().replace_status(&changed).await;
+        let written = self.requests.api::<Foo>().replace_status(&changed).await;
         let written = written.map_err(api("update the Foo's status"))?;
         self.writes.wrote(key, self.foos.indexer(), &written);
         Ok(())

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 use sample_controller::Options;
 use watchkeeper::Env;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs, signals};
-use watchkeeper::report::What;
+use watchkeeper::report::WithCauses;
 
 /// Keeps a Deployment for each Foo
 #[derive(Parser)]
@@ -33,7 +33,7 @@ async fn main() -> ExitCode {
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %What::Error(&*error), "error running the controller");
+            tracing::error!(error = %WithCauses(&*error), "error running the controller");
             ExitCode::FAILURE
         }
     }
@@ -43,6 +43,6 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let env = Env::system();
     let stop = signals::install(&env)?;
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    let clients = args.client.connect(&env).await?.program(name, version);
-    Ok(sample_controller::serve(&clients, &args.options, &args.admin, &stop).await?)
+    let client = args.client.connect(&env).await?.program(name, version);
+    Ok(sample_controller::serve(&client, &args.options, &args.admin, &stop).await?)
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use watchkeeper::informer::QueueKind;
+use watchkeeper::queue::QueueKind;
 
 /// Options of the controller, for `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]

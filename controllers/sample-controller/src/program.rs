@@ -8,7 +8,7 @@ use watchkeeper::informer::{InformerPanicked, InformerStopped, NotSynced};
 use watchkeeper::process::metrics::{InformerCollector, QueueCollector, register_events, register_reports};
 use watchkeeper::process::{AdminArgs, AdminError, Pages};
 use watchkeeper::record::EventSink;
-use watchkeeper::{Clients, ObjectName, RateLimitingQueue, SharedInformerFactory, record};
+use watchkeeper::{Client, ObjectName, RateLimitingQueue, SharedInformerFactory, record};
 
 use crate::COMPONENT;
 use crate::controller::Controller;
@@ -44,17 +44,18 @@ pub struct Program {
 
 impl Program {
     /// Assembles the program; registers its metrics and readiness checks with `pages`.
-    pub fn new(clients: &Clients, options: &Options, pages: &mut Pages) -> Result<Self, InformerStopped> {
-        let (recorder, sink) = record::recorder(COMPONENT, clients);
-        register_reports(&mut pages.metrics, &clients.env().reporter);
+    pub fn new(client: &Client, options: &Options, pages: &mut Pages) -> Result<Self, InformerStopped> {
+        let (recorder, sink) = record::recorder(COMPONENT, client);
+        register_reports(&mut pages.metrics, &client.env().reporter);
         register_events(&mut pages.metrics, &recorder);
         let informers = InformerCollector::register(&mut pages.metrics);
-        let factory = SharedInformerFactory::builder(clients)
+        let factory = SharedInformerFactory::builder(client)
             .resync(RESYNC)
             .queue(options.queue)
-            .metrics(COMPONENT, Arc::new(informers))
+            .name(COMPONENT)
+            .metrics(Arc::new(informers))
             .build();
-        let controller = Controller::new(clients, &factory, recorder)?;
+        let controller = Controller::new(client, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
         pages.ready.caches(&factory);
         Ok(Self { factory, controller, sink, workers: options.workers.get() })
@@ -84,26 +85,26 @@ impl Program {
         };
         let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
         // If an informer panicked, that is the root cause.
-        factory.shut_down().await?;
+        factory.join().await?;
         result
     }
 }
 
 /// Runs the controller until `stop`, without metrics; see [`Program::run`].
-pub async fn run(clients: &Clients, options: &Options, stop: &CancellationToken) -> Result<(), RunError> {
-    Program::new(clients, options, &mut Pages::default())?.run(stop).await
+pub async fn run(client: &Client, options: &Options, stop: &CancellationToken) -> Result<(), RunError> {
+    Program::new(client, options, &mut Pages::default())?.run(stop).await
 }
 
 /// Runs the controller until `stop`, and serves its metrics and health checks.
 pub async fn serve(
-    clients: &Clients,
+    client: &Client,
     options: &Options,
     admin: &AdminArgs,
     stop: &CancellationToken,
 ) -> Result<(), RunError> {
     let mut pages = Pages::default();
-    let program = Program::new(clients, options, &mut pages)?;
-    let admin = admin.bind(pages, clients.env()).await?;
+    let program = Program::new(client, options, &mut pages)?;
+    let admin = admin.bind(pages, client.env()).await?;
     // Whichever ends first stops the other.
     let stop = stop.child_token();
     let controller = async {

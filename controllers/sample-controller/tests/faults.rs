@@ -11,9 +11,9 @@ use sample_controller::api::{self, Foo, FooSpec};
 use sample_controller::{Options, Program, new_deployment};
 use serde_json::json;
 use watchkeeper::ObjectName;
-use watchkeeper::informer::QueueKind;
 use watchkeeper::process::Pages;
-use watchkeeper_sim::{Moment, Rates, Run, Simulation, World};
+use watchkeeper::queue::QueueKind;
+use watchkeeper_sim::{Cluster, Moment, Rates, Run, Simulation};
 
 const FOOS: [&str; 3] = ["a", "b", "c"];
 
@@ -21,42 +21,42 @@ fn key(name: &str) -> ObjectName {
     ObjectName::namespaced("default", name)
 }
 
-async fn create_foo(world: &World, name: &str) {
+async fn create_foo(cluster: &Cluster, name: &str) {
     let mut foo = Foo::new(name, FooSpec { deployment_name: format!("{name}-d"), replicas: Some(1) });
     foo.metadata.namespace = Some("default".into());
-    world.user.requests().of::<Foo>().create(&foo).await.unwrap();
+    cluster.user.api::<Foo>().create(&foo).await.unwrap();
 }
 
 /// Users create, scale and delete, and delete Deployments by hand.
-async fn users(world: &World) {
-    let requests = world.user.requests();
-    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+async fn users(cluster: &Cluster) {
+    let requests = cluster.user.requests();
+    requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
     for name in FOOS {
-        world.pause(Duration::from_secs(3)).await;
-        create_foo(world, name).await;
+        cluster.pause(Duration::from_secs(3)).await;
+        create_foo(cluster, name).await;
     }
     for _ in 0..6 {
-        world.pause(Duration::from_secs(20)).await;
-        let name = FOOS[world.env.generator.below(3) as usize];
-        match world.env.generator.below(4) {
-            0 => drop(requests.of::<Deployment>().delete(&key(&format!("{name}-d"))).await),
-            1 => world.server.compact_now(),
+        cluster.pause(Duration::from_secs(20)).await;
+        let name = FOOS[cluster.env.generator.below(3) as usize];
+        match cluster.env.generator.below(4) {
+            0 => drop(requests.api::<Deployment>().delete(&key(&format!("{name}-d"))).await),
+            1 => cluster.server.compact_now(),
             _ => {
-                let replicas = 1 + world.env.generator.below(10);
+                let replicas = 1 + cluster.env.generator.below(10);
                 let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-                requests.of::<Foo>().patch(&key(name), &patch).await.unwrap();
+                requests.api::<Foo>().patch(&key(name), &patch).await.unwrap();
             }
         }
     }
-    requests.of::<Foo>().delete(&key("c")).await.unwrap();
+    requests.api::<Foo>().delete(&key("c")).await.unwrap();
 }
 
 /// Every Foo has its own Deployment with its replicas, and its status tells of it.
-async fn is_as_wished(world: &World) -> bool {
+async fn is_as_wished(cluster: &Cluster) -> bool {
     for name in ["a", "b"] {
-        let requests = world.user.requests();
-        let foo = requests.of::<Foo>().get(&key(name)).await.unwrap();
-        let Ok(deployment) = requests.of::<Deployment>().get(&key(&format!("{name}-d"))).await else {
+        let requests = cluster.user.requests();
+        let foo = requests.api::<Foo>().get(&key(name)).await.unwrap();
+        let Ok(deployment) = requests.api::<Deployment>().get(&key(&format!("{name}-d"))).await else {
             return false;
         };
         let owner = deployment.metadata.owner_references.unwrap_or_default().pop();
@@ -71,16 +71,16 @@ async fn is_as_wished(world: &World) -> bool {
 fn simulate(seed: u64, rates: Rates, queue: QueueKind) -> Run {
     let options = Options { queue, ..Options::default() };
     Simulation::new(seed).rates(rates).run(
-        async |clients, stop| sample_controller::run(&clients, &options, &stop).await.unwrap_or_default(),
-        async |world| {
-            users(world).await;
+        async |client, stop| sample_controller::run(&client, &options, &stop).await.unwrap_or_default(),
+        async |cluster| {
+            users(cluster).await;
             assert!(
-                world.converged(async || is_as_wished(world).await).await,
+                cluster.converged(async || is_as_wished(cluster).await).await,
                 "seed {seed} did not converge"
             );
             // And it stays so.
-            world.env.clock.sleep(Duration::from_secs(60)).await;
-            assert!(is_as_wished(world).await, "seed {seed} did not stay");
+            cluster.env.clock.sleep(Duration::from_secs(60)).await;
+            assert!(is_as_wished(cluster).await, "seed {seed} did not stay");
         },
     )
 }
@@ -123,17 +123,17 @@ fn what_a_deleted_foo_owned_is_collected_through_any_faults() {
         let options = Options { queue: queue_of(seed), ..Options::default() };
         let simulate = || {
             Simulation::new(seed).collect_garbage().run(
-                async |clients, stop| {
-                    sample_controller::run(&clients, &options, &stop).await.unwrap_or_default()
+                async |client, stop| {
+                    sample_controller::run(&client, &options, &stop).await.unwrap_or_default()
                 },
-                async |world| {
-                    users(world).await;
-                    let deployments = world.user.requests().of::<Deployment>();
+                async |cluster| {
+                    users(cluster).await;
+                    let deployments = cluster.user.api::<Deployment>();
                     let is_gone =
                         async || deployments.get(&key("c-d")).await.is_err_and(|error| error.is_not_found());
-                    let holds = async || is_as_wished(world).await && is_gone().await;
-                    assert!(world.converged(holds).await, "seed {seed}");
-                    world.env.clock.sleep(Duration::from_secs(60)).await;
+                    let holds = async || is_as_wished(cluster).await && is_gone().await;
+                    assert!(cluster.converged(holds).await, "seed {seed}");
+                    cluster.env.clock.sleep(Duration::from_secs(60)).await;
                     assert!(is_gone().await, "seed {seed}");
                 },
             )
@@ -159,28 +159,28 @@ fn without_faults_there_is_one_life_and_nothing_is_lost() {
 }
 
 /// A short story, each step awaited, so that the controller makes the same requests however often it is told.
-async fn a_short_story(world: &World) {
-    let requests = world.user.requests();
-    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+async fn a_short_story(cluster: &Cluster) {
+    let requests = cluster.user.requests();
+    requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
     for name in ["a", "b"] {
-        create_foo(world, name).await;
+        create_foo(cluster, name).await;
     }
-    assert!(world.converged(async || is_as_wished(world).await).await, "the Foos are not served");
+    assert!(cluster.converged(async || is_as_wished(cluster).await).await, "the Foos are not served");
     let patch = Patch::Merge(json!({"spec": {"replicas": 3}}));
-    requests.of::<Foo>().patch(&key("a"), &patch).await.unwrap();
-    requests.of::<Deployment>().delete(&key("b-d")).await.unwrap();
-    assert!(world.converged(async || is_as_wished(world).await).await, "the changes are not followed");
+    requests.api::<Foo>().patch(&key("a"), &patch).await.unwrap();
+    requests.api::<Deployment>().delete(&key("b-d")).await.unwrap();
+    assert!(cluster.converged(async || is_as_wished(cluster).await).await, "the changes are not followed");
     let status = json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3});
     let patch = Patch::Merge(json!({"status": status}));
-    requests.of::<Deployment>().patch_status(&key("a-d"), &patch).await.unwrap();
+    requests.api::<Deployment>().patch_status(&key("a-d"), &patch).await.unwrap();
     let available = async || {
-        let foo = requests.of::<Foo>().get(&key("a")).await.unwrap();
+        let foo = requests.api::<Foo>().get(&key("a")).await.unwrap();
         foo.status.is_some_and(|status| status.available_replicas == 3)
     };
-    assert!(world.converged(available).await, "the status does not follow");
+    assert!(cluster.converged(available).await, "the status does not follow");
     // Who died over the last request comes back, and finds nothing to do.
-    world.env.clock.sleep(Duration::from_secs(45)).await;
-    assert!(is_as_wished(world).await && available().await, "it did not stay so");
+    cluster.env.clock.sleep(Duration::from_secs(45)).await;
+    assert!(is_as_wished(cluster).await && available().await, "it did not stay so");
 }
 
 fn tell_with(crash: Option<(u64, Moment)>, queue: QueueKind) -> Run {
@@ -190,7 +190,7 @@ fn tell_with(crash: Option<(u64, Moment)>, queue: QueueKind) -> Run {
         simulation = simulation.crash_at(request, moment);
     }
     simulation.run(
-        async |clients, stop| sample_controller::run(&clients, &options, &stop).await.unwrap_or_default(),
+        async |client, stop| sample_controller::run(&client, &options, &stop).await.unwrap_or_default(),
         a_short_story,
     )
 }
@@ -212,26 +212,26 @@ fn killed_over_any_request_before_or_after_the_server_acted_it_converges() {
 }
 
 /// A controller whose caches hear of nothing for `held` seconds: first of its new Deployment, then of what it wrote into a Foo.
-async fn caches_behind(world: &World, held: u64) {
-    let requests = world.user.requests();
-    let has_deployment = async |name: &str| requests.of::<Deployment>().get(&key(name)).await.is_ok();
-    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
-    world.env.clock.sleep(Duration::from_secs(30)).await;
+async fn caches_behind(cluster: &Cluster, held: u64) {
+    let requests = cluster.user.requests();
+    let has_deployment = async |name: &str| requests.api::<Deployment>().get(&key(name)).await.is_ok();
+    requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+    cluster.env.clock.sleep(Duration::from_secs(30)).await;
 
-    world.net.hold("deployments");
-    create_foo(world, "a").await;
-    world.env.clock.sleep(Duration::from_secs(held)).await;
-    world.net.release();
+    cluster.net.hold("deployments");
+    create_foo(cluster, "a").await;
+    cluster.env.clock.sleep(Duration::from_secs(held)).await;
+    cluster.net.release();
 
-    create_foo(world, "b").await;
+    create_foo(cluster, "b").await;
     // Now the Foo itself has been told of, and has its Deployment.
-    world.env.clock.sleep(Duration::from_nanos(1)).await;
+    cluster.env.clock.sleep(Duration::from_nanos(1)).await;
     assert!(has_deployment("b-d").await);
-    world.net.hold("foos");
-    requests.of::<Deployment>().delete(&key("b-d")).await.unwrap();
-    world.env.clock.sleep(Duration::from_secs(held)).await;
-    world.net.release();
-    assert!(world.converged(async || is_as_wished(world).await).await, "{held} s: it did not converge");
+    cluster.net.hold("foos");
+    requests.api::<Deployment>().delete(&key("b-d")).await.unwrap();
+    cluster.env.clock.sleep(Duration::from_secs(held)).await;
+    cluster.net.release();
+    assert!(cluster.converged(async || is_as_wished(cluster).await).await, "{held} s: it did not converge");
 }
 
 // A conflict mends itself as a rule, and is not reported. One that does not must not be hidden.
@@ -241,28 +241,28 @@ fn a_foo_that_conflicts_for_ever_is_explained_at_once_and_reported_after_a_few_r
         let options = Options { queue, ..Options::default() };
         let (told, foos) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
         Simulation::new(1).rates(Rates::CALM).run(
-            async |clients, stop| {
+            async |client, stop| {
                 let into = told.clone();
-                clients.env().reporter.add_hook(move |report| {
-                    into.lock().unwrap().push(format!("{} {}", report.subject, report.what));
+                client.env().reporter.add_hook(move |report| {
+                    into.lock().unwrap().push(format!("{} {}", report.subject, report.incident));
                 });
-                let program = Program::new(&clients, &options, &mut Pages::default()).unwrap();
+                let program = Program::new(&client, &options, &mut Pages::default()).unwrap();
                 *foos.lock().unwrap() = Some(program.queue().clone());
                 program.run(&stop).await.unwrap();
             },
-            async |world| {
-                let requests = world.user.requests();
-                requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
-                world.env.clock.sleep(Duration::from_secs(30)).await;
+            async |cluster| {
+                let requests = cluster.user.requests();
+                requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+                cluster.env.clock.sleep(Duration::from_secs(30)).await;
                 told.lock().unwrap().clear();
                 // The controller does not hear of a Deployment that somebody else made.
-                world.net.hold("deployments");
+                cluster.net.hold("deployments");
                 let mut foreign = new_deployment(&Foo::new("x", FooSpec::default()));
                 (foreign.metadata.name, foreign.metadata.namespace) =
                     (Some("a-d".into()), Some("default".into()));
-                requests.of::<Deployment>().create(&foreign).await.unwrap();
-                create_foo(world, "a").await;
-                world.env.clock.sleep(Duration::from_millis(1)).await;
+                requests.api::<Deployment>().create(&foreign).await.unwrap();
+                create_foo(cluster, "a").await;
+                cluster.env.clock.sleep(Duration::from_millis(1)).await;
                 let foos = foos.lock().unwrap().clone().unwrap();
                 let record = foos.explain(&key("a")).unwrap();
                 let reason = record.last_error.unwrap().message;
@@ -271,7 +271,7 @@ fn a_foo_that_conflicts_for_ever_is_explained_at_once_and_reported_after_a_few_r
                     "{reason}"
                 );
                 assert_eq!((record.retries, told.lock().unwrap().len()), (1, 0));
-                world.env.clock.sleep(Duration::from_secs(600)).await;
+                cluster.env.clock.sleep(Duration::from_secs(600)).await;
                 let told = std::mem::take(&mut *told.lock().unwrap());
                 let retries = foos.retries(&key("a"));
                 assert!(retries >= 16, "{retries}");
@@ -292,10 +292,10 @@ fn nothing_is_written_twice_while_the_cache_is_behind_its_own_writes() {
         for held in [1, 360] {
             let options = Options { queue, ..Options::default() };
             let run = Simulation::new(1).rates(Rates::CALM).run(
-                async |clients, stop| {
-                    sample_controller::run(&clients, &options, &stop).await.unwrap_or_default()
+                async |client, stop| {
+                    sample_controller::run(&client, &options, &stop).await.unwrap_or_default()
                 },
-                async |world| caches_behind(world, held).await,
+                async |cluster| caches_behind(cluster, held).await,
             );
             let count = |end| {
                 let posts = run.trace.iter().filter(|line| line.contains("/deployments?"));

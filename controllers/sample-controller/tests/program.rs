@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use http::Request;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_client::Client;
 use kube_client::client::Body;
 use sample_controller::{Options, Program, RunError, api};
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt, service_fn};
 use watchkeeper::process::Pages;
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::ApiServer;
 
 #[tokio::test(start_paused = true)]
@@ -21,8 +20,8 @@ async fn an_informer_that_dies_ends_the_program_with_its_name_before_and_after_t
     for dies_late in [false, true] {
         let env = Env::simulated(1);
         let server = ApiServer::new(&env);
-        let user = Clients::from_client(server.client(), &env);
-        user.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+        let user = Client::from_kube(server.client(), &env);
+        user.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
         let (service, deadly) = (server.service(), Arc::new(AtomicBool::new(!dies_late)));
         let kills = deadly.clone();
         let fragile = service_fn(move |request: Request<Body>| {
@@ -33,9 +32,9 @@ async fn an_informer_that_dies_ends_the_program_with_its_name_before_and_after_t
                 service.oneshot(request).await
             }
         });
-        let clients = Clients::from_client(Client::new(fragile, "default"), &env);
+        let client = Client::from_kube(kube_client::Client::new(fragile, "default"), &env);
         let (mut pages, stop) = (Pages::default(), CancellationToken::new());
-        let program = Program::new(&clients, &Options::default(), &mut pages).unwrap();
+        let program = Program::new(&client, &Options::default(), &mut pages).unwrap();
         assert_eq!(pages.ready.failing(), ["caches"]);
         let kill = async {
             if dies_late {

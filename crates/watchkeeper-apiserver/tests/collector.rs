@@ -14,7 +14,6 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_client::Client;
 use kube_client::client::Body;
 use kube_core::params::{DeleteParams, Patch, PropagationPolicy};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -22,12 +21,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use watchkeeper::{Clients, ObjectName};
+use watchkeeper::{Client, ObjectName};
 use watchkeeper_controllers::garbage_collector;
 
 struct Cluster {
     server: Server,
-    clients: Clients,
+    clients: Client,
     stop: CancellationToken,
     /// Our collector; `None` on a server that has its own.
     collector: Option<JoinHandle<()>>,
@@ -77,7 +76,7 @@ impl Cluster {
                 inside.oneshot(request).await
             }
         });
-        let theirs = Clients::from_client(Client::new(service, "default"), &server.env);
+        let theirs = Client::from_kube(kube_client::Client::new(service, "default"), &server.env);
         (Self::around(server, theirs), open)
     }
 
@@ -85,7 +84,7 @@ impl Cluster {
     /// them.
     async fn counting(
         answer: impl Fn(&Request<Body>) -> Option<Response<Full<Bytes>>> + Clone + Send + 'static,
-    ) -> (Self, Clients, Arc<Requests>) {
+    ) -> (Self, Client, Arc<Requests>) {
         let server = Server::embedded(|settings| settings).await;
         let (inside, requests) = (common::inside(&server).service(), Arc::new(Requests::default()));
         let counted = requests.clone();
@@ -101,7 +100,7 @@ impl Cluster {
                 }
             }
         });
-        let theirs = Clients::from_client(Client::new(service, "default"), &server.env);
+        let theirs = Client::from_kube(kube_client::Client::new(service, "default"), &server.env);
         (Self::without_collector(server), theirs, requests)
     }
 
@@ -122,7 +121,7 @@ impl Cluster {
     }
 
     /// Starts the collector with the client `theirs`.
-    fn around(server: Server, theirs: Clients) -> Self {
+    fn around(server: Server, theirs: Client) -> Self {
         let mut cluster = Self::without_collector(server);
         if cluster.server.inside().is_some() {
             cluster.start(theirs);
@@ -135,7 +134,7 @@ impl Cluster {
         Self { server, clients, stop, collector: None }
     }
 
-    fn start(&mut self, theirs: Clients) {
+    fn start(&mut self, theirs: Client) {
         let token = self.stop.clone();
         self.collector = Some(tokio::spawn(async move { garbage_collector::run(&theirs, token).await }));
     }
@@ -148,27 +147,27 @@ impl Cluster {
     async fn create(&self, name: &str, owners: &[Value]) -> Value {
         let metadata = json!({"name": name, "namespace": self.server.ours(), "ownerReferences": owners});
         let object: ConfigMap = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-        let made = self.clients.requests().of::<ConfigMap>().create(&object).await.unwrap();
+        let made = self.clients.api::<ConfigMap>().create(&object).await.unwrap();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made.metadata.uid})
     }
 
     async fn create_secret(&self, name: &str, owner: Value, finalizers: &[&str]) {
         let metadata = json!({"name": name, "namespace": self.server.ours(), "ownerReferences": [owner], "finalizers": finalizers});
         let object: Secret = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-        self.clients.requests().of::<Secret>().create(&object).await.unwrap();
+        self.clients.api::<Secret>().create(&object).await.unwrap();
     }
 
     async fn secret(&self, name: &str) -> Option<Secret> {
-        self.clients.requests().of::<Secret>().get(&self.key(name)).await.ok()
+        self.clients.api::<Secret>().get(&self.key(name)).await.ok()
     }
 
     async fn get(&self, name: &str) -> Option<ConfigMap> {
-        self.clients.requests().of::<ConfigMap>().get(&self.key(name)).await.ok()
+        self.clients.api::<ConfigMap>().get(&self.key(name)).await.ok()
     }
 
     async fn delete(&self, name: &str, policy: PropagationPolicy) {
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
-        self.clients.requests().of::<ConfigMap>().delete_with(&self.key(name), &params).await.unwrap();
+        self.clients.api::<ConfigMap>().delete_with(&self.key(name), &params).await.unwrap();
     }
 
     /// Waits for the collector, then asserts that of `names` exactly those in `expected` remain.
@@ -196,7 +195,7 @@ impl Cluster {
 
     async fn set_finalizers(&self, name: &str, finalizers: &[&str]) {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
-        self.clients.requests().of::<ConfigMap>().patch(&self.key(name), &patch).await.unwrap();
+        self.clients.api::<ConfigMap>().patch(&self.key(name), &patch).await.unwrap();
     }
 
     async fn end(self) {
@@ -291,7 +290,7 @@ async fn in_the_foreground_an_owner_goes_when_the_last_that_blocks_it_has_anothe
     cluster.server.until("child marked", marked).await;
     cluster.left(&["root", "child", "other"], "root child other").await;
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [blocking(other)]}}));
-    cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key("child"), &patch).await.unwrap();
+    cluster.clients.api::<ConfigMap>().patch(&cluster.key("child"), &patch).await.unwrap();
     cluster.left(&["root", "child", "other"], "child other").await;
     cluster.end().await;
 }
@@ -333,7 +332,7 @@ async fn two_that_own_each_other_go_in_the_foreground_too() {
     let a = cluster.create("a", &[]).await;
     let b = cluster.create("b", &[blocking(a)]).await;
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [blocking(b)]}}));
-    cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key("a"), &patch).await.unwrap();
+    cluster.clients.api::<ConfigMap>().patch(&cluster.key("a"), &patch).await.unwrap();
     cluster.left(&["a", "b"], "a b").await;
     cluster.delete("a", PropagationPolicy::Foreground).await;
     cluster.left(&["a", "b"], "").await;
@@ -354,9 +353,9 @@ async fn kinds_that_are_made_at_run_time_own_and_are_owned() {
         },
     }))
     .unwrap();
-    cluster.clients.requests().of::<CustomResourceDefinition>().create(&crd).await.unwrap();
+    cluster.clients.api::<CustomResourceDefinition>().create(&crd).await.unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Lamp"));
-    let lamps = cluster.clients.requests().of_kind::<DynamicObject>(kind.clone());
+    let lamps = cluster.clients.api_of::<DynamicObject>(kind.clone());
     let made = async || lamps.create(&DynamicObject::new("desk", &kind)).await.ok();
     let lamp = cluster.server.until("served", made).await;
     let owner = json!({"apiVersion": format!("{group}/v1"), "kind": "Lamp", "name": "desk", "uid": lamp.metadata.uid});
@@ -401,19 +400,19 @@ async fn an_object_in_one_namespace_cannot_have_an_owner_in_another() {
     let cluster = Cluster::new().await;
     let (far, owned) = (format!("{}-far", cluster.server.ours()), format!("{}-owned", cluster.server.ours()));
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": far}})).unwrap();
-    cluster.clients.requests().of::<Namespace>().create(&namespace).await.unwrap();
+    cluster.clients.api::<Namespace>().create(&namespace).await.unwrap();
     let far: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "owner", "namespace": far}})).unwrap();
-    let far = cluster.clients.requests().of::<ConfigMap>().create(&far).await.unwrap();
+    let far = cluster.clients.api::<ConfigMap>().create(&far).await.unwrap();
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": far.metadata.uid});
     cluster.create("child", std::slice::from_ref(&owner)).await;
     cluster.left(&["child"], "").await;
     // A cluster-scoped object with a namespaced owner is invalid and must stay.
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": owned, "ownerReferences": [owner]}})).unwrap();
-    cluster.clients.requests().of::<Namespace>().create(&namespace).await.unwrap();
+    cluster.clients.api::<Namespace>().create(&namespace).await.unwrap();
     cluster.settle().await;
-    assert!(cluster.clients.requests().of::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
+    assert!(cluster.clients.api::<Namespace>().get(&ObjectName::cluster(&owned)).await.is_ok());
     cluster.end().await;
 }
 
@@ -479,7 +478,7 @@ async fn in_the_foreground_an_owner_waits_for_kinds_that_cannot_be_seen_yet_and_
     cluster.server.until("deleted", deleting).await;
     cluster.left(&["root"], "root").await;
     let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
-    cluster.clients.requests().of::<Secret>().patch(&cluster.key("blocking"), &patch).await.unwrap();
+    cluster.clients.api::<Secret>().patch(&cluster.key("blocking"), &patch).await.unwrap();
     cluster.left(&["root"], "").await;
     cluster.end().await;
 }
@@ -497,7 +496,7 @@ async fn in_the_foreground_a_dependent_waits_for_its_own_of_kinds_that_cannot_be
     cluster.server.until("deleted", deleting).await;
     cluster.left(&["root", "child"], "root child").await;
     let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
-    cluster.clients.requests().of::<Secret>().patch(&cluster.key("grandchild"), &patch).await.unwrap();
+    cluster.clients.api::<Secret>().patch(&cluster.key("grandchild"), &patch).await.unwrap();
     cluster.left(&["root", "child"], "").await;
     cluster.end().await;
 }
@@ -545,7 +544,7 @@ async fn owners_that_wait_for_each_other_stay_and_are_reported_without_a_storm_o
         references.rotate_left(1);
         for (name, owner) in names.iter().zip(&references) {
             let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
-            cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key(name), &patch).await.unwrap();
+            cluster.clients.api::<ConfigMap>().patch(&cluster.key(name), &patch).await.unwrap();
         }
         for name in names {
             cluster.delete(name, PropagationPolicy::Foreground).await;
@@ -555,7 +554,7 @@ async fn owners_that_wait_for_each_other_stay_and_are_reported_without_a_storm_o
         cluster.left(names, &names.join(" ")).await;
         // Removing one reference by hand releases all of them.
         let patch = Patch::Merge(json!({"metadata": {"ownerReferences": []}}));
-        cluster.clients.requests().of::<ConfigMap>().patch(&cluster.key("a"), &patch).await.unwrap();
+        cluster.clients.api::<ConfigMap>().patch(&cluster.key("a"), &patch).await.unwrap();
         cluster.left(names, "").await;
         cluster.stop.cancel();
     }

@@ -11,9 +11,9 @@ use kube_core::metadata::PartialObjectMeta;
 use kube_core::params::Patch;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::QueueKind;
+use watchkeeper::queue::QueueKind;
 use watchkeeper::reflector::ListMode;
-use watchkeeper::source::Resources;
+use watchkeeper::source::Api;
 use watchkeeper::{ObjectName, SharedInformerFactory};
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
@@ -35,7 +35,7 @@ async fn listed(server: &Server) -> BTreeMap<String, String> {
 }
 
 /// Makes random changes; on the embedded server also cuts watches and compacts.
-async fn stir(server: &Server, config_maps: &Resources<'_, ConfigMap>) {
+async fn stir(server: &Server, config_maps: &Api<'_, ConfigMap>) {
     let generator = &server.env.generator;
     for _ in 0..400 {
         let key = key(server, &format!("o{}", generator.below(30)));
@@ -58,7 +58,7 @@ async fn stir(server: &Server, config_maps: &Resources<'_, ConfigMap>) {
 
 async fn follow(server: &Server, queue: QueueKind, list: ListMode) {
     let clients = server.clients();
-    let (config_maps, stop) = (clients.requests().of::<ConfigMap>(), CancellationToken::new());
+    let (config_maps, stop) = (clients.api::<ConfigMap>(), CancellationToken::new());
     let factory = SharedInformerFactory::builder(&clients).queue(queue).list_mode(list).build();
     let factory = factory.in_namespace(server.ours());
     let informer = factory.informer::<ConfigMap>();
@@ -73,7 +73,7 @@ async fn follow(server: &Server, queue: QueueKind, list: ListMode) {
     assert_eq!(cached, listed(server).await, "{queue:?} {list:?}");
     config_maps.delete(&key(server, "last")).await.unwrap();
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn informers_follow_a_server_that_does_not_stream() {
 async fn an_informer_of_metadata_alone_sees_no_bodies() {
     let server = Server::start().await;
     let clients = server.clients();
-    let config_maps = clients.requests().of::<ConfigMap>();
+    let config_maps = clients.api::<ConfigMap>();
     config_maps.create(&config_map(&key(&server, "o1"))).await.unwrap();
     let factory = SharedInformerFactory::builder(&clients).build().in_namespace(server.ours());
     let stop = CancellationToken::new();
@@ -113,5 +113,5 @@ async fn an_informer_of_metadata_alone_sees_no_bodies() {
         assert_eq!(object.get().unwrap().metadata.name.as_deref(), Some(name));
     }
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }

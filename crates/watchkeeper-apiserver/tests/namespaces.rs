@@ -12,13 +12,12 @@ use bytes::Bytes;
 use common::*;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Either, Full};
-use kube_client::Client;
 use kube_client::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use watchkeeper::Clients;
+use watchkeeper::Client;
 use watchkeeper_controllers::namespace_controller;
 
 const NAMESPACE: &str = "/api/v1/namespaces/wktest-n";
@@ -74,7 +73,7 @@ impl Controller {
         Self::around(server.clients())
     }
 
-    fn around(clients: Clients) -> Self {
+    fn around(clients: Client) -> Self {
         let stop = CancellationToken::new();
         let token = stop.clone();
         Self { stop, task: tokio::spawn(async move { namespace_controller::run(&clients, token).await }) }
@@ -91,7 +90,7 @@ fn edited(
     server: &Server,
     broken: &Arc<AtomicBool>,
     edit: fn(&Request<()>, &mut Value) -> Option<u16>,
-) -> Clients {
+) -> Client {
     let (inside, broken) = (inside(server).service(), broken.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
         let (inside, broken) = (inside.clone(), broken.load(Ordering::SeqCst));
@@ -115,7 +114,7 @@ fn edited(
             Ok(Response::from_parts(parts, Either::Right(Full::new(Bytes::from(value.to_string())))))
         }
     });
-    Clients::from_client(Client::new(service, "default"), &server.env)
+    Client::from_kube(kube_client::Client::new(service, "default"), &server.env)
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::record::{ApiSink, EventApi, EventBroadcaster, EventType};
-use watchkeeper::{Clients, ObjectName};
+use watchkeeper::{Client, ObjectName};
 
-async fn events(clients: &Clients, namespace: &str, fields: &str) -> Vec<Value> {
+async fn events(clients: &Client, namespace: &str, fields: &str) -> Vec<Value> {
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={fields}");
     let list: Value =
-        clients.watch().request(http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+        clients.kube().request(http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
     list["items"].as_array().unwrap().clone()
 }
 
@@ -34,7 +34,7 @@ async fn repeated_and_expired(api: EventApi, writes: u64) -> Vec<Value> {
         let fields = "involvedObject.kind=ConfigMap,involvedObject.name=a,involvedObject.uid=u,involvedObject.apiVersion=v1";
         for event in events(&clients, namespace, fields).await {
             let name = event["metadata"]["name"].as_str().unwrap();
-            clients.requests().of::<Event>().delete(&ObjectName::namespaced(namespace, name)).await.unwrap();
+            clients.api::<Event>().delete(&ObjectName::namespaced(namespace, name)).await.unwrap();
         }
         assert_eq!(events(&clients, namespace, "").await, [json!(null); 0]);
         say();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::Clients;
+use watchkeeper::Client;
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
 /// The controllers that `--controllers` selects, in the manner of kube-controller-manager.
@@ -52,7 +52,7 @@ pub(crate) struct Running {
 }
 
 impl Selected {
-    pub(crate) fn start(self, clients: &Clients) -> Running {
+    pub(crate) fn start(self, clients: &Client) -> Running {
         let mut running = Running { stop: CancellationToken::new(), tasks: Vec::new() };
         let (theirs, stop) = (clients.clone(), running.stop.clone());
         if self.garbage_collector {

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, Lister, NotSynced, on_change};
 use watchkeeper::wire::ApiError;
-use watchkeeper::{Clients, Env, Kind, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, Kind, ObjectName, SharedInformerFactory};
 use watchkeeper_apiserver::ApiServer;
 
 use crate::args::DemoArgs;
@@ -47,20 +47,24 @@ pub(crate) enum DemoError {
 
 /// Runs the scenario on its own control plane, to its end or until `stop`.
 pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) -> Result<(), DemoError> {
-    let clients = Clients::from_client(ApiServer::new(env).client(), env);
+    let client = Client::from_kube(ApiServer::new(env).client(), env);
     // Whichever ends first stops the others.
     let stop = &stop.child_token();
-    let requests = clients.requests().clone().manager("watchkeeper");
-    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.map_err(request("create the CRD"))?;
+    let requests = client.requests().clone().manager("watchkeeper");
+    requests
+        .api::<CustomResourceDefinition>()
+        .create(&api::crd())
+        .await
+        .map_err(request("create the CRD"))?;
     let scenario = async {
         let _stop = stop.clone().drop_guard();
-        scenario(&clients, stop).await
+        scenario(&client, stop).await
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
-        sample_controller::run(&clients, &args.options, stop).await
+        sample_controller::run(&client, &args.options, stop).await
     };
-    let controllers = Selected::default().start(&clients);
+    let controllers = Selected::default().start(&client);
     let (scenario, controller) = tokio::join!(scenario, controller);
     controllers.stop().await;
     controller.map_err(DemoError::from).and(scenario)
@@ -70,9 +74,9 @@ fn request(what: &'static str) -> impl FnOnce(ApiError) -> DemoError {
     move |source| DemoError::Request { what, source }
 }
 
-async fn scenario(clients: &Clients, stop: &CancellationToken) -> Result<(), DemoError> {
-    let mut stage = Stage::set(clients, stop).await?;
-    let (foos, deployments) = (clients.requests().of::<Foo>(), clients.requests().of::<Deployment>());
+async fn scenario(client: &Client, stop: &CancellationToken) -> Result<(), DemoError> {
+    let mut stage = Stage::set(client, stop).await?;
+    let (foos, deployments) = (client.api::<Foo>(), client.api::<Deployment>());
     let (foo, web) = (key("demo"), key("web"));
 
     stage.step("create a Foo");
@@ -145,14 +149,14 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set(clients: &Clients, stop: &CancellationToken) -> Result<Self, DemoError> {
-        let factory = SharedInformerFactory::builder(clients).build();
+    async fn set(client: &Client, stop: &CancellationToken) -> Result<Self, DemoError> {
+        let factory = SharedInformerFactory::builder(client).build();
         let changed = Arc::new(Notify::new());
         let (foos, deployments, events) =
             (watch(&factory, &changed), watch(&factory, &changed), watch(&factory, &changed));
         factory.start(stop);
         factory.wait_for_sync(stop).await?;
-        let env = clients.env().clone();
+        let env = client.env().clone();
         let (began, stop) = (env.clock.now(), stop.clone());
         Ok(Self { env, began, stop, foos, deployments, events, changed, _factory: factory, steps: 0 })
     }

@@ -60,8 +60,8 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         Command::SampleController(controller) => {
             let (env, stop) = begin(&controller.log, "info")?;
             let ControllerArgs { client, options, admin } = &controller.args;
-            let clients = client.connect(&env).await?.program("sample-controller", env!("CARGO_PKG_VERSION"));
-            sample_controller::serve(&clients, options, admin, &stop).await?;
+            let client = client.connect(&env).await?.program("sample-controller", env!("CARGO_PKG_VERSION"));
+            sample_controller::serve(&client, options, admin, &stop).await?;
         }
         Command::Crd(crd) => print::crd(&crd)?,
         Command::Completions { shell } => print::completions(shell)?,

@@ -210,7 +210,8 @@ mod tests {
             last_event: "Normal Synced".to_owned(),
         };
         let foos = [row("a", Some(3)), row("a-long-name", None)];
-        let figures = QueueFigures { adds: 12_345, retries: 1, ..QueueFigures::default() };
+        let mut figures = QueueFigures::default();
+        (figures.adds, figures.retries) = (12_345, 1);
         let next = ("scale it", "kubectl patch foo".to_owned());
         let lines = picture((80, 24), &foos, ("foos", &figures), &["x".to_owned()], &next);
         let lines: Vec<_> = lines.iter().map(|line| strip_str(line).to_string()).collect();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::ClientArgs;
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{
     ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
 };
@@ -81,7 +81,7 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let controllers = args.controllers.start(&Clients::from_client(server.client(), env));
+        let controllers = args.controllers.start(&Client::from_kube(server.client(), env));
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         let contents = args.data_dir.is_none().then_some(contents);
         Ok(Self { server, listening, kubeconfig, contents, _held: held, controllers })

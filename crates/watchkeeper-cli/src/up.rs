@@ -11,7 +11,7 @@ use watchkeeper::informer::InformerPanicked;
 use watchkeeper::process::{ClientArgs, ConnectError, Pages};
 use watchkeeper::source::without_userinfo;
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 
 use crate::args::{ServeArgs, UpArgs};
 use crate::front::{self, DIM};
@@ -54,7 +54,7 @@ pub(crate) async fn run(
         return on_cluster(args, screen, env, stop).await;
     }
     let plane = Plane::start(&args.serve, env).await?;
-    let clients = Clients::from_client(plane.server.client(), env);
+    let clients = Client::from_kube(plane.server.client(), env);
     let result = run_parts(args, &clients, screen, &plane.kubectl(), &mut Vec::new(), stop).await;
     plane.stop().await;
     result
@@ -76,7 +76,7 @@ async fn on_cluster(
         ClientArgs { master: args.client.master.as_ref().map(|_| server.clone()), ..args.client.clone() };
     let kubectl = front::kubectl(&client, &config.default_namespace);
     front::on_cluster(&server, context(&client).as_deref(), !args.no_example);
-    let clients = Clients::from_config(config, env).map_err(ConnectError::from)?;
+    let clients = Client::from_config(config, env).map_err(ConnectError::from)?;
     let mut created = Vec::new();
     let result = run_parts(args, &clients, screen, &kubectl, &mut created, stop).await;
     front::left(&created.iter().rev().map(|what| format!("{kubectl} delete {what}")).collect::<Vec<_>>());
@@ -98,14 +98,14 @@ fn is_meant(client: &ClientArgs) -> bool {
 /// Creates the CRD and the example, and runs the controller and the view; `created` receives what is new, as kubectl arguments.
 async fn run_parts(
     args: &UpArgs,
-    clients: &Clients,
+    clients: &Client,
     screen: &Screen,
     kubectl: &str,
     created: &mut Vec<&'static str>,
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
     let requests = clients.requests().clone().manager("watchkeeper");
-    let crd = requests.of::<CustomResourceDefinition>().create(&api::crd()).await;
+    let crd = requests.api::<CustomResourceDefinition>().create(&api::crd()).await;
     if create(crd, "the Foo CRD")? {
         created.push("crd foos.samplecontroller.k8s.io");
     }
@@ -141,8 +141,8 @@ async fn run_parts(
 }
 
 /// Creates the example Foo. Retries for a while, because a real API server does not serve a new CRD at once.
-async fn create_example(clients: &Clients, stop: &CancellationToken) -> Result<Foo, ApiError> {
-    let (clock, foos) = (&clients.env().clock, clients.requests().of::<Foo>());
+async fn create_example(clients: &Client, stop: &CancellationToken) -> Result<Foo, ApiError> {
+    let (clock, foos) = (&clients.env().clock, clients.api::<Foo>());
     let deadline = clock.now() + Duration::from_secs(30);
     loop {
         match foos.create(&sample_controller::example()).await {

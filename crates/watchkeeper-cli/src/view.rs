@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::{Clock, Instant};
 use watchkeeper::informer::{Change, InformerPanicked, Lister, on_change};
 use watchkeeper::workqueue::QueueFigures;
-use watchkeeper::{Clients, Kind, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
+use watchkeeper::{Client, Kind, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
 use crate::front::{CYAN, DIM, GREEN, YELLOW};
 use crate::next::{Deed, Next};
@@ -69,14 +69,14 @@ struct Notes {
 impl View {
     /// Prints existing objects and then changes, until `stop`.
     pub(crate) fn start(
-        clients: &Clients,
+        client: &Client,
         screen: &Screen,
         queue: &RateLimitingQueue<ObjectName>,
         next: Next,
         stop: &CancellationToken,
     ) -> Self {
-        let factory = SharedInformerFactory::builder(clients).build();
-        let clock = clients.env().clock.clone();
+        let factory = SharedInformerFactory::builder(client).build();
+        let clock = client.env().clock.clone();
         let pen = Pen { screen: screen.clone(), began: clock.now(), clock };
         let (foos, deployments) = (factory.lister::<Foo>(), factory.lister::<Deployment>());
         let notes = Notes {
@@ -108,7 +108,7 @@ impl View {
             let rested = stop.run_until_cancelled(self.pen.clock.sleep(period)).await;
             let ended = match rested {
                 Some(()) => None,
-                None => Some(self.factory.shut_down().await),
+                None => Some(self.factory.join().await),
             };
             if let Some(metrics) = self.queue.metrics().upgrade() {
                 let figures = metrics.figures();

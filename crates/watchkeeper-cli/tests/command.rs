@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, on_change};
 use watchkeeper::process::ClientArgs;
-use watchkeeper::{Clients, Env, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, ObjectName, SharedInformerFactory};
 
 /// A running command; killed when the test ends without it.
 struct Program {
@@ -96,7 +96,7 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, kubeconfig)
 }
 
-async fn connect(kubeconfig: &Path) -> Clients {
+async fn connect(kubeconfig: &Path) -> Client {
     let args = ClientArgs { kubeconfig: Some(kubeconfig.to_owned()), ..ClientArgs::default() };
     args.connect(&Env::system()).await.unwrap()
 }
@@ -111,7 +111,7 @@ async fn up_reconciles_the_example_and_stops_cleanly_on_sigint() {
         assert!(ready.starts_with("ready "), "{ready}");
         let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "written before the line, for its owner only");
-        connect(&kubeconfig).await.watch().apiserver_version().await.unwrap();
+        connect(&kubeconfig).await.kube().apiserver_version().await.unwrap();
         program.until(&["foo", "default/example-foo", "wants Deployment"]);
         program.until(&["deployment", "default/example-foo", "created with 1 replica"]);
         program.until(&["foo", "default/example-foo", "status written"]);
@@ -142,9 +142,9 @@ async fn the_sample_controller_runs_on_a_server_of_another_process() {
     assert!(up.exit().0.success());
     let controller =
         Program::start(&["sample-controller", "--kubeconfig", file, "--admin-address", "127.0.0.1:0"]);
-    let clients = connect(&kubeconfig).await;
+    let client = connect(&kubeconfig).await;
     let (sender, mut added) = tokio::sync::mpsc::unbounded_channel();
-    let factory = SharedInformerFactory::builder(&clients).build();
+    let factory = SharedInformerFactory::builder(&client).build();
     let handler = on_change(move |change: Change<'_, Deployment>| {
         if let Change::Added { object, .. } = change {
             sender.send(object.uid().to_owned()).unwrap();
@@ -153,12 +153,7 @@ async fn the_sample_controller_runs_on_a_server_of_another_process() {
     factory.informer::<Deployment>().add_handler(handler).unwrap();
     factory.start(&CancellationToken::new());
     let first = added.recv().await.unwrap();
-    clients
-        .requests()
-        .of::<Deployment>()
-        .delete(&ObjectName::namespaced("default", "example-foo"))
-        .await
-        .unwrap();
+    client.api::<Deployment>().delete(&ObjectName::namespaced("default", "example-foo")).await.unwrap();
     let second = added.recv().await.unwrap();
     assert_ne!(first, second);
     controller.signal("TERM");
@@ -219,7 +214,7 @@ async fn what_was_there_before_was_not_created_and_what_no_foo_owns_is_left_out(
     first.until(&["deployment", "default/example-foo", "created with 1 replica"]);
     let mut foreign = sample_controller::new_deployment(&sample_controller::example());
     (foreign.metadata.name, foreign.metadata.owner_references) = (Some("foreign".to_owned()), None);
-    connect(&kubeconfig).await.requests().of::<Deployment>().create(&foreign).await.unwrap();
+    connect(&kubeconfig).await.api::<Deployment>().create(&foreign).await.unwrap();
     first.signal("INT");
     assert!(first.exit().0.success());
     let mut second = start();
@@ -294,9 +289,9 @@ async fn a_server_with_a_data_directory_comes_back_as_it_was() {
     let ready = server.until(&["ready", "https://"]);
     assert!(server.until(&["for development and tests"]).contains(data));
     let address = ready.split_whitespace().find_map(|word| word.strip_prefix("https://")).unwrap();
-    let clients = connect(&kubeconfig).await;
+    let client = connect(&kubeconfig).await;
     let deployment = sample_controller::new_deployment(&sample_controller::example());
-    clients.requests().of::<Deployment>().create(&deployment).await.unwrap();
+    client.api::<Deployment>().create(&deployment).await.unwrap();
     // Another one cannot have the folder meanwhile.
     let (status, errors) = start("127.0.0.1:0").exit();
     assert_eq!(status.code(), Some(1));
@@ -309,7 +304,7 @@ async fn a_server_with_a_data_directory_comes_back_as_it_was() {
     assert_eq!(std::fs::read_to_string(&kubeconfig).unwrap(), told, "the same CA, token and port");
     let name = ObjectName::namespaced("default", "example-foo");
     // The same client; it may first find its old connection closed.
-    let deployments = clients.requests().of::<Deployment>();
+    let deployments = client.api::<Deployment>();
     let found = match deployments.get(&name).await {
         Ok(found) => found,
         Err(_) => deployments.get(&name).await.unwrap(),
@@ -322,7 +317,7 @@ async fn a_server_with_a_data_directory_comes_back_as_it_was() {
     assert_eq!(mode & 0o777, 0o600);
     let mut server = start(address);
     server.until(&["ready", address]);
-    assert!(connect(&kubeconfig).await.requests().of::<Deployment>().get(&name).await.is_ok());
+    assert!(connect(&kubeconfig).await.api::<Deployment>().get(&name).await.is_ok());
     server.signal("TERM");
     assert!(server.exit().0.success());
 }

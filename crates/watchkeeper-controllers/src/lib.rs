@@ -8,18 +8,18 @@
 //!
 //! ```
 //! use tokio_util::sync::CancellationToken;
-//! use watchkeeper::{Clients, Env};
+//! use watchkeeper::{Client, Env};
 //! use watchkeeper_apiserver::ApiServer;
 //! use watchkeeper_controllers::{garbage_collector, namespace_controller};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let env = Env::simulated(1);
-//! let clients = Clients::from_client(ApiServer::new(&env).client(), &env);
+//! let client = Client::from_kube(ApiServer::new(&env).client(), &env);
 //! let stop = CancellationToken::new();
 //! let token = stop.clone();
 //! let controllers = tokio::spawn(async move {
-//!     tokio::join!(garbage_collector::run(&clients, token.clone()), namespace_controller::run(&clients, token))
+//!     tokio::join!(garbage_collector::run(&client, token.clone()), namespace_controller::run(&client, token))
 //! });
 //!
 //! stop.cancel();

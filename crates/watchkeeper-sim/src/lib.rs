@@ -10,5 +10,5 @@ mod simulation;
 mod trace;
 
 pub use net::{Moment, Net, NetService, Rates};
-pub use simulation::{Run, Simulation, World};
+pub use simulation::{Cluster, Run, Simulation};
 pub use trace::Trace;

@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube_client::Client;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use watchkeeper::clock::Clock;
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::ApiServer;
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
@@ -21,8 +20,8 @@ use crate::trace::Trace;
 /// use watchkeeper_sim::{Rates, Simulation};
 ///
 /// let run = Simulation::new(7).rates(Rates::CALM).run(
-///     async |_clients, stop| stop.cancelled().await,
-///     async |world| assert!(world.converged(async || true).await),
+///     async |_client, stop| stop.cancelled().await,
+///     async |cluster| assert!(cluster.converged(async || true).await),
 /// );
 /// assert!(!run.trace.is_empty());
 /// ```
@@ -45,18 +44,18 @@ pub struct Run {
 
 /// What a workload uses: the server, over connections without faults.
 #[derive(Debug)]
-pub struct World {
+pub struct Cluster {
     /// Clock, generator and reporter of the workload.
     pub env: Env,
     /// The API server.
     pub server: ApiServer,
-    /// Clients of the simulated user.
-    pub user: Clients,
+    /// Client of the simulated user.
+    pub user: Client,
     /// The network between the server and the controller.
     pub net: Net,
 }
 
-impl World {
+impl Cluster {
     /// Ends all faults and waits until `holds`; returns false if that takes more than 15 minutes of virtual time.
     pub async fn converged(&self, mut holds: impl AsyncFnMut() -> bool) -> bool {
         self.net.set_rates(Rates::CALM);
@@ -110,8 +109,8 @@ impl Simulation {
     /// If the workload or the controller panics. The end of the trace is then printed, with the path of a file that holds all of it.
     pub fn run<C, W>(&self, controller: C, workload: W) -> Run
     where
-        C: AsyncFn(Clients, CancellationToken),
-        W: AsyncFnOnce(&World),
+        C: AsyncFn(Client, CancellationToken),
+        W: AsyncFnOnce(&Cluster),
     {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         // A runtime without IO needs nothing that can fail.
@@ -133,15 +132,15 @@ impl Simulation {
     /// Number of lives of the controller.
     async fn run_in<C, W>(&self, env: &Env, trace: &Trace, controller: C, workload: W) -> u64
     where
-        C: AsyncFn(Clients, CancellationToken),
-        W: AsyncFnOnce(&World),
+        C: AsyncFn(Client, CancellationToken),
+        W: AsyncFnOnce(&Cluster),
     {
         let server = ApiServer::new(&env.fork("server"));
         let net = Net::new(&server, &env.clock, env.generator.fork("net"), trace);
-        let user = Clients::from_client(server.client(), &env.fork("user"));
-        let collector = Clients::from_client(unhurried(&server, &env.clock), &env.fork("collector"));
-        let namespaces = Clients::from_client(unhurried(&server, &env.clock), &env.fork("namespaces"));
-        let world = World { env: env.fork("workload"), server, user, net: net.clone() };
+        let user = Client::from_kube(server.client(), &env.fork("user"));
+        let collector = Client::from_kube(unhurried(&server, &env.clock), &env.fork("collector"));
+        let namespaces = Client::from_kube(unhurried(&server, &env.clock), &env.fork("namespaces"));
+        let cluster = Cluster { env: env.fork("workload"), server, user, net: net.clone() };
         net.set_rates(self.rates);
         if let Some((request, moment)) = self.crash {
             net.crash_at(request, moment);
@@ -154,14 +153,14 @@ impl Simulation {
                 trace.add(format_args!("life {lives} begins"));
                 let over = net.new_life();
                 let generator = env.generator.fork(&format!("life {lives}"));
-                let clients = Clients::from_client(
-                    Client::new(net.service(), "default"),
+                let client = Client::from_kube(
+                    kube_client::Client::new(net.service(), "default"),
                     &Env::new(env.clock.clone(), generator.clone()),
                 );
                 let end = tokio::select! {
                     biased;
                     () = over.cancelled() => "crashes",
-                    () = controller(clients, stop.clone()) => "ends",
+                    () = controller(client, stop.clone()) => "ends",
                 };
                 trace.add(format_args!("life {lives} {end}"));
                 over.cancel();
@@ -170,7 +169,7 @@ impl Simulation {
         };
         let work = async {
             let _stop = stop.clone().drop_guard();
-            workload(&world).await;
+            workload(&cluster).await;
         };
         let collect = async {
             if self.collect_garbage {
@@ -185,7 +184,7 @@ impl Simulation {
 
 /// A client whose requests take 50 ms each, like the 20 requests per second of a controller manager. Without this delay, a collector and a
 /// controller with a stale cache could delete and create one object over and over, and virtual time would not advance.
-fn unhurried(server: &ApiServer, clock: &Clock) -> Client {
+fn unhurried(server: &ApiServer, clock: &Clock) -> kube_client::Client {
     let (service, clock) = (server.service(), clock.clone());
     let service = tower::service_fn(move |request| {
         let (service, clock) = (service.clone(), clock.clone());
@@ -194,5 +193,5 @@ fn unhurried(server: &ApiServer, clock: &Clock) -> Client {
             service.oneshot(request).await
         }
     });
-    Client::new(service, "default")
+    kube_client::Client::new(service, "default")
 }

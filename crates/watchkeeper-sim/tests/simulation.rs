@@ -6,13 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_client::Client;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::source::{ApiSource, Scope};
 use watchkeeper::wire::Class;
-use watchkeeper::{Clients, ObjectName, SharedInformer};
-use watchkeeper_sim::{Moment, Rates, Simulation, World};
+use watchkeeper::{Client, ObjectName, SharedInformer};
+use watchkeeper_sim::{Cluster, Moment, Rates, Simulation};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,25 +24,25 @@ fn config_map(name: &str, owners: &[Value]) -> ConfigMap {
     serde_json::from_value(json!({ "metadata": metadata })).unwrap()
 }
 
-async fn create(clients: &Clients, name: &str) -> ConfigMap {
-    clients.requests().of::<ConfigMap>().create(&config_map(name, &[])).await.unwrap()
+async fn create(client: &Client, name: &str) -> ConfigMap {
+    client.api::<ConfigMap>().create(&config_map(name, &[])).await.unwrap()
 }
 
-async fn exists(world: &World, name: &str) -> bool {
-    world.user.requests().of::<ConfigMap>().get(&key(name)).await.is_ok()
+async fn exists(cluster: &Cluster, name: &str) -> bool {
+    cluster.user.api::<ConfigMap>().get(&key(name)).await.is_ok()
 }
 
 /// Writes an object a second, and watches them, on tasks that nobody ends.
-fn leave_tasks_behind(clients: &Clients, life: u64) -> SharedInformer<ConfigMap> {
-    let (env, writer) = (clients.env().clone(), clients.clone());
-    let source = ApiSource::new::<ConfigMap>(clients, &(), &Scope::Cluster);
-    let informer = SharedInformer::builder(&env).build(source);
+fn leave_tasks_behind(client: &Client, life: u64) -> SharedInformer<ConfigMap> {
+    let (env, writer) = (client.env().clone(), client.clone());
+    let source = ApiSource::new::<ConfigMap>(client, &(), &Scope::Cluster);
+    let informer = SharedInformer::builder(source, &env).build();
     let running = informer.clone();
     tokio::spawn(async move { running.run(CancellationToken::new()).await });
     tokio::spawn(async move {
         for number in 0_u32.. {
             let made = config_map(&format!("life-{life}-{number}"), &[]);
-            let _refused = writer.requests().of::<ConfigMap>().create(&made).await;
+            let _refused = writer.api::<ConfigMap>().create(&made).await;
             env.clock.sleep(SECOND).await;
         }
     });
@@ -56,21 +55,21 @@ fn tasks_that_a_crashed_life_left_behind_reach_nothing_and_hear_of_nothing() {
     let simulate = || {
         lives.set(0);
         Simulation::new(1).rates(Rates::CALM).crash_at(8, Moment::BeforeSending).run(
-            async |clients, stop| {
+            async |client, stop| {
                 lives.set(lives.get() + 1);
-                let informer = leave_tasks_behind(&clients, lives.get());
+                let informer = leave_tasks_behind(&client, lives.get());
                 if lives.get() == 1 {
                     first.set(Some(informer));
                 }
                 stop.cancelled().await;
             },
-            async |world| {
-                world.env.clock.sleep(60 * SECOND).await;
+            async |cluster| {
+                cluster.env.clock.sleep(60 * SECOND).await;
                 let mut counts = [0, 0];
                 for number in 0..60 {
                     for life in 1..=2 {
                         counts[life - 1] +=
-                            usize::from(exists(world, &format!("life-{life}-{number}")).await);
+                            usize::from(exists(cluster, &format!("life-{life}-{number}")).await);
                     }
                 }
                 found.set(counts);
@@ -94,45 +93,44 @@ fn tasks_that_a_crashed_life_left_behind_reach_nothing_and_hear_of_nothing() {
 }
 
 /// A client in the present life of the controller, while things go wrong at these rates.
-fn under(world: &World, rates: Rates) -> Clients {
-    world.net.set_rates(rates);
-    Clients::from_client(Client::new(world.net.service(), "default"), &world.env)
+fn under(cluster: &Cluster, rates: Rates) -> Client {
+    cluster.net.set_rates(rates);
+    Client::from_kube(kube_client::Client::new(cluster.net.service(), "default"), &cluster.env)
 }
 
 #[test]
 fn each_fault_is_answered_as_a_real_server_answers_and_acts_or_does_not() {
     Simulation::new(1).rates(Rates::CALM).run(
         async |_, stop| stop.cancelled().await,
-        async |world| {
-            let made = create(&world.user, "a").await;
+        async |cluster| {
+            let made = create(&cluster.user, "a").await;
             let mut unconditional = made.clone();
             unconditional.metadata.resource_version = None;
 
-            let clients = under(world, Rates { conflict: 1.0, ..Rates::CALM });
-            let objects = clients.requests().of::<ConfigMap>();
+            let client = under(cluster, Rates { conflict: 1.0, ..Rates::CALM });
+            let objects = client.api::<ConfigMap>();
             let error = objects.replace(&made).await.unwrap_err();
             assert_eq!(
                 (error.class(), error.code(), error.reason()),
                 (Class::Conflict, Some(409), "Conflict")
             );
             objects.replace(&unconditional).await.unwrap();
-            create(&clients, "b").await;
+            create(&client, "b").await;
             objects.get(&key("b")).await.unwrap();
             objects.delete(&key("b")).await.unwrap();
 
-            let clients = under(world, Rates { throttle: 1.0, ..Rates::CALM });
-            let error = clients.requests().of::<ConfigMap>().get(&key("a")).await.unwrap_err();
+            let client = under(cluster, Rates { throttle: 1.0, ..Rates::CALM });
+            let error = client.api::<ConfigMap>().get(&key("a")).await.unwrap_err();
             assert_eq!((error.class(), error.code()), (Class::TooManyRequests, Some(429)));
             assert!((SECOND..=5 * SECOND).contains(&error.retry_after().unwrap()), "{error:?}");
 
             for (name, acts) in [("before", false), ("after", true)] {
                 let rate = |is: bool| if is { 1.0 } else { 0.0 };
                 let rates = Rates { fail_before: rate(!acts), fail_after: rate(acts), ..Rates::CALM };
-                let clients = under(world, rates);
-                let error =
-                    clients.requests().of::<ConfigMap>().create(&config_map(name, &[])).await.unwrap_err();
+                let client = under(cluster, rates);
+                let error = client.api::<ConfigMap>().create(&config_map(name, &[])).await.unwrap_err();
                 assert_eq!((error.code(), error.reason()), (Some(500), "InternalError"));
-                assert_eq!(exists(world, name).await, acts);
+                assert_eq!(exists(cluster, name).await, acts);
             }
         },
     );
@@ -145,14 +143,14 @@ fn with_a_garbage_collector_what_nobody_owns_goes_and_without_it_stays() {
         let simulation = if collects { simulation.collect_garbage() } else { simulation };
         simulation.run(
             async |_, stop| stop.cancelled().await,
-            async |world| {
-                let owner = create(&world.user, "owner").await.metadata;
+            async |cluster| {
+                let owner = create(&cluster.user, "owner").await.metadata;
                 let owner =
                     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid});
-                let objects = world.user.requests().of::<ConfigMap>();
+                let objects = cluster.user.api::<ConfigMap>();
                 objects.create(&config_map("owned", &[owner])).await.unwrap();
                 objects.delete(&key("owner")).await.unwrap();
-                assert_eq!(world.converged(async || !exists(world, "owned").await).await, collects);
+                assert_eq!(cluster.converged(async || !exists(cluster, "owned").await).await, collects);
             },
         );
     }
@@ -165,14 +163,14 @@ const FAILING: &str = "WATCHKEEPER_TEST_FAILING_WORKLOAD";
 fn a_workload_that_fails_leaves_the_end_of_its_trace_and_the_whole_in_a_file() {
     if std::env::var_os(FAILING).is_some() {
         Simulation::new(3).rates(Rates::CALM).run(
-            async |clients, stop| {
+            async |client, stop| {
                 for number in 0..100 {
-                    create(&clients, &format!("object-{number}")).await;
+                    create(&client, &format!("object-{number}")).await;
                 }
                 stop.cancelled().await;
             },
-            async |world| {
-                world.env.clock.sleep(SECOND).await;
+            async |cluster| {
+                cluster.env.clock.sleep(SECOND).await;
                 panic!("not as wished");
             },
         );

@@ -199,7 +199,7 @@ impl Generator {
     }
 
     /// A seeded hasher for maps whose keys come from outside.
-    pub fn hasher(&self) -> foldhash::fast::FixedState {
+    pub(crate) fn hasher(&self) -> foldhash::fast::FixedState {
         foldhash::fast::FixedState::with_seed(self.next_u64())
     }
 }

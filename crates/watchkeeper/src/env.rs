@@ -22,7 +22,7 @@ impl Env {
         Self::new(Clock::system(), Generator::system())
     }
 
-    /// A world that depends on `seed` alone, at 2026-01-01 on tokio's clock: pause the runtime and every run is the same.
+    /// An environment that depends on `seed` alone, at 2026-01-01 on tokio's clock: pause the runtime and every run is the same.
     pub fn simulated(seed: u64) -> Self {
         let new_year = Timestamp::constant(1_767_225_600, 0);
         Self::new(Clock::virtual_at(new_year), Generator::seeded(seed))

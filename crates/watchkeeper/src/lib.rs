@@ -35,6 +35,7 @@ pub mod controller;
 mod env;
 mod fair;
 pub mod informer;
+mod latch;
 pub mod object;
 pub mod prelude;
 pub mod process;
@@ -51,7 +52,7 @@ pub mod workqueue;
 pub use env::Env;
 pub use informer::{Informer, SharedInformer, SharedInformerFactory};
 pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
-pub use source::Clients;
+pub use source::Client;
 pub use workqueue::RateLimitingQueue;
 
 // The crates whose types are in our signatures, so that a program can use the same versions.

@@ -2,7 +2,7 @@
 //!
 //! | To | there is |
 //! |---|---|
-//! | reach a cluster | [`Env`], a clock and a random generator; [`ClientArgs`], which finds the cluster; [`Clients`] of it |
+//! | reach a cluster | [`Env`], a clock and a random generator; [`ClientArgs`], which finds the cluster; a [`Client`] of it |
 //! | cache objects | [`SharedInformerFactory`], [`SharedInformer`], [`Lister`] |
 //! | name and read an object | [`Object`] as it was received, its [`ObjectName`], and [`Kind`], which every type of object is |
 //! | react to changes | [`Handler`], made by [`on_change`] or [`on_apply`]; [`Change`] |
@@ -17,9 +17,9 @@
 //! use watchkeeper::k8s_openapi::api::core::v1::ConfigMap;
 //! use watchkeeper::prelude::*;
 //!
-//! fn watch_config(clients: &Clients) -> RateLimitingQueue<ObjectName> {
-//!     let queue = RateLimitingQueue::new("config", limiter::default_controller(), clients.env());
-//!     let factory = SharedInformerFactory::builder(clients).build();
+//! fn watch_config(client: &Client) -> RateLimitingQueue<ObjectName> {
+//!     let queue = RateLimitingQueue::new("config", limiter::default_controller(), client.env());
+//!     let factory = SharedInformerFactory::builder(client).build();
 //!     let handler = factory.informer::<ConfigMap>().add_handler(enqueue(queue.clone()));
 //!     assert!(handler.is_ok(), "an informer that has not been started takes handlers");
 //!     queue
@@ -39,6 +39,6 @@ pub use crate::process::AdminArgs;
 pub use crate::process::LogArgs;
 pub use crate::process::{ClientArgs, run_workers, signals};
 pub use crate::record::{EventRecorder, EventType};
-pub use crate::source::Clients;
+pub use crate::source::Client;
 pub use crate::wire::{ApiError, Class};
 pub use crate::workqueue::{RateLimitingQueue, WorkItem, enqueue, enqueue_mapped, limiter};

@@ -1,4 +1,4 @@
-//! Where do handled errors and caught panics go? To one hook: counted, rate limited, logged, and open to hooks of the user's own.
+//! Handled errors and caught panics: counted, rate limited, logged, and given to hooks.
 
 use std::any::Any;
 use std::error::Error;
@@ -19,35 +19,50 @@ pub struct Report<'a> {
     pub part: &'static str,
     /// What it was busy with: a kind, a key, a handler's name.
     pub subject: &'a str,
-    /// What happened.
-    pub what: What<'a>,
+    /// The error or panic.
+    pub incident: Incident<'a>,
 }
 
-/// What a [`Report`] tells.
+/// What a [`Report`] is about.
 #[derive(Clone, Copy, Debug)]
-pub enum What<'a> {
+#[non_exhaustive]
+pub enum Incident<'a> {
     /// An error that was handled; work goes on.
     Error(&'a (dyn Error + 'static)),
     /// A panic of user code that was caught; work goes on.
     Panic(&'a str),
 }
 
-impl fmt::Display for What<'_> {
+impl fmt::Display for Incident<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Error(error) => {
-                let mut text = error.to_string();
-                let causes = std::iter::successors(error.source(), |&cause| cause.source());
-                for cause in causes.map(ToString::to_string) {
-                    // Many errors end with the text of their cause.
-                    if !text.ends_with(&cause) {
-                        text = format!("{text}: {cause}");
-                    }
-                }
-                f.write_str(&text)
-            }
+            Self::Error(error) => WithCauses(*error).fmt(f),
             Self::Panic(message) => write!(f, "panicked: {message}"),
         }
+    }
+}
+
+/// Displays an error with all its causes, as programs do with the error that ends them.
+///
+/// ```
+/// # use watchkeeper::report::WithCauses;
+/// let error = std::io::Error::other("the disk is full");
+/// assert_eq!(WithCauses(&error).to_string(), "the disk is full");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct WithCauses<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for WithCauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.0.to_string();
+        let causes = std::iter::successors(self.0.source(), |&cause| cause.source());
+        for cause in causes.map(ToString::to_string) {
+            // Many errors end with the text of their cause.
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        f.write_str(&text)
     }
 }
 
@@ -97,7 +112,7 @@ impl Reporter {
     /// Reports an error that was handled.
     pub fn error(&self, part: &'static str, subject: &str, error: &(dyn Error + 'static)) {
         self.0.errors.fetch_add(1, Ordering::Relaxed);
-        self.tell(&Report { part, subject, what: What::Error(error) });
+        self.tell(&Report { part, subject, incident: Incident::Error(error) });
     }
 
     /// Runs `code`; a panic in it is caught and reported, and gives `None`.
@@ -114,7 +129,7 @@ impl Reporter {
     /// Reports a panic that was caught, by its payload.
     pub fn panic(&self, part: &'static str, subject: &str, payload: &(dyn Any + Send)) {
         self.0.panics.fetch_add(1, Ordering::Relaxed);
-        self.tell(&Report { part, subject, what: What::Panic(panic_message(payload)) });
+        self.tell(&Report { part, subject, incident: Incident::Panic(panic_message(payload)) });
     }
 
     /// How many errors were reported.
@@ -132,10 +147,10 @@ impl Reporter {
             if left_out > 0 {
                 tracing::warn!(left_out, "reports came too fast, and some were not logged");
             }
-            let Report { part, subject, what } = report;
-            match what {
-                What::Error(_) => tracing::warn!(part, subject, "{what}"),
-                What::Panic(_) => tracing::error!(part, subject, "{what}"),
+            let Report { part, subject, incident } = report;
+            match incident {
+                Incident::Error(_) => tracing::warn!(part, subject, "{incident}"),
+                Incident::Panic(_) => tracing::error!(part, subject, "{incident}"),
             }
         }
         // The lock is not held while hooks run: a hook may report, or add a hook.
@@ -180,7 +195,7 @@ mod tests {
     fn reporter() -> (Reporter, Arc<Mutex<Vec<String>>>) {
         let (reporter, seen) = (Reporter::new(&Clock::system()), Arc::new(Mutex::new(Vec::new())));
         let into = seen.clone();
-        reporter.add_hook(move |r| into.lock().push(format!("{} {} {}", r.part, r.subject, r.what)));
+        reporter.add_hook(move |r| into.lock().push(format!("{} {} {}", r.part, r.subject, r.incident)));
         (reporter, seen)
     }
 
@@ -204,7 +219,7 @@ mod tests {
         #[error("inner")]
         struct Inner(#[source] std::io::Error);
         let cause = std::io::Error::other("cause");
-        assert_eq!(What::Error(&Outer(Inner(cause))).to_string(), "outer: inner: cause");
+        assert_eq!(WithCauses(&Outer(Inner(cause))).to_string(), "outer: inner: cause");
     }
 
     #[test]

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use watchkeeper::clock::{Clock, Generator};
-use watchkeeper::informer::{DeltaQueue, ProcessError, QueueKind};
-use watchkeeper::queue::{Delta, DeltaFifo, OrderedFifo, Popped, Queue};
+use watchkeeper::queue::{Delta, DeltaFifo, DeltaQueue, OrderedFifo, Popped, ProcessError, Queue, QueueKind};
 use watchkeeper::{Env, Object, ObjectName};
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
 
 fn queue(kind: QueueKind) -> Box<dyn Queue<()>> {
     match kind {
-        QueueKind::Ordered => Box::new(OrderedFifo::new()),
-        QueueKind::Delta => Box::new(DeltaFifo::new(Generator::seeded(1).hasher())),
+        QueueKind::Delta => Box::new(DeltaFifo::new(&Generator::seeded(1))),
+        _ => Box::new(OrderedFifo::new()),
     }
 }
 
@@ -105,8 +104,9 @@ async fn a_slow_process_function_with_many_waiting_behind_it_is_reported() {
         let env = Env::new(Clock::system(), Generator::seeded(1));
         let reports = Arc::new(Mutex::new(Vec::new()));
         let log = reports.clone();
-        env.reporter.add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.what)));
-        let line = DeltaQueue::<()>::new(queue(QueueKind::Delta), &env).describe("pods");
+        env.reporter
+            .add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.incident)));
+        let line = DeltaQueue::<()>::new(queue(QueueKind::Delta), &env).name("pods");
         for n in 0..=waiting {
             line.push(Delta::Added(object(&format!("o{n}@1"))));
         }

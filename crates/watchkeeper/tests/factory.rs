@@ -6,23 +6,25 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
-use kube_client::Client;
 use kube_client::client::Body;
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{FactoryBuilder, HandlerOptions, InformerPanicked, on_apply};
+use watchkeeper::informer::{
+    HandlerOptions, InformerId, InformerMetrics, InformerPanicked, MetricsProvider,
+    SharedInformerFactoryBuilder, on_apply,
+};
 #[cfg(feature = "admin")]
 use watchkeeper::process::Checks;
-use watchkeeper::reflector::{InformerId, InformerMetrics, ListReason, MetricsProvider};
+use watchkeeper::reflector::ListReason;
 use watchkeeper::source::{Reply, ScriptedSource, Selection};
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::{Clients, Env, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, ObjectName, SharedInformerFactory};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
 /// Settings on a client whose server answers lists as told and never says anything on a watch, and the lists asked for.
-fn world(answer: fn(&str) -> String) -> (Env, FactoryBuilder, Seen) {
+fn factory_on(answer: fn(&str) -> String) -> (Env, SharedInformerFactoryBuilder, Seen) {
     let (env, seen) = (Env::simulated(1), Seen::default());
     let asked = seen.clone();
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -37,8 +39,8 @@ fn world(answer: fn(&str) -> String) -> (Env, FactoryBuilder, Seen) {
             Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(answer(&path).into_bytes())))
         }
     });
-    let clients = Clients::from_client(Client::new(service, "default"), &env);
-    (env, SharedInformerFactory::builder(&clients).list_mode(watchkeeper::reflector::ListMode::Paged), seen)
+    let client = Client::from_kube(kube_client::Client::new(service, "default"), &env);
+    (env, SharedInformerFactory::builder(&client).list_mode(watchkeeper::reflector::ListMode::Paged), seen)
 }
 
 fn empty_list(_path: &str) -> String {
@@ -61,12 +63,12 @@ async fn run(factory: &SharedInformerFactory) {
     factory.start(&stop);
     factory.wait_for_sync(&stop).await.unwrap();
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
-    let (env, builder, _) = world(empty_list);
+    let (env, builder, _) = factory_on(empty_list);
     let factory = builder.build();
     let (a, b) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
     let stop = CancellationToken::new();
@@ -77,7 +79,7 @@ async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
     assert!(a.has_synced() && b.has_synced() && secrets.has_synced());
     assert_eq!(a.health().lists, 1);
     stop.cancel();
-    soon(&env, factory.shut_down()).await.unwrap();
+    soon(&env, factory.join()).await.unwrap();
     assert!(b.is_stopped() && secrets.is_stopped());
 }
 
@@ -85,7 +87,7 @@ async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
 #[tokio::test(start_paused = true)]
 async fn a_factory_names_the_kinds_that_did_not_sync() {
     let (env, builder, _) =
-        world(|path| if path.contains("secrets") { "{".into() } else { empty_list(path) });
+        factory_on(|path| if path.contains("secrets") { "{".into() } else { empty_list(path) });
     let factory = builder.build();
     factory.informer::<ConfigMap>();
     factory.informer::<Secret>();
@@ -93,14 +95,14 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
     factory.start(&stop);
     env.clock.sleep(Duration::from_secs(60)).await;
     // Giving up to wait stops nobody.
-    assert!(env.clock.timeout(Duration::from_secs(1), factory.shut_down()).await.is_err());
+    assert!(env.clock.timeout(Duration::from_secs(1), factory.join()).await.is_err());
     assert!(!factory.informer::<ConfigMap>().is_stopped());
     stop.cancel();
     let error = soon(&env, factory.wait_for_sync(&stop)).await.unwrap_err();
     assert_eq!(error.synced, ["configmaps"]);
     let said = error.to_string();
     assert!(said.starts_with("failed to sync all caches: secrets ("), "{said}");
-    let both = async { tokio::join!(factory.shut_down(), factory.shut_down()) };
+    let both = async { tokio::join!(factory.join(), factory.join()) };
     let (first, second) = soon(&env, both).await;
     first.and(second).unwrap();
     assert!(factory.informer::<ConfigMap>().is_stopped());
@@ -108,7 +110,7 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
 
 #[tokio::test(start_paused = true)]
 async fn every_task_that_waits_for_the_shutdown_goes_on() {
-    let (env, builder, _) = world(empty_list);
+    let (env, builder, _) = factory_on(empty_list);
     let factory = builder.build();
     factory.informer::<ConfigMap>();
     let stop = CancellationToken::new();
@@ -116,7 +118,7 @@ async fn every_task_that_waits_for_the_shutdown_goes_on() {
     factory.wait_for_sync(&stop).await.unwrap();
     let wait = || {
         let factory = factory.clone();
-        tokio::spawn(async move { factory.shut_down().await })
+        tokio::spawn(async move { factory.join().await })
     };
     let (given_up, first, second) = (wait(), wait(), wait());
     env.clock.sleep(Duration::from_secs(1)).await;
@@ -130,7 +132,7 @@ async fn every_task_that_waits_for_the_shutdown_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
-    let (env, builder, _) = world(|_| panic!("below"));
+    let (env, builder, _) = factory_on(|_| panic!("below"));
     let factory = builder.build();
     factory.informer::<ConfigMap>();
     let stop = CancellationToken::new();
@@ -141,7 +143,7 @@ async fn a_panic_below_an_informer_is_reported_and_ends_the_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn informers_of_one_kind_differ_by_scope_and_selection() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.build();
     let web = Selection { labels: "app=web".into(), ..Selection::default() };
     factory.informer::<Pod>();
@@ -167,7 +169,7 @@ async fn informers_of_one_kind_differ_by_scope_and_selection() {
 
 #[tokio::test(start_paused = true)]
 async fn the_empty_namespace_is_the_whole_cluster() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.namespace("").build();
     factory.informer::<Pod>();
     factory.cluster_wide().informer::<Pod>();
@@ -179,7 +181,7 @@ async fn the_empty_namespace_is_the_whole_cluster() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_without_namespaces_has_one_informer_whatever_the_namespace() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.build();
     factory.informer::<Node>();
     factory.in_namespace("a").informer::<Node>();
@@ -191,23 +193,23 @@ async fn a_kind_without_namespaces_has_one_informer_whatever_the_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_can_be_asked_for_while_another_is_made() {
-    let (_env, builder, _) = world(empty_list);
+    let (_env, builder, _) = factory_on(empty_list);
     let factory = builder.build();
     let (finished, told) = std::sync::mpsc::channel();
     let asking = factory.clone();
     // On a thread of its own, which a failure leaves behind.
     std::thread::spawn(move || {
-        asking.informer_with::<Pod>((), |builder, source| {
+        asking.informer_with::<Pod>((), |builder| {
             asking.lister::<ConfigMap>();
-            builder.build(source)
+            builder.build()
         });
         finished.send(()).unwrap();
     });
     told.recv_timeout(Duration::from_secs(120)).unwrap();
     // Of one kind, the first that is there is kept.
-    let outer = factory.informer_with::<Secret>((), |builder, source| {
+    let outer = factory.informer_with::<Secret>((), |builder| {
         factory.informer::<Secret>();
-        builder.build(source)
+        builder.build()
     });
     run(&factory).await;
     assert!(outer.has_synced());
@@ -215,7 +217,7 @@ async fn an_informer_can_be_asked_for_while_another_is_made() {
 
 #[tokio::test(start_paused = true)]
 async fn kinds_without_namespaces_are_looked_at_cluster_wide_in_any_factory() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.namespace("a").build();
     factory.informer::<Node>();
     factory.informer::<Pod>();
@@ -227,7 +229,7 @@ async fn kinds_without_namespaces_are_looked_at_cluster_wide_in_any_factory() {
 
 #[tokio::test(start_paused = true)]
 async fn kinds_known_only_at_run_time_have_an_informer_each() {
-    let (_env, builder, seen) = world(|path| {
+    let (_env, builder, seen) = factory_on(|path| {
         let name = if path.contains("foos") { "f" } else { "b" };
         format!(
             r#"{{"items":[{{"metadata":{{"name":"{name}","namespace":"ns"}}}}],"metadata":{{"resourceVersion":"1"}}}}"#
@@ -251,10 +253,10 @@ async fn kinds_known_only_at_run_time_have_an_informer_each() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_constructor_of_an_informer_is_the_one_that_counts() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.build();
-    let first = factory.informer_with::<Pod>((), |builder, source| builder.page_size(7).build(source));
-    let second = factory.informer_with::<Pod>((), |_, _| panic!("there is one already"));
+    let first = factory.informer_with::<Pod>((), |builder| builder.page_size(7).build());
+    let second = factory.informer_with::<Pod>((), |_| panic!("there is one already"));
     run(&factory).await;
     assert_eq!(*seen.lock(), ["/api/v1/pods?limit=7"]);
     assert!(first.has_synced() && second.has_synced());
@@ -262,7 +264,7 @@ async fn the_first_constructor_of_an_informer_is_the_one_that_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_edits_the_options_of_all_informers() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.edit_options(|query| query.set("fieldSelector", "spec.nodeName=n")).build();
     factory.informer::<Pod>();
     run(&factory).await;
@@ -271,7 +273,7 @@ async fn a_hook_edits_the_options_of_all_informers() {
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_that_panics_ends_the_others_and_the_shutdown_names_it() {
-    let (env, builder, _) = world(|path| match path.ends_with("/pods") {
+    let (env, builder, _) = factory_on(|path| match path.ends_with("/pods") {
         true => panic!("below"),
         false => empty_list(path),
     });
@@ -282,7 +284,7 @@ async fn an_informer_that_panics_ends_the_others_and_the_shutdown_names_it() {
     factory.start(&stop);
     let error = factory.wait_for_sync(&stop).await.unwrap_err();
     assert!(error.to_string().ends_with("pods in ns (pods stopped by a panic)"), "{error}");
-    let ended = env.clock.timeout(Duration::from_secs(3600), factory.shut_down()).await.unwrap();
+    let ended = env.clock.timeout(Duration::from_secs(3600), factory.join()).await.unwrap();
     let panicked = InformerPanicked { name: "pods in ns".to_owned(), message: "below".to_owned() };
     assert_eq!((ended, maps.is_stopped(), stop.is_cancelled()), (Err(panicked), true, true));
 }
@@ -290,14 +292,14 @@ async fn an_informer_that_panics_ends_the_others_and_the_shutdown_names_it() {
 #[tokio::test(start_paused = true)]
 async fn the_trouble_of_an_informer_that_panics_keeps_its_beginning() {
     static LISTS: AtomicUsize = AtomicUsize::new(0);
-    let (env, builder, _) = world(|_| match LISTS.fetch_add(1, Relaxed) {
+    let (env, builder, _) = factory_on(|_| match LISTS.fetch_add(1, Relaxed) {
         0 => "no list".to_owned(),
         _ => panic!("below"),
     });
     let factory = builder.build();
     let (pods, stop, began) = (factory.informer::<Pod>(), CancellationToken::new(), env.clock.now());
     factory.start(&stop);
-    factory.shut_down().await.unwrap_err();
+    factory.join().await.unwrap_err();
     let (since, why) = pods.health().degraded.unwrap();
     assert_eq!((since, why.as_str()), (began, "pods stopped by a panic"));
     assert!(env.clock.now() > began);
@@ -306,11 +308,11 @@ async fn the_trouble_of_an_informer_that_panics_keeps_its_beginning() {
 #[cfg(feature = "admin")]
 #[tokio::test(start_paused = true)]
 async fn readiness_follows_the_caches_over_their_whole_life() {
-    let (env, builder, _) = world(empty_list);
+    let (env, builder, _) = factory_on(empty_list);
     let (factory, source, ready) = (builder.build(), ScriptedSource::new(), Checks::default());
     let (watch, feed) = Reply::live();
     source.on_list(Reply::body(empty_list(""))).on_watch(watch);
-    factory.informer_with::<Pod>((), |builder, _| builder.build(source.clone()));
+    factory.informer_with::<Pod>((), |builder| builder.source(source.clone()).build());
     ready.caches(&factory);
     let caches = factory.caches();
     let troubles = || caches.troubles(Duration::from_secs(120));
@@ -343,7 +345,7 @@ async fn readiness_follows_the_caches_over_their_whole_life() {
     env.clock.sleep(Duration::from_secs(2)).await;
     assert!(ready.failing().is_empty());
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
     assert_eq!(
         (ready.failing(), troubles()),
         (vec!["caches".to_owned()], vec!["pods has stopped".to_owned()])
@@ -354,7 +356,7 @@ async fn readiness_follows_the_caches_over_their_whole_life() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_on_options_that_panics_costs_one_request() {
-    let (env, builder, _) = world(empty_list);
+    let (env, builder, _) = factory_on(empty_list);
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
     let edit = move |_: &mut watchkeeper::source::Query| {
@@ -373,14 +375,14 @@ async fn a_hook_on_options_that_panics_costs_one_request() {
     env.clock.sleep(Duration::from_secs(2)).await;
     assert_eq!((*asked.lock(), pods.is_stopped()), (3, false));
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_can_have_a_resync_period_of_its_own() {
-    let (env, builder, _) = world(one_object);
+    let (env, builder, _) = factory_on(one_object);
     let ten = Duration::from_secs(10);
-    let factory = builder.resync(5 * ten).resync_of::<ConfigMap>(ten).build();
+    let factory = builder.resync(5 * ten).resync_for::<ConfigMap>(ten).build();
     let told: Arc<Mutex<[usize; 2]>> = Arc::default();
     let count = |at: usize| {
         let told = told.clone();
@@ -394,14 +396,14 @@ async fn a_kind_can_have_a_resync_period_of_its_own() {
     env.clock.sleep(5 * ten + Duration::from_secs(1)).await;
     assert_eq!(*told.lock(), [1 + 5, 1 + 1]);
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_in_a_factory_that_was_shut_down() {
-    let (_env, builder, seen) = world(empty_list);
+    let (_env, builder, seen) = factory_on(empty_list);
     let factory = builder.build();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
     let pods = factory.informer::<Pod>();
     factory.start(&CancellationToken::new());
     tokio::task::yield_now().await;
@@ -410,7 +412,7 @@ async fn nothing_starts_in_a_factory_that_was_shut_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lister_is_empty_until_it_has_synced_and_says_so() {
-    let (_env, builder, _) = world(one_object);
+    let (_env, builder, _) = factory_on(one_object);
     let factory = builder.build();
     let pods = factory.lister::<Pod>();
     assert!(!pods.has_synced() && pods.objects(&Selector::default()).is_empty());
@@ -419,7 +421,7 @@ async fn a_lister_is_empty_until_it_has_synced_and_says_so() {
     pods.wait_until_synced().await;
     assert_eq!(pods.list(&Selector::default()).complete().unwrap().len(), 1);
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }
 
 /// Writes down who asked for metrics, and what was listed.
@@ -436,16 +438,16 @@ impl MetricsProvider for Metrics {
 
 impl InformerMetrics for OfInformer {
     fn listed(&self, reason: ListReason, items: usize) {
-        let InformerId { name, group, version, resource } = &self.0;
+        let InformerId { name, group, version, resource, .. } = &self.0;
         self.1.lock().push(format!("{name} {group}/{version} {resource}: {} {items}", reason.as_str()));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_informer_has_its_own_metrics() {
-    let (_env, builder, _) = world(empty_list);
+    let (_env, builder, _) = factory_on(empty_list);
     let metrics = Arc::new(Metrics::default());
-    let factory = builder.metrics("mine", metrics.clone()).build();
+    let factory = builder.name("mine").metrics(metrics.clone()).build();
     factory.informer::<Pod>();
     factory.informer::<k8s_openapi::api::apps::v1::Deployment>();
     run(&factory).await;
@@ -456,18 +458,18 @@ async fn every_informer_has_its_own_metrics() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_of_a_factory_without_resyncs_gets_none() {
-    let (env, builder, _) = world(one_object);
+    let (env, builder, _) = factory_on(one_object);
     let factory = builder.build();
     let told = Seen::default();
     let log = told.clone();
     let handler =
         on_apply(move |object: &watchkeeper::Object<Pod>| log.lock().push(object.name().to_owned()));
-    let options = HandlerOptions { resync: Some(Duration::from_secs(1)), ..HandlerOptions::default() };
+    let options = HandlerOptions::default().resync(Duration::from_secs(1));
     factory.informer::<Pod>().add_handler_with(handler, options).unwrap();
     let stop = CancellationToken::new();
     factory.start(&stop);
     env.clock.sleep(Duration::from_secs(100)).await;
     assert_eq!(*told.lock(), ["a"], "once, when it was listed");
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }

@@ -10,13 +10,13 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use common::{Log, QUEUES, World, event, gone, list, silence, soon, within_a_minute};
+use common::{Log, QUEUES, ScriptedInformer, event, gone, list, silence, soon, within_a_minute};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::Generator;
-use watchkeeper::informer::{Change, Handler, HandlerOptions, QueueKind, Registration, filtered, on_change};
-use watchkeeper::queue::Deleted;
+use watchkeeper::informer::{Change, Handler, HandlerOptions, Registration, filtered, on_change};
+use watchkeeper::queue::{Deleted, QueueKind};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::{Env, Object, ObjectName, ResourceVersion, SharedInformer};
 
@@ -24,12 +24,13 @@ use watchkeeper::{Env, Object, ObjectName, ResourceVersion, SharedInformer};
 #[tokio::test(start_paused = true)]
 async fn a_filtering_handler_turns_updates_across_its_border_into_adds_and_deletes() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
         let even = Log::default();
         let is_even =
             |object: &Object<ConfigMap>| object.version().to_string().parse::<u64>().unwrap() % 2 == 0;
-        let registration = world.informer.add_handler(filtered(is_even, on_change(even.handler()))).unwrap();
-        soon(&world.env, registration.wait_until_synced()).await;
+        let registration =
+            scripted.informer.add_handler(filtered(is_even, on_change(even.handler()))).unwrap();
+        soon(&scripted.env, registration.wait_until_synced()).await;
         assert_eq!(even.take(), ["+ b@2 initial"]);
         for (kind, item) in [
             ("MODIFIED", "a@12"),
@@ -41,7 +42,7 @@ async fn a_filtering_handler_turns_updates_across_its_border_into_adds_and_delet
         ] {
             feed.send(event(kind, item));
         }
-        world.settle().await;
+        scripted.settle().await;
         assert_eq!(even.take(), ["+ a@12", "a 12->14", "- a@14", "- b@20"]);
     }
 }
@@ -72,9 +73,9 @@ impl Stuck {
 async fn a_handler_that_is_too_far_behind_is_told_the_newest_states_and_the_others_everything() {
     for queue in QUEUES {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
-        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue).build();
         let (mut stuck, handler) = Stuck::new();
-        let options = HandlerOptions { bound: Some(4), ..HandlerOptions::default() };
+        let options = HandlerOptions::default().bound(4);
         let slow = informer.add_handler_with(on_change(handler), options).unwrap();
         let (sender, mut versions) = tokio::sync::mpsc::unbounded_channel();
         let quick = on_change(move |change: Change<'_, ConfigMap>| {
@@ -124,8 +125,8 @@ fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
         runtime.block_on(async {
             let (env, source, reports) = (Env::system(), ScriptedSource::new(), Log::default());
             let log = reports.clone();
-            env.reporter.add_hook(move |report| log.add(format!("{} {}", report.subject, report.what)));
-            let informer = SharedInformer::<ConfigMap>::builder(&env).build(source.clone());
+            env.reporter.add_hook(move |report| log.add(format!("{} {}", report.subject, report.incident)));
+            let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).build();
             let (release, blocked) = mpsc::channel::<()>();
             let (enter, mut entered) = tokio::sync::mpsc::unbounded_channel();
             let (sender, mut released) = tokio::sync::mpsc::unbounded_channel();
@@ -137,7 +138,7 @@ fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
                 let waited = blocked.lock().recv_timeout(patience);
                 sender.send(waited == Err(mpsc::RecvTimeoutError::Disconnected)).unwrap();
             });
-            let options = HandlerOptions { name: Some("stuck".to_owned()), ..HandlerOptions::default() };
+            let options = HandlerOptions::default().name("stuck");
             let slow = informer.add_handler_with(stuck, options).unwrap();
             let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
             informer
@@ -170,7 +171,7 @@ fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
 async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it() {
     for queue in QUEUES {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
-        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue).build();
         let (stuck, handler) = Stuck::new();
         informer.add_handler(on_change(handler)).unwrap();
         let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -211,7 +212,7 @@ struct Held {
 impl Held {
     async fn at_the_first_of_two(queue: QueueKind) -> Self {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
-        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue).build();
         let (mut stuck, handler) = Stuck::new();
         let registration = informer.add_handler(on_change(handler)).unwrap();
         source.on_list(list(10, &["a@1", "b@2"])).on_watch(Reply::body("").then_hang());
@@ -267,17 +268,17 @@ async fn a_handler_that_is_removed_amid_the_first_objects_has_not_synced() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_is_removed_before_the_start_has_ended_at_once() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::ZERO);
+        let scripted = ScriptedInformer::new(queue, Duration::ZERO);
         let log = Log::default();
-        let registration = world.informer.add_handler(on_change(log.handler())).unwrap();
-        world.informer.remove_handler(&registration);
-        soon(&world.env, registration.ended()).await;
+        let registration = scripted.informer.add_handler(on_change(log.handler())).unwrap();
+        scripted.informer.remove_handler(&registration);
+        soon(&scripted.env, registration.ended()).await;
         let (reply, _feed) = Reply::live();
-        world.source.on_list(list(10, &["a@1"])).on_watch(reply);
-        world.start();
-        world.until_synced().await;
-        world.settle().await;
-        assert_eq!((log.take().len(), world.log.take().len()), (0, 1));
+        scripted.source.on_list(list(10, &["a@1"])).on_watch(reply);
+        scripted.start();
+        scripted.until_synced().await;
+        scripted.settle().await;
+        assert_eq!((log.take().len(), scripted.log.take().len()), (0, 1));
     }
 }
 
@@ -293,7 +294,7 @@ impl Drop for Reporting {
 #[test]
 fn a_handler_that_is_removed_before_the_start_may_look_at_the_informer_at_its_end() {
     let env = Env::simulated(1);
-    let informer = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let informer = SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
     let (looking, handlers) = (informer.clone(), mpsc::channel());
     let told = Mutex::new(handlers.0);
     env.reporter.add_hook(move |_| told.lock().send(looking.stats().handlers.len()).unwrap());
@@ -313,16 +314,16 @@ fn a_handler_that_is_removed_before_the_start_may_look_at_the_informer_at_its_en
 #[tokio::test(start_paused = true)]
 async fn one_handler_can_be_added_many_times_and_each_place_is_its_own() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
         let log = Log::default();
-        let first = world.informer.add_handler(on_change(log.handler())).unwrap();
-        let second = world.informer.add_handler(on_change(log.handler())).unwrap();
-        soon(&world.env, second.wait_until_synced()).await;
-        world.settle().await;
+        let first = scripted.informer.add_handler(on_change(log.handler())).unwrap();
+        let second = scripted.informer.add_handler(on_change(log.handler())).unwrap();
+        soon(&scripted.env, second.wait_until_synced()).await;
+        scripted.settle().await;
         assert_eq!(log.take(), ["+ a@1 initial", "+ a@1 initial"]);
-        world.informer.remove_handler(&first);
+        scripted.informer.remove_handler(&first);
         feed.send(event("MODIFIED", "a@11"));
-        world.settle().await;
+        scripted.settle().await;
         assert_eq!(log.take(), ["a 1->11"]);
     }
 }
@@ -330,16 +331,16 @@ async fn one_handler_can_be_added_many_times_and_each_place_is_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_counts_its_panics_and_syncs_all_the_same() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
         let handler = on_change(|_: Change<'_, ConfigMap>| panic!("as always"));
-        let options = HandlerOptions { name: Some("fragile".into()), ..HandlerOptions::default() };
-        let registration = world.informer.add_handler_with(handler, options).unwrap();
-        soon(&world.env, registration.wait_until_synced()).await;
+        let options = HandlerOptions::default().name("fragile");
+        let registration = scripted.informer.add_handler_with(handler, options).unwrap();
+        soon(&scripted.env, registration.wait_until_synced()).await;
         feed.send(event("MODIFIED", "a@11"));
-        world.settle().await;
+        scripted.settle().await;
         let stats = registration.stats();
         assert_eq!((stats.name.as_str(), stats.panics, stats.pending), ("fragile", 3, 0));
-        assert_eq!(world.env.reporter.panics(), 3);
+        assert_eq!(scripted.env.reporter.panics(), 3);
     }
 }
 
@@ -347,24 +348,24 @@ async fn a_handler_counts_its_panics_and_syncs_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::from_secs(60));
+        let scripted = ScriptedInformer::new(queue, Duration::from_secs(60));
         let never = Log::default();
-        let options = HandlerOptions { resync: Some(Duration::ZERO), ..HandlerOptions::default() };
-        world.informer.add_handler_with(on_change(never.handler()), options).unwrap();
+        let options = HandlerOptions::default().resync(Duration::ZERO);
+        scripted.informer.add_handler_with(on_change(never.handler()), options).unwrap();
         let (reply, feed) = Reply::live();
-        world.source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply);
-        world.start();
-        world.until_synced().await;
-        world.env.clock.sleep(Duration::from_secs(61)).await;
+        scripted.source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply);
+        scripted.start();
+        scripted.until_synced().await;
+        scripted.env.clock.sleep(Duration::from_secs(61)).await;
         assert_eq!(never.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
-        assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "= a@1", "= b@2"]);
+        assert_eq!(scripted.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "= a@1", "= b@2"]);
         // After the check at 60 s, one is due and the other is not.
-        world.source.on_list(list(20, &["a@1", "b@15"])).on_watch(Reply::body("").then_hang());
+        scripted.source.on_list(list(20, &["a@1", "b@15"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.until_asked(4).await;
-        world.settle().await;
+        scripted.until_asked(4).await;
+        scripted.settle().await;
         assert_eq!(never.take(), ["b 2->15"]);
-        assert_eq!(world.log.take_sorted(), ["= a@1", "b 2->15"]);
+        assert_eq!(scripted.log.take_sorted(), ["= a@1", "b 2->15"]);
     }
 }
 
@@ -415,7 +416,7 @@ impl Handler<ConfigMap> for Follower {
 async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repeat_anything() {
     for queue in QUEUES {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
-        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue).build();
         let (reply, feed) = Reply::live();
         source.on_list(list(10, &["a@1", "b@2", "c@3"])).on_watch(reply);
         let stop = CancellationToken::new();
@@ -499,35 +500,35 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
 async fn handlers_whose_tasks_start_after_the_first_list_hold_nothing_up_and_are_told_again_at_their_periods()
 {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::from_secs(1));
+        let scripted = ScriptedInformer::new(queue, Duration::from_secs(1));
         let logs = [2, 3].map(|seconds| {
-            let (log, resync) = (Log::default(), Some(Duration::from_secs(seconds)));
-            let options = HandlerOptions { resync, ..HandlerOptions::default() };
-            world.informer.add_handler_with(on_change(log.handler()), options).unwrap();
+            let log = Log::default();
+            let options = HandlerOptions::default().resync(Duration::from_secs(seconds));
+            scripted.informer.add_handler_with(on_change(log.handler()), options).unwrap();
             log
         });
-        world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
-        let (informer, stop) = (world.informer.clone(), CancellationToken::new());
+        scripted.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        let (informer, stop) = (scripted.informer.clone(), CancellationToken::new());
         let token = stop.clone();
         let mut run = Box::pin(async move { informer.run(token).await });
         // Without an await in between, the tasks of the handlers do not get to run.
         let mut context = Context::from_waker(Waker::noop());
         let mut polls = 0;
-        while !world.informer.has_synced() {
+        while !scripted.informer.has_synced() {
             assert!(run.as_mut().poll(&mut context).is_pending());
             polls += 1;
             assert!(polls < 10_000, "the handlers hold the first list up");
         }
-        assert_eq!(world.cached(), ["a@1"]);
+        assert_eq!(scripted.cached(), ["a@1"]);
         let pending =
-            world.informer.stats().handlers.iter().map(|handler| handler.pending).collect::<Vec<_>>();
+            scripted.informer.stats().handlers.iter().map(|handler| handler.pending).collect::<Vec<_>>();
         assert_eq!((pending, logs[0].take().len(), logs[1].take().len()), (vec![1; 3], 0, 0));
         let task = tokio::spawn(run);
-        world.env.clock.sleep(Duration::from_millis(6_500)).await;
+        scripted.env.clock.sleep(Duration::from_millis(6_500)).await;
         assert_eq!(logs[0].take(), ["+ a@1 initial", "= a@1", "= a@1", "= a@1"], "after 2, 4 and 6 s");
         assert_eq!(logs[1].take(), ["+ a@1 initial", "= a@1", "= a@1"], "after 3 and 6 s");
         stop.cancel();
-        soon(&world.env, task).await.unwrap();
+        soon(&scripted.env, task).await.unwrap();
     }
 }
 
@@ -543,14 +544,14 @@ async fn methods_that_a_handler_leaves_out_do_nothing() {
     struct Nothing;
     impl Handler<ConfigMap> for Nothing {}
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
         let deletes = Log::default();
         let registrations = [
-            world.informer.add_handler(OnlyDeletes(deletes.clone())).unwrap(),
-            world.informer.add_handler(Nothing).unwrap(),
+            scripted.informer.add_handler(OnlyDeletes(deletes.clone())).unwrap(),
+            scripted.informer.add_handler(Nothing).unwrap(),
         ];
         feed.send(event("ADDED", "c@11") + &event("MODIFIED", "a@12") + &event("DELETED", "b@13"));
-        world.settle().await;
+        scripted.settle().await;
         assert_eq!(deletes.take(), ["ns/b"]);
         for registration in registrations {
             assert!(registration.has_synced());
@@ -565,11 +566,11 @@ fn a_handler_without_a_name_has_that_of_its_type_and_a_second_one_a_number() {
     struct Quiet;
     impl Handler<ConfigMap> for Quiet {}
     let env = Env::simulated(1);
-    let informer = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let informer = SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
     let name = || informer.add_handler(Quiet).unwrap().stats().name;
     let (first, second) = (name(), name());
     assert!(first.ends_with("::Quiet"), "{first}");
     assert_eq!(second, format!("{first} 2"));
-    let named = HandlerOptions { name: Some("mine".into()), ..HandlerOptions::default() };
+    let named = HandlerOptions::default().name("mine");
     assert_eq!(informer.add_handler_with(Quiet, named).unwrap().stats().name, "mine");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use watchkeeper::queue::KnownObjects;
-use watchkeeper::report::What;
+use watchkeeper::report::Incident;
 use watchkeeper::store::{
     Index, IndexConflict, Indexer, NAMESPACE_INDEX, NotFresh, Snapshot, namespace_index,
 };
@@ -65,7 +65,7 @@ fn listed(snapshot: &Snapshot<Pod>) -> Vec<String> {
 fn objects_come_change_and_go_and_a_replace_takes_the_place_of_all() {
     let store = Indexer::new(&Env::simulated(1), []);
     store.add(pod("a/x", 1, "", ""));
-    store.update(pod("a/x", 2, "", ""));
+    store.add(pod("a/x", 2, "", ""));
     store.add(pod("b/x", 3, "", ""));
     assert_eq!(store.get(&key("a/x")).unwrap().version(), &2.into());
     assert_eq!(store.get_like(&pod("b/x", 9, "", "")).unwrap().version(), &3.into());
@@ -149,7 +149,7 @@ fn an_object_with_several_values_is_found_under_each_until_it_loses_them() {
     store.delete(&key("a/three"));
     assert_eq!(found(&store, "users", "ernie"), ["a/one"]);
     assert_eq!(found(&store, "users", "elmo"), [""; 0]);
-    store.update(pod("a/two", 2, "", "bert elmo"));
+    store.add(pod("a/two", 2, "", "bert elmo"));
     assert_eq!(found(&store, "users", "bert"), ["a/one", "a/two"]);
     assert_eq!(found(&store, "users", "elmo"), ["a/two"]);
     assert_eq!(found(&store, "users", "oscar"), [""; 0]);
@@ -163,7 +163,7 @@ fn an_index_follows_every_change_of_an_objects_values() {
     for (version, users) in
         (1..).zip(["foo", "foo bar", "bar", "foo bar", "foo", "foo foo", "", "bar", "bar baz"])
     {
-        store.update(pod("a/x", version, "", users));
+        store.add(pod("a/x", version, "", users));
         let mut expected: Vec<_> = users.split_whitespace().collect();
         expected.sort_unstable();
         expected.dedup();
@@ -207,7 +207,7 @@ fn an_index_added_later_is_filled_and_a_taken_name_is_refused_as_a_whole() {
     let before = store.snapshot();
     store.add_indexes([by_node()]).unwrap();
     assert_eq!(found(&store, "node", "n1"), ["a/x"]);
-    store.update(pod("a/x", 2, "n2", ""));
+    store.add(pod("a/x", 2, "n2", ""));
     assert_eq!(found(&store, "node", "n2"), ["a/x"]);
 
     let conflict = Err(IndexConflict("node".to_owned()));
@@ -221,7 +221,7 @@ fn an_index_added_later_is_filled_and_a_taken_name_is_refused_as_a_whole() {
 fn of_two_indexes_with_one_name_a_new_store_refuses_the_second_and_says_so() {
     let (env, told) = (Env::simulated(1), Arc::new(Mutex::new(Vec::new())));
     let into = told.clone();
-    env.reporter.add_hook(move |report| into.lock().push(format!("{} {}", report.part, report.what)));
+    env.reporter.add_hook(move |report| into.lock().push(format!("{} {}", report.part, report.incident)));
     let other = Index::new("node", |_: &Obj| Some("other".to_owned()));
     let store = Indexer::new(&env, [by_node(), other, namespace_index()]);
     store.add(pod("a/x", 1, "n1", ""));
@@ -237,7 +237,7 @@ fn an_index_function_that_panics_is_reported_once_and_its_object_stays_in_no_buc
     let (env, told) = (Env::simulated(1), Arc::new(Mutex::new(Vec::new())));
     let into = told.clone();
     env.reporter.add_hook(move |report| {
-        if let What::Panic(message) = report.what {
+        if let Incident::Panic(message) = report.incident {
             into.lock().push(format!("{} {} {message}", report.part, report.subject));
         }
     });
@@ -255,9 +255,9 @@ fn an_index_function_that_panics_is_reported_once_and_its_object_stays_in_no_buc
         (0, vec!["a/x".to_owned()])
     );
     // A later state for which it works is found, and lost again.
-    store.update(pod("a/x", 2, "n1", "good"));
+    store.add(pod("a/x", 2, "n1", "good"));
     assert_eq!((found(&store, "bad", "before"), told.lock().len()), (vec!["a/x".to_owned()], 1));
-    store.update(pod("a/x", 3, "n1", "bad"));
+    store.add(pod("a/x", 3, "n1", "bad"));
     assert_eq!((values(&store, "bad").len(), told.lock().len()), (0, 2));
     store.delete(&key("a/x"));
     assert!(store.snapshot().is_empty() && told.lock().len() == 2);

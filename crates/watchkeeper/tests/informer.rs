@@ -6,52 +6,55 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Log, QUEUES, World, event, gone, list, list_page, parse, soon};
+use common::{Log, QUEUES, ScriptedInformer, event, gone, list, list_page, parse, soon};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, HandlerOptions, QueueKind, on_change};
-use watchkeeper::reflector::{Backoff, InformerMetrics, ListReason, Phase};
+use watchkeeper::informer::{Change, HandlerOptions, InformerMetrics, on_change};
+use watchkeeper::queue::QueueKind;
+use watchkeeper::reflector::{Backoff, ListReason, Phase};
 use watchkeeper::source::{
     Asked, ByteStream, ListOptions, ListerWatcher, Reply, ScriptedSource, WatchOptions,
 };
 use watchkeeper::store::Index;
-use watchkeeper::wire::{ApiError, Class, EventType};
+use watchkeeper::wire::{ApiError, Class, WatchEventType};
 use watchkeeper::{Env, Object, ObjectName, SharedInformer};
 
 #[tokio::test(start_paused = true)]
 async fn a_list_then_a_watch_fill_the_store_and_tell_the_handler() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
-        assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
+        assert_eq!(scripted.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial"]);
         feed.send(event("ADDED", "c@11") + &event("MODIFIED", "a@12"));
         feed.send(event("DELETED", "b@13"));
-        world.settle().await;
-        assert_eq!(world.log.take(), ["+ c@11", "a 1->12", "- b@13"]);
-        assert_eq!(world.cached(), ["a@12", "c@11"]);
-        assert_eq!(world.informer.indexer().version(), 13.into());
-        assert_eq!(world.informer.last_sync_version(), 13.into());
+        scripted.settle().await;
+        assert_eq!(scripted.log.take(), ["+ c@11", "a 1->12", "- b@13"]);
+        assert_eq!(scripted.cached(), ["a@12", "c@11"]);
+        assert_eq!(scripted.informer.indexer().version(), 13.into());
+        assert_eq!(scripted.informer.last_sync_version(), 13.into());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn pages_are_put_together_and_bookmarks_advance_the_store() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::ZERO);
+        let scripted = ScriptedInformer::new(queue, Duration::ZERO);
         let (reply, feed) = Reply::live();
-        world.source.on_list(list_page(10, "t", &["a@1"])).on_list(list(10, &["b@2"])).on_watch(reply);
-        world.start();
-        world.until_synced().await;
-        assert_eq!(world.cached(), ["a@1", "b@2"]);
+        scripted.source.on_list(list_page(10, "t", &["a@1"])).on_list(list(10, &["b@2"])).on_watch(reply);
+        scripted.start();
+        scripted.until_synced().await;
+        assert_eq!(scripted.cached(), ["a@1", "b@2"]);
         let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": "77"}}});
         feed.send(bookmark.to_string());
-        soon(&world.env, world.informer.indexer().wait_until_fresh(&77.into())).await;
+        soon(&scripted.env, scripted.informer.indexer().wait_until_fresh(&77.into())).await;
         drop(feed);
-        world.until_asked(4).await;
-        let Asked::Watch(options) = &world.source.asked()[3] else { panic!("{:?}", world.source.asked()) };
+        scripted.until_asked(4).await;
+        let Asked::Watch(options) = &scripted.source.asked()[3] else {
+            panic!("{:?}", scripted.source.asked())
+        };
         assert_eq!(options.version, 77.into());
-        let Asked::List(second) = &world.source.asked()[1] else { panic!() };
+        let Asked::List(second) = &scripted.source.asked()[1] else { panic!() };
         assert_eq!((second.continue_token.as_str(), second.limit), ("t", 500));
     }
 }
@@ -59,19 +62,19 @@ async fn pages_are_put_together_and_bookmarks_advance_the_store() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_is_resumed_without_a_list() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
         feed.send(event("MODIFIED", "a@11"));
-        world.settle().await;
+        scripted.settle().await;
         // Cut inside an event: the next watch brings it whole.
         feed.send(event("MODIFIED", "a@12")[..20].to_owned());
         feed.fail(ApiError::new(Class::ConnectionLost, "cut"));
         let (reply, feed) = Reply::live();
-        world.source.on_watch(reply);
+        scripted.source.on_watch(reply);
         feed.send(event("MODIFIED", "a@12"));
-        world.settle().await;
-        assert_eq!(world.cached(), ["a@12"]);
-        assert_eq!(world.log.take(), ["+ a@1 initial", "a 1->11", "a 11->12"]);
-        assert_eq!(world.informer.health().lists, 1);
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["a@12"]);
+        assert_eq!(scripted.log.take(), ["+ a@1 initial", "a 1->11", "a 11->12"]);
+        assert_eq!(scripted.informer.health().lists, 1);
     }
 }
 
@@ -79,28 +82,28 @@ async fn a_watch_that_ends_is_resumed_without_a_list() {
 #[tokio::test(start_paused = true)]
 async fn a_410_leads_to_a_relist_with_tombstones_and_updates() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2", "c@3"]).await;
-        world.log.take();
-        world.source.on_list(list(20, &["a@1", "b@15", "d@16"])).on_watch(Reply::body("").then_hang());
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2", "c@3"]).await;
+        scripted.log.take();
+        scripted.source.on_list(list(20, &["a@1", "b@15", "d@16"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.until_asked(4).await;
-        world.settle().await;
-        assert_eq!(world.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@1", "b 2->15"]);
-        assert_eq!(world.cached(), ["a@1", "b@15", "d@16"]);
-        assert_eq!(world.informer.indexer().version(), 20.into());
+        scripted.until_asked(4).await;
+        scripted.settle().await;
+        assert_eq!(scripted.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@1", "b 2->15"]);
+        assert_eq!(scripted.cached(), ["a@1", "b@15", "d@16"]);
+        assert_eq!(scripted.informer.indexer().version(), 20.into());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a/one@1"]).await;
-        world.log.take();
-        world.source.on_list(list(20, &["a/two@15"])).on_watch(Reply::body("").then_hang());
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a/one@1"]).await;
+        scripted.log.take();
+        scripted.source.on_list(list(20, &["a/two@15"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.until_asked(4).await;
-        world.settle().await;
-        assert_eq!(world.log.take(), ["- a@1 tombstone", "+ a@15"]);
+        scripted.until_asked(4).await;
+        scripted.settle().await;
+        assert_eq!(scripted.log.take(), ["- a@1 tombstone", "+ a@15"]);
     }
 }
 
@@ -108,26 +111,26 @@ async fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_joins_late_is_told_of_everything_first_and_misses_nothing() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
         let late = Log::default();
-        let registration = world.informer.add_handler(on_change(late.handler())).unwrap();
+        let registration = scripted.informer.add_handler(on_change(late.handler())).unwrap();
         feed.send(event("MODIFIED", "a@11"));
         assert!(!registration.has_synced());
-        soon(&world.env, registration.wait_until_synced()).await;
-        world.settle().await;
+        soon(&scripted.env, registration.wait_until_synced()).await;
+        scripted.settle().await;
         let told = late.take();
         assert_eq!(told[2..], ["a 1->11"]);
         let mut first = told[..2].to_vec();
         first.sort();
         assert_eq!(first, ["+ a@1 initial", "+ b@2 initial"]);
         // client-go: TestRemoveWhileActive
-        world.informer.remove_handler(&registration);
-        world.informer.remove_handler(&registration);
+        scripted.informer.remove_handler(&registration);
+        scripted.informer.remove_handler(&registration);
         // client-go: TestShutDownEventHandler_Lifecycles, of one that was added after the start
-        soon(&world.env, registration.ended()).await;
+        soon(&scripted.env, registration.ended()).await;
         feed.send(event("MODIFIED", "a@12"));
-        world.settle().await;
-        assert_eq!((late.take().len(), world.log.take().last().unwrap().as_str()), (0, "a 11->12"));
+        scripted.settle().await;
+        assert_eq!((late.take().len(), scripted.log.take().last().unwrap().as_str()), (0, "a 11->12"));
     }
 }
 
@@ -135,69 +138,66 @@ async fn a_handler_that_joins_late_is_told_of_everything_first_and_misses_nothin
 #[tokio::test(start_paused = true)]
 async fn resyncs_reach_only_handlers_that_are_due_and_never_the_server() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::from_secs(10));
+        let scripted = ScriptedInformer::new(queue, Duration::from_secs(10));
         let (never, slow) = (Log::default(), Log::default());
-        let options = |seconds| HandlerOptions {
-            resync: Some(Duration::from_secs(seconds)),
-            ..HandlerOptions::default()
-        };
-        world.informer.add_handler_with(on_change(never.handler()), options(0)).unwrap();
-        world.informer.add_handler_with(on_change(slow.handler()), options(25)).unwrap();
-        world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
-        world.start();
-        world.until_synced().await;
-        world.settle().await;
-        for log in [&world.log, &never, &slow] {
+        let options = |seconds| HandlerOptions::default().resync(Duration::from_secs(seconds));
+        scripted.informer.add_handler_with(on_change(never.handler()), options(0)).unwrap();
+        scripted.informer.add_handler_with(on_change(slow.handler()), options(25)).unwrap();
+        scripted.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        scripted.start();
+        scripted.until_synced().await;
+        scripted.settle().await;
+        for log in [&scripted.log, &never, &slow] {
             assert_eq!(log.take(), ["+ a@1 initial"]);
         }
-        world.env.clock.sleep(Duration::from_secs(31)).await;
-        assert_eq!(world.log.take(), ["= a@1", "= a@1", "= a@1"]);
+        scripted.env.clock.sleep(Duration::from_secs(31)).await;
+        assert_eq!(scripted.log.take(), ["= a@1", "= a@1", "= a@1"]);
         assert_eq!((never.take().len(), slow.take()), (0, vec!["= a@1".to_owned()]));
-        assert_eq!(world.source.asked().len(), 2);
+        assert_eq!(scripted.source.asked().len(), 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_tried_again_with_growing_delays() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::ZERO);
+        let scripted = ScriptedInformer::new(queue, Duration::ZERO);
         for _ in 0..5 {
-            world.source.on_list(Reply::refuse(ApiError::new(Class::ConnectionRefused, "refused")));
+            scripted.source.on_list(Reply::refuse(ApiError::new(Class::ConnectionRefused, "refused")));
         }
-        world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
-        let begin = world.env.clock.now();
-        world.start();
-        world.until_asked(3).await;
-        assert!(!world.informer.has_synced());
-        assert!(world.informer.health().degraded.is_some());
-        world.until_synced().await;
-        let waited = (world.env.clock.now() - begin).as_secs_f64();
+        scripted.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+        let begin = scripted.env.clock.now();
+        scripted.start();
+        scripted.until_asked(3).await;
+        assert!(!scripted.informer.has_synced());
+        assert!(scripted.informer.health().degraded.is_some());
+        scripted.until_synced().await;
+        let waited = (scripted.env.clock.now() - begin).as_secs_f64();
         // 0.8 + 1.6 + 3.2 + 6.4 + 12.8, and up to twice that by jitter.
         assert!((24.8..49.6).contains(&waited), "{waited}");
-        world.settle().await;
-        let health = world.informer.health();
+        scripted.settle().await;
+        let health = scripted.informer.health();
         assert_eq!((health.phase, health.degraded), (Phase::Watching, None));
-        assert_eq!(world.env.reporter.errors(), 5);
+        assert_eq!(scripted.env.reporter.errors(), 5);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_object_is_reported_and_does_not_stop_the_others() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::ZERO);
+        let scripted = ScriptedInformer::new(queue, Duration::ZERO);
         let items = json!([parse("a@1"), {"metadata": {"labels": {}}}, {"spec": 1}, parse("b@2")]);
         let body = json!({"items": items, "metadata": {"resourceVersion": "10"}}).to_string();
         let (reply, feed) = Reply::live();
-        world.source.on_list(Reply::body(body)).on_watch(reply);
-        world.start();
-        world.until_synced().await;
+        scripted.source.on_list(Reply::body(body)).on_watch(reply);
+        scripted.start();
+        scripted.until_synced().await;
         feed.send(r#"{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"}}}"#);
         feed.send(r#"{"type":"DANCED","object":{"metadata":{"name":"s"}}}{"type":"ADDED"}"#);
         feed.send(r#"{"type":"ADDED","object":{"metadata":{"name":"odd","namespace":"ns","resourceVersion":"11"},"data":7}}"#);
-        world.settle().await;
-        assert_eq!(world.env.reporter.errors(), 5);
-        assert_eq!(world.cached(), ["a@1", "b@2", "odd@11"]);
-        let lister = world.informer.lister();
+        scripted.settle().await;
+        assert_eq!(scripted.env.reporter.errors(), 5);
+        assert_eq!(scripted.cached(), ["a@1", "b@2", "odd@11"]);
+        let lister = scripted.informer.lister();
         assert!(lister.get(&ObjectName::namespaced("ns", "a")).is_ok());
         assert!(!lister.get(&ObjectName::namespaced("ns", "odd")).unwrap_err().is_not_found());
         let missing = lister.namespace("ns").get("zzz").unwrap_err();
@@ -212,22 +212,22 @@ async fn a_bad_object_is_reported_and_does_not_stop_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_is_reported_and_goes_on_with_the_next() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::ZERO);
+        let scripted = ScriptedInformer::new(queue, Duration::ZERO);
         let shaky = Log::default();
         let mut tell = shaky.handler();
-        let registration = world
+        let registration = scripted
             .informer
             .add_handler(on_change(move |change: Change<'_, ConfigMap>| {
                 assert!(change.last_known().unwrap().name() != "b", "no b please");
                 tell(change);
             }))
             .unwrap();
-        world.source.on_list(list(10, &["a@1", "b@2", "c@3"])).on_watch(Reply::body("").then_hang());
-        world.start();
-        soon(&world.env, registration.wait_until_synced()).await;
+        scripted.source.on_list(list(10, &["a@1", "b@2", "c@3"])).on_watch(Reply::body("").then_hang());
+        scripted.start();
+        soon(&scripted.env, registration.wait_until_synced()).await;
         assert_eq!(shaky.take_sorted(), ["+ a@1 initial", "+ c@3 initial"]);
-        assert_eq!(world.log.take().len(), 3);
-        assert_eq!(world.env.reporter.panics(), 1);
+        assert_eq!(scripted.log.take().len(), 3);
+        assert_eq!(scripted.env.reporter.panics(), 1);
     }
 }
 
@@ -235,39 +235,40 @@ async fn a_handler_that_panics_is_reported_and_goes_on_with_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_stopped_informer_has_ended_its_tasks_and_takes_no_handlers() {
     for queue in QUEUES {
-        let world = World::new(queue, Duration::ZERO);
-        let state =
-            || (world.informer.health().phase, world.informer.has_synced(), world.informer.is_stopped());
+        let scripted = ScriptedInformer::new(queue, Duration::ZERO);
+        let state = || {
+            (scripted.informer.health().phase, scripted.informer.has_synced(), scripted.informer.is_stopped())
+        };
         assert_eq!(state(), (Phase::Idle, false, false));
         let (reply, feed) = Reply::live();
-        world.source.on_list(list(10, &["a@1"])).on_watch(reply);
-        let registration = world.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap();
-        world.start();
-        world.until_synced().await;
-        world.settle().await;
+        scripted.source.on_list(list(10, &["a@1"])).on_watch(reply);
+        let registration = scripted.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap();
+        scripted.start();
+        scripted.until_synced().await;
+        scripted.settle().await;
         assert_eq!(state(), (Phase::Watching, true, false));
         // Another run ends at once, and does not disturb the first.
-        soon(&world.env, world.informer.run(CancellationToken::new())).await;
+        soon(&scripted.env, scripted.informer.run(CancellationToken::new())).await;
         assert_eq!(state(), (Phase::Watching, true, false));
-        world.stop.cancel();
-        world.settle().await;
+        scripted.stop.cancel();
+        scripted.settle().await;
         assert_eq!(state(), (Phase::Stopped, true, true));
         assert!(!feed.send(event("MODIFIED", "a@11")));
-        world.informer.remove_handler(&registration);
-        soon(&world.env, registration.ended()).await;
-        let error = world.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap_err();
+        scripted.informer.remove_handler(&registration);
+        soon(&scripted.env, registration.ended()).await;
+        let error = scripted.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap_err();
         assert!(error.to_string().contains("configmaps has stopped already"));
-        assert_eq!(world.cached(), ["a@1"]);
+        assert_eq!(scripted.cached(), ["a@1"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_a_running_informer_ends_its_handlers() {
-    let (world, feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
+    let (scripted, feed) = ScriptedInformer::watching(QueueKind::Ordered, &["a@1"]).await;
     drop(feed);
-    let task = world.start();
-    soon(&world.env, task).await.unwrap();
-    let other = World::new(QueueKind::Ordered, Duration::ZERO);
+    let task = scripted.start();
+    soon(&scripted.env, task).await.unwrap();
+    let other = ScriptedInformer::new(QueueKind::Ordered, Duration::ZERO);
     other.source.on_list(list(1, &["a@1"])).on_watch(Reply::body("").then_hang());
     let alive = Arc::new(());
     let held = alive.clone();
@@ -287,7 +288,7 @@ async fn metrics_hear_of_lists_events_and_what_was_applied() {
         fn listed(&self, reason: ListReason, items: usize) {
             self.0.lock().push(format!("{} list of {items}", reason.as_str()));
         }
-        fn event(&self, event: &EventType) {
+        fn event(&self, event: &WatchEventType) {
             self.0.lock().push(format!("{event:?}"));
         }
         fn processed(&self, deltas: usize, _took: Duration) {
@@ -295,7 +296,7 @@ async fn metrics_hear_of_lists_events_and_what_was_applied() {
         }
     }
     let (env, source, heard) = (Env::simulated(1), ScriptedSource::new(), Arc::new(Heard::default()));
-    let informer = SharedInformer::<ConfigMap>::builder(&env).metrics(heard.clone()).build(source.clone());
+    let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).metrics(heard.clone()).build();
     let (reply, feed) = Reply::live();
     source.on_list(list(10, &["a@1", "b@2"])).on_watch(reply).on_list(list(20, &["a@1"]));
     feed.send(event("MODIFIED", "a@11") + &event("MODIFIED", "a@12"));
@@ -323,41 +324,43 @@ async fn metrics_hear_of_lists_events_and_what_was_applied() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_no_list_leaves_the_cache_as_it_is() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
-        world.log.take();
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
+        scripted.log.take();
         for body in ["{}", r#"{"kind":"Status","status":"Failure"}"#, r#"{"error":"proxy"}"#] {
-            world.source.on_list(Reply::body(body));
+            scripted.source.on_list(Reply::body(body));
         }
-        world.source.on_list(list(20, &["a@1"])).on_watch(Reply::body("").then_hang());
+        scripted.source.on_list(list(20, &["a@1"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.until_asked(5).await;
-        assert_eq!((world.cached().len(), world.log.take().len()), (2, 0));
-        world.until_asked(7).await;
-        world.settle().await;
-        assert_eq!(world.cached(), ["a@1"]);
-        assert_eq!(world.env.reporter.errors(), 3);
+        scripted.until_asked(5).await;
+        assert_eq!((scripted.cached().len(), scripted.log.take().len()), (2, 0));
+        scripted.until_asked(7).await;
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["a@1"]);
+        assert_eq!(scripted.env.reporter.errors(), 3);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn garbage_behind_events_does_not_take_the_store_back() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
         let (reply, _open) = Reply::live();
-        world.source.on_watch(reply);
+        scripted.source.on_watch(reply);
         feed.send(event("MODIFIED", "a@11") + &event("MODIFIED", "a@12") + "garbage");
-        world.until_asked(3).await;
-        let Asked::Watch(options) = &world.source.asked()[2] else { panic!("{:?}", world.source.asked()) };
+        scripted.until_asked(3).await;
+        let Asked::Watch(options) = &scripted.source.asked()[2] else {
+            panic!("{:?}", scripted.source.asked())
+        };
         assert_eq!(options.version, 12.into());
-        assert_eq!(world.informer.indexer().version(), 12.into());
+        assert_eq!(scripted.informer.indexer().version(), 12.into());
     }
 }
 
 // client-go: TestSharedInformerRemoveForeignHandler
 #[tokio::test(start_paused = true)]
 async fn a_registration_of_another_informer_removes_nobody() {
-    let (one, _feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
-    let (other, feed) = World::watching(QueueKind::Ordered, &["a@1"]).await;
+    let (one, _feed) = ScriptedInformer::watching(QueueKind::Ordered, &["a@1"]).await;
+    let (other, feed) = ScriptedInformer::watching(QueueKind::Ordered, &["a@1"]).await;
     let foreign = one.informer.add_handler(on_change(|_: Change<'_, ConfigMap>| ())).unwrap();
     let second = Log::default();
     other.informer.add_handler(on_change(second.handler())).unwrap();
@@ -372,7 +375,7 @@ async fn a_slow_handler_does_not_hold_another_up() {
     for queue in QUEUES {
         let env = Env::simulated(1);
         let source = ScriptedSource::new();
-        let informer = SharedInformer::<ConfigMap>::builder(&env).queue(queue).build(source.clone());
+        let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue).build();
         let (release, blocked) = std::sync::mpsc::channel::<()>();
         let blocked = Mutex::new(blocked);
         informer
@@ -406,14 +409,14 @@ async fn a_slow_handler_does_not_hold_another_up() {
 #[tokio::test(start_paused = true)]
 async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_comes() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1", "b@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1", "b@2"]).await;
         let parity = Index::new("parity", |object: &Object<ConfigMap>| {
             let version: u64 = object.version().to_string().parse().unwrap();
             vec![["even", "odd"][version as usize % 2].to_owned()]
         });
-        world.informer.indexer().add_indexes([parity]).unwrap();
+        scripted.informer.indexer().add_indexes([parity]).unwrap();
         let names = |index: &str, value: &str| -> Vec<String> {
-            let snapshot = world.informer.indexer().snapshot();
+            let snapshot = scripted.informer.indexer().snapshot();
             let mut names: Vec<_> =
                 snapshot.by_index(index, value).unwrap().map(|object| object.name().to_owned()).collect();
             names.sort();
@@ -422,7 +425,7 @@ async fn an_index_added_before_or_after_the_start_finds_what_is_there_and_what_c
         assert_eq!((names("parity", "odd"), names("parity", "even")), (vec!["a".into()], vec!["b".into()]));
         assert_eq!(names("namespace", "ns"), ["a", "b"]);
         feed.send(event("MODIFIED", "a@12") + &event("ADDED", "c@13") + &event("DELETED", "b@14"));
-        world.settle().await;
+        scripted.settle().await;
         assert_eq!((names("parity", "odd"), names("parity", "even")), (vec!["c".into()], vec!["a".into()]));
         assert_eq!(names("namespace", "ns"), ["a", "c"]);
     }
@@ -434,7 +437,7 @@ async fn a_hook_on_reports_may_use_the_informer_whose_index_panicked() {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
         let bad = Index::new("bad", |_: &Object<ConfigMap>| -> Vec<String> { panic!("index") });
         let informer =
-            SharedInformer::<ConfigMap>::builder(&env).queue(queue).indexes([bad]).build(source.clone());
+            SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue).indexes([bad]).build();
         let (used, (told, hook_told)) = (informer.clone(), std::sync::mpsc::channel());
         let told = Mutex::new(told);
         env.reporter.add_hook(move |report| {
@@ -462,23 +465,23 @@ async fn a_hook_on_reports_may_use_the_informer_whose_index_panicked() {
 async fn the_longest_of_durations_is_as_good_as_never() {
     for queue in QUEUES {
         for resync in [Duration::from_secs(30), Duration::MAX] {
-            let world = World::on(queue, ScriptedSource::new(), |builder| {
+            let scripted = ScriptedInformer::on(queue, ScriptedSource::new(), |builder| {
                 let builder = builder.resync(resync).min_watch_timeout(Duration::MAX);
                 builder.backoff(Backoff::new(Duration::from_secs(1), Duration::MAX))
             });
             let never = Log::default();
-            let options = HandlerOptions { resync: Some(Duration::MAX), ..HandlerOptions::default() };
-            world.informer.add_handler_with(on_change(never.handler()), options).unwrap();
-            world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
-            world.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
-            let task = world.start();
-            world.until_synced().await;
-            world.env.clock.sleep(Duration::from_secs(100)).await;
+            let options = HandlerOptions::default().resync(Duration::MAX);
+            scripted.informer.add_handler_with(on_change(never.handler()), options).unwrap();
+            scripted.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
+            scripted.source.on_list(list(10, &["a@1"])).on_watch(Reply::body("").then_hang());
+            let task = scripted.start();
+            scripted.until_synced().await;
+            scripted.env.clock.sleep(Duration::from_secs(100)).await;
             assert_eq!(never.take(), ["+ a@1 initial"]);
             let told = if resync == Duration::MAX { 1 } else { 4 };
-            assert_eq!(world.log.take().len(), told);
-            world.stop.cancel();
-            soon(&world.env, task).await.unwrap();
+            assert_eq!(scripted.log.take().len(), told);
+            scripted.stop.cancel();
+            soon(&scripted.env, task).await.unwrap();
         }
     }
 }
@@ -486,20 +489,21 @@ async fn the_longest_of_durations_is_as_good_as_never() {
 #[tokio::test(start_paused = true)]
 async fn a_backoff_may_begin_with_the_longest_of_durations() {
     let never = Backoff::new(Duration::MAX, Duration::MAX);
-    let world = World::on(QueueKind::Ordered, ScriptedSource::new(), |builder| builder.backoff(never));
-    world.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
-    let task = world.start();
-    world.env.clock.sleep(Duration::from_secs(86_400)).await;
-    assert_eq!((world.source.asked().len(), world.informer.health().phase), (1, Phase::Waiting));
-    world.stop.cancel();
-    soon(&world.env, task).await.unwrap();
+    let scripted =
+        ScriptedInformer::on(QueueKind::Ordered, ScriptedSource::new(), |builder| builder.backoff(never));
+    scripted.source.on_list(Reply::refuse(ApiError::new(Class::Other, "scripted")));
+    let task = scripted.start();
+    scripted.env.clock.sleep(Duration::from_secs(86_400)).await;
+    assert_eq!((scripted.source.asked().len(), scripted.informer.health().phase), (1, Phase::Waiting));
+    scripted.stop.cancel();
+    soon(&scripted.env, task).await.unwrap();
 }
 
 /// Metrics without any luck.
 struct Broken;
 
 impl InformerMetrics for Broken {
-    fn made(&self, _: std::sync::Weak<dyn watchkeeper::reflector::Observed>) {
+    fn made(&self, _: std::sync::Weak<dyn watchkeeper::informer::Observed>) {
         panic!("made");
     }
 
@@ -507,7 +511,7 @@ impl InformerMetrics for Broken {
         panic!("listed");
     }
 
-    fn event(&self, _: &EventType) {
+    fn event(&self, _: &WatchEventType) {
         panic!("event");
     }
 
@@ -526,10 +530,10 @@ async fn metrics_that_panic_are_reported_and_the_informer_goes_on() {
         let (env, source, told) = (Env::simulated(1), ScriptedSource::new(), Log::default());
         let reports = told.clone();
         env.reporter.add_hook(move |report| {
-            reports.add(format!("{} {} {}", report.part, report.subject, report.what));
+            reports.add(format!("{} {} {}", report.part, report.subject, report.incident));
         });
-        let builder = SharedInformer::<ConfigMap>::builder(&env).queue(queue).metrics(Arc::new(Broken));
-        let informer = builder.build(source.clone());
+        let builder = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue);
+        let informer = builder.metrics(Arc::new(Broken)).build();
         let (reply, feed) = Reply::live();
         source.on_list(list(10, &["a@1"])).on_watch(reply);
         let (running, stop) = (informer.clone(), CancellationToken::new());
@@ -569,7 +573,7 @@ impl ListerWatcher for Fragile {
 async fn an_informer_that_a_panic_has_ended_is_not_well() {
     let (env, source) = (Env::simulated(1), ScriptedSource::new());
     source.on_list(list(10, &["a@1"]));
-    let informer = SharedInformer::<ConfigMap>::builder(&env).build(Fragile(source));
+    let informer = SharedInformer::<ConfigMap>::builder(Fragile(source), &env).build();
     let running = informer.clone();
     let run = tokio::spawn(async move { running.run(CancellationToken::new()).await });
     assert!(run.await.unwrap_err().is_panic() && informer.is_stopped());

@@ -21,7 +21,7 @@ fn maps(indexes: impl IntoIterator<Item = Index<ConfigMap>>) -> Lister<ConfigMap
         let metadata = json!({"name": format!("m{number}"), "namespace": format!("ns{}", number % 10), "labels": labels});
         store.add(Object::from_json(json!({ "metadata": metadata }).to_string().as_bytes()).unwrap());
     }
-    Lister::of(store)
+    Lister::new(store)
 }
 
 fn web() -> Selector {
@@ -72,7 +72,7 @@ fn what_is_missing_is_named_with_its_resource() {
 fn what_does_not_fit_its_type_is_there_but_not_as_a_value() {
     let store = Indexer::<ConfigMap>::new(&Env::simulated(1), []);
     store.add(Object::from_json(br#"{"metadata":{"name":"bad","namespace":"ns"},"data":7}"#).unwrap());
-    let maps = Lister::of(store);
+    let maps = Lister::new(store);
     let key = ObjectName::namespaced("ns", "bad");
     assert!(maps.contains(&key) && maps.object(&key).is_ok());
     let error = maps.get(&key).unwrap_err();
@@ -96,7 +96,7 @@ fn an_object_that_does_not_fit_its_type_takes_no_other_out_of_a_list() {
         let map = json!({"metadata": metadata, "data": data}).to_string();
         store.add(Object::from_json(map.as_bytes()).unwrap());
     }
-    let maps = Lister::of(store);
+    let maps = Lister::new(store);
     for listing in [
         &|| maps.list(&Selector::default()),
         &|| maps.namespace("ns").list(&web()),
@@ -134,7 +134,7 @@ fn an_object_that_does_not_fit_its_type_takes_no_other_out_of_a_list() {
 fn kinds_without_namespaces_are_found_by_name_alone() {
     let store = Indexer::<Node>::new(&Env::simulated(1), [namespace_index()]);
     store.add(Object::from_json(br#"{"metadata":{"name":"n1"}}"#).unwrap());
-    let nodes = Lister::of(store);
+    let nodes = Lister::new(store);
     assert_eq!(nodes.get(&ObjectName::cluster("n1")).unwrap().metadata.name.as_deref(), Some("n1"));
     assert_eq!(nodes.list(&Selector::default()).complete().unwrap().len(), 1);
     assert_eq!(nodes.get(&ObjectName::cluster("n2")).unwrap_err().to_string(), r#"nodes "n2" not found"#);

@@ -12,9 +12,8 @@ use kube_core::Selector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, HandlerOptions, on_change};
+use watchkeeper::informer::{Change, HandlerOptions, InformerId, MetricsProvider, on_change};
 use watchkeeper::process::metrics::{InformerCollector, QueueCollector};
-use watchkeeper::reflector::{InformerId, MetricsProvider};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::workqueue::{Priority, limiter};
 use watchkeeper::{Env, RateLimitingQueue, SharedInformer};
@@ -31,14 +30,14 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
         let (env, source, mut registry) = (Env::simulated(1), ScriptedSource::new(), Registry::default());
         let collector = InformerCollector::register(&mut registry);
         let id = || InformerId::new::<ConfigMap>("test", &());
-        let builder = SharedInformer::<ConfigMap>::builder(&env).queue(queue);
-        let informer = builder.metrics(collector.informer(id())).build(source.clone());
+        let builder = SharedInformer::<ConfigMap>::builder(source.clone(), &env).queue(queue);
+        let informer = builder.metrics(collector.informer(id())).build();
         let log = Log::default();
         for name in ["quick", "quick"] {
-            let options = HandlerOptions { name: Some(name.into()), ..HandlerOptions::default() };
+            let options = HandlerOptions::default().name(name);
             informer.add_handler_with(on_change(log.handler()), options).unwrap();
         }
-        let options = HandlerOptions { name: Some("fragile".into()), ..HandlerOptions::default() };
+        let options = HandlerOptions::default().name("fragile");
         let fragile = on_change(|_: Change<'_, ConfigMap>| panic!("as always"));
         informer.add_handler_with(fragile, options).unwrap();
         let (reply, feed) = Reply::live();
@@ -95,7 +94,7 @@ async fn informers_with_the_same_labels_are_told_apart_so_that_no_page_is_spoilt
     let collector = InformerCollector::register(&mut registry);
     let make = || {
         let metrics = collector.informer(InformerId::new::<ConfigMap>("test", &()));
-        SharedInformer::<ConfigMap>::builder(&env).metrics(metrics).build(ScriptedSource::new())
+        SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).metrics(metrics).build()
     };
     let (first, second) = (make(), make());
     let objects = |page: String| -> Vec<String> {

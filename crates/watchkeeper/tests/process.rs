@@ -15,8 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::on_apply;
-use watchkeeper::process::{AdminAddress, AdminServer, Gate, Pages, Synced, metrics, wait_for_sync};
+use watchkeeper::informer::{Synced, on_apply, wait_for_sync};
+use watchkeeper::process::{AdminAddress, AdminServer, Gate, Pages, metrics};
 use watchkeeper::record::{EventBroadcaster, EventType};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::{Env, Informer, Object, SharedInformer};
@@ -36,7 +36,7 @@ fn answering() -> (ScriptedSource, impl Sized) {
 async fn workers_wait_for_every_cache_by_name() {
     let env = Env::simulated(1);
     let ((shared, _feed), (unshared, _other_feed)) = (answering(), answering());
-    let shared = SharedInformer::<ConfigMap>::builder(&env).build(shared);
+    let shared = SharedInformer::<ConfigMap>::builder(shared, &env).build();
     let handler = shared.add_handler(on_apply(|_: &Object<ConfigMap>| {})).unwrap();
     let (_, unshared) = Informer::<ConfigMap>::builder(unshared, &env).build();
     let stop = CancellationToken::new();
@@ -55,7 +55,7 @@ async fn workers_wait_for_every_cache_by_name() {
 async fn caches_that_did_not_sync_before_the_stop_are_named() {
     let env = Env::simulated(1);
     let (source, _feed) = answering();
-    let good = SharedInformer::<ConfigMap>::builder(&env).build(source);
+    let good = SharedInformer::<ConfigMap>::builder(source, &env).build();
     let (_, never_run) = Informer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
     let stop = CancellationToken::new();
     let test = async {
@@ -70,7 +70,7 @@ async fn caches_that_did_not_sync_before_the_stop_are_named() {
     let (error, ()) = tokio::join!(test, good.run(stop.clone()));
     assert_eq!(error.to_string(), "failed to sync all caches: foos, bazs");
     // One that has stopped without ever having synced is not waited for.
-    let stopped = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let stopped = SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
     stopped.run(stop).await;
     let error = wait_for_sync(&[("quxs", &stopped)], &CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.unsynced.iter().map(|cache| cache.name.as_str()).collect::<Vec<_>>(), ["quxs"]);
@@ -79,7 +79,7 @@ async fn caches_that_did_not_sync_before_the_stop_are_named() {
 #[tokio::test(start_paused = true)]
 async fn what_will_never_sync_is_not_waited_for() {
     let env = Env::simulated(1);
-    let shared = SharedInformer::<ConfigMap>::builder(&env).build(ScriptedSource::new());
+    let shared = SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
     let add = || shared.add_handler(on_apply(|_: &Object<ConfigMap>| {})).unwrap();
     let (removed, removed_later, kept) = (add(), add(), add());
     let (_, unshared) = Informer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
@@ -109,7 +109,7 @@ async fn what_will_never_sync_is_not_waited_for() {
 }
 
 /// The admin pages of a program that is not ready until its gate is opened.
-struct World {
+struct AdminPages {
     address: SocketAddr,
     caches: Gate,
     stop: CancellationToken,
@@ -117,7 +117,7 @@ struct World {
     env: Env,
 }
 
-impl World {
+impl AdminPages {
     async fn new(metrics: Registry, env: Env) -> Self {
         let mut pages = Pages::default();
         pages.metrics = metrics;
@@ -149,7 +149,7 @@ impl World {
 
 #[tokio::test]
 async fn health_and_readiness_are_served_with_each_check_by_name() {
-    let world = World::new(Registry::default(), Env::system()).await;
+    let admin = AdminPages::new(Registry::default(), Env::system()).await;
     let pages = [
         "/healthz",
         "/healthz?verbose",
@@ -161,27 +161,27 @@ async fn health_and_readiness_are_served_with_each_check_by_name() {
     ];
     let mut answers = Vec::new();
     for page in pages {
-        answers.push(world.get(page).await);
+        answers.push(admin.get(page).await);
     }
     let codes: Vec<_> = answers.iter().map(|(code, _)| *code).collect();
     assert_eq!(codes, [200, 200, 500, 500, 404, 404, 404]);
     assert_eq!(answers[1].1, "[+]ping ok\nhealthz check passed\n");
     assert_eq!(answers[2].1, "[-]caches failed: reason withheld\nreadyz check failed\n");
-    world.caches.open();
-    assert_eq!(world.get("/readyz").await, (200, "ok".to_owned()));
-    assert_eq!(world.get("/readyz/").await, (200, "ok".to_owned()));
-    assert_eq!(world.get("/readyz/caches").await, (200, "ok".to_owned()));
-    assert!(world.get("/").await.1.contains("/metrics\n"));
-    world.stop.cancel();
-    world.served.await.unwrap();
+    admin.caches.open();
+    assert_eq!(admin.get("/readyz").await, (200, "ok".to_owned()));
+    assert_eq!(admin.get("/readyz/").await, (200, "ok".to_owned()));
+    assert_eq!(admin.get("/readyz/caches").await, (200, "ok".to_owned()));
+    assert!(admin.get("/").await.1.contains("/metrics\n"));
+    admin.stop.cancel();
+    admin.served.await.unwrap();
 }
 
 #[tokio::test]
 async fn only_reading_is_allowed() {
-    let world = World::new(Registry::default(), Env::system()).await;
-    let refused = world.ask("POST /healthz").await.to_lowercase();
+    let admin = AdminPages::new(Registry::default(), Env::system()).await;
+    let refused = admin.ask("POST /healthz").await.to_lowercase();
     assert!(refused.starts_with("http/1.1 405") && refused.contains("allow: get, head"), "{refused}");
-    let head = world.ask("HEAD /healthz").await.to_lowercase();
+    let head = admin.ask("HEAD /healthz").await.to_lowercase();
     assert!(head.contains("200 ok") && head.ends_with("\r\n\r\n"), "{head}");
 }
 
@@ -197,8 +197,8 @@ async fn metrics_are_served_as_open_metrics() {
     env.reporter.error("events", "x", &std::fmt::Error);
     env.reporter.guard("handler", "x", || std::panic::resume_unwind(Box::new("oh")));
     events.recorder("me").event(&Node::default(), EventType::Normal, "Why", "because");
-    let world = World::new(registry, env).await;
-    let answer = world.ask("GET /metrics").await;
+    let admin = AdminPages::new(registry, env).await;
+    let answer = admin.ask("GET /metrics").await;
     assert!(
         answer.to_lowercase().contains("content-type: application/openmetrics-text; version=1.0.0"),
         "{answer}"
@@ -220,10 +220,10 @@ async fn metrics_are_served_as_open_metrics() {
 
 #[tokio::test]
 async fn a_request_that_names_no_path_is_answered() {
-    let world = World::new(Registry::default(), Env::system()).await;
-    assert_eq!((world.get("a:80").await.0, world.get("*").await.0), (200, 404));
-    assert!(world.ask("OPTIONS *").await.starts_with("HTTP/1.1 405"));
-    assert_eq!(world.env.reporter.panics(), 0);
+    let admin = AdminPages::new(Registry::default(), Env::system()).await;
+    assert_eq!((admin.get("a:80").await.0, admin.get("*").await.0), (200, 404));
+    assert!(admin.ask("OPTIONS *").await.starts_with("HTTP/1.1 405"));
+    assert_eq!(admin.env.reporter.panics(), 0);
 }
 
 #[derive(Debug)]
@@ -239,34 +239,34 @@ impl Collector for Bad {
 async fn a_collector_that_panics_does_not_end_the_server() {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Bad));
-    let world = World::new(registry, Env::system()).await;
-    assert_eq!((world.get("/metrics").await.0, world.env.reporter.panics()), (500, 1));
-    assert_eq!(world.get("/healthz").await.0, 200);
+    let admin = AdminPages::new(registry, Env::system()).await;
+    assert_eq!((admin.get("/metrics").await.0, admin.env.reporter.panics()), (500, 1));
+    assert_eq!(admin.get("/healthz").await.0, 200);
 }
 
 #[tokio::test]
 async fn a_stop_ends_connections_that_are_open() {
-    let world = World::new(Registry::default(), Env::system()).await;
-    let mut idle = TcpStream::connect(world.address).await.unwrap();
+    let admin = AdminPages::new(Registry::default(), Env::system()).await;
+    let mut idle = TcpStream::connect(admin.address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut first = [0; 12];
     idle.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
-    world.stop.cancel();
-    world.served.await.unwrap();
+    admin.stop.cancel();
+    admin.served.await.unwrap();
     let mut rest = Vec::new();
     idle.read_to_end(&mut rest).await.unwrap();
-    assert!(TcpStream::connect(world.address).await.is_err());
+    assert!(TcpStream::connect(admin.address).await.is_err());
 }
 
 #[tokio::test]
 async fn a_probe_is_answered_though_many_clients_say_nothing() {
-    let world = World::new(Registry::default(), Env::system()).await;
+    let admin = AdminPages::new(Registry::default(), Env::system()).await;
     let mut silent = Vec::new();
     for _ in 0..80 {
-        silent.push(TcpStream::connect(world.address).await.unwrap());
+        silent.push(TcpStream::connect(admin.address).await.unwrap());
     }
-    assert_eq!(world.get("/healthz").await.0, 200);
+    assert_eq!(admin.get("/healthz").await.0, 200);
     // It took the place of the oldest, and waited for nobody's patience to end.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
     assert!(silent[40].read(&mut [0]).now_or_never().is_none());
@@ -277,32 +277,32 @@ async fn a_probe_is_answered_though_many_clients_do_not_read_their_page() {
     let mut registry = Registry::default();
     // More than a socket takes at once.
     registry.register("long", "x".repeat(4 << 20), Counter::<u64>::default());
-    let world = World::new(registry, Env::system()).await;
+    let admin = AdminPages::new(registry, Env::system()).await;
     let probe = async {
         let mut stuck = Vec::new();
         for _ in 0..80 {
             let socket = TcpSocket::new_v4().unwrap();
             socket.set_recv_buffer_size(4096).unwrap();
-            let mut stream = socket.connect(world.address).await.unwrap();
+            let mut stream = socket.connect(admin.address).await.unwrap();
             stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
             // The answer has begun, and is read no further.
             stream.read_exact(&mut [0; 12]).await.unwrap();
             stuck.push(stream);
         }
-        world.get("/healthz").await.0
+        admin.get("/healthz").await.0
     };
     // Where nobody gives way, it would wait for ever.
-    assert_eq!(world.env.clock.timeout(Duration::from_secs(120), probe).await.ok(), Some(200));
+    assert_eq!(admin.env.clock.timeout(Duration::from_secs(120), probe).await.ok(), Some(200));
 }
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_told_and_none_can_be_chosen() {
     let env = Env::system();
-    let world = World::new(Registry::default(), env.clone()).await;
-    let error = AdminServer::bind(AdminAddress::At(world.address), Pages::default(), &env).await.unwrap_err();
+    let admin = AdminPages::new(Registry::default(), env.clone()).await;
+    let error = AdminServer::bind(AdminAddress::At(admin.address), Pages::default(), &env).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("cannot serve the admin pages at {}: choose another --admin-address, or off", world.address)
+        format!("cannot serve the admin pages at {}: choose another --admin-address, or off", admin.address)
     );
     let off = AdminServer::bind(AdminAddress::Off, Pages::default(), &env).await.unwrap();
     assert_eq!(off.address(), None);

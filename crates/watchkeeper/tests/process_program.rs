@@ -49,7 +49,7 @@ async fn program(args: Program) -> ExitCode {
     let admin = args.admin.bind(Pages::default(), &env).await.unwrap();
     assert_eq!(admin.address(), None);
     let first = std::sync::atomic::AtomicBool::new(true);
-    let workers = Workers::new(1).run(&stop, &env, || {
+    let workers = Workers::new(1).run(stop.clone(), &env, || {
         let (is_first, stop) = (first.swap(false, std::sync::atomic::Ordering::Relaxed), stop.clone());
         async move {
             assert!(!is_first, "as planned");

@@ -18,15 +18,15 @@ use kube_core::gvk::GroupVersionKind;
 use kube_core::params::Patch;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::QueueKind;
 use watchkeeper::process::ClientArgs;
+use watchkeeper::queue::QueueKind;
 use watchkeeper::reflector::ListMode;
 use watchkeeper::source::{ApiSource, Scope, Selection};
 use watchkeeper::wire::Class;
-use watchkeeper::{Clients, Env, Kind, ObjectName, ResourceVersion, SharedInformer};
+use watchkeeper::{Client, Env, Kind, ObjectName, ResourceVersion, SharedInformer};
 
-struct World {
-    clients: Clients,
+struct RealCluster {
+    client: Client,
     namespace: String,
 }
 
@@ -38,16 +38,16 @@ struct Running<K: Kind> {
     _stop: tokio_util::sync::DropGuard,
 }
 
-impl World {
+impl RealCluster {
     async fn new(name: &str, kubeconfig: PathBuf) -> Self {
         let env = Env::system();
         let args = ClientArgs { kubeconfig: Some(kubeconfig), ..ClientArgs::default() };
-        let clients = args.connect(&env).await.unwrap();
+        let client = args.connect(&env).await.unwrap();
         let suffix = &env.generator.uuid()[..8];
         let namespace = format!("watchkeeper-{name}-{suffix}");
         let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
-        clients.requests().of::<Namespace>().create(&object).await.unwrap();
-        Self { clients, namespace }
+        client.api::<Namespace>().create(&object).await.unwrap();
+        Self { client, namespace }
     }
 
     fn key(&self, name: &str) -> ObjectName {
@@ -62,7 +62,7 @@ impl World {
 
     async fn create(&self, count: u64) {
         let creates = stream::iter(0..count).map(|n| async move {
-            self.clients.requests().of().create(&self.config_map(&format!("o{n:04}"), n)).await.unwrap();
+            self.client.api().create(&self.config_map(&format!("o{n:04}"), n)).await.unwrap();
         });
         creates.buffer_unordered(16).collect::<()>().await;
     }
@@ -70,7 +70,7 @@ impl World {
     /// Creates an object through a connection that may have broken meanwhile.
     async fn insist_on(&self, name: &str) {
         loop {
-            match self.clients.requests().of().create(&self.config_map(name, 0)).await {
+            match self.client.api().create(&self.config_map(name, 0)).await {
                 Err(error)
                     if matches!(
                         error.class(),
@@ -84,12 +84,12 @@ impl World {
 
     fn informer<K: Kind>(&self, kind: K::DynamicType, queue: QueueKind, list: ListMode) -> Running<K> {
         let scope = Scope::Namespace(self.namespace.clone());
-        let source = ApiSource::new::<K>(&self.clients, &kind, &scope);
-        let informer = SharedInformer::builder_of(kind, self.clients.env())
+        let source = ApiSource::new::<K>(&self.client, &kind, &scope);
+        let informer = SharedInformer::builder_of(kind, source, self.client.env())
             .queue(queue)
             .list_mode(list)
             .page_size(7)
-            .build(source);
+            .build();
         let stop = CancellationToken::new();
         let (running, token) = (informer.clone(), stop.clone());
         tokio::spawn(async move { running.run(token).await });
@@ -99,7 +99,7 @@ impl World {
     /// What a list shows, straight from the server: versions by name.
     async fn listed(&self, path: &str) -> (BTreeMap<String, String>, String) {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
-        let list: serde_json::Value = self.clients.watch().request(request).await.unwrap();
+        let list: serde_json::Value = self.client.kube().request(request).await.unwrap();
         let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
         let items = list["items"].as_array().unwrap().iter();
         let items =
@@ -122,7 +122,7 @@ impl World {
     }
 
     async fn within<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
-        let waited = self.clients.env().clock.timeout(Duration::from_secs(90), wait).await;
+        let waited = self.client.env().clock.timeout(Duration::from_secs(90), wait).await;
         waited.unwrap_or_else(|_| panic!("not {what} within 90 s"))
     }
 
@@ -131,19 +131,19 @@ impl World {
     }
 }
 
-async fn paged_and_streamed_lists_equal_the_servers(world: &World) {
-    world.create(50).await;
+async fn paged_and_streamed_lists_equal_the_servers(cluster: &RealCluster) {
+    cluster.create(50).await;
     for queue in QUEUES {
         for list in [ListMode::Paged, ListMode::Stream] {
-            let running = world.informer::<ConfigMap>((), queue, list);
-            world.within("synced", running.informer.wait_until_synced()).await;
-            world.assert_equal(&running, &world.config_maps()).await;
+            let running = cluster.informer::<ConfigMap>((), queue, list);
+            cluster.within("synced", running.informer.wait_until_synced()).await;
+            cluster.assert_equal(&running, &cluster.config_maps()).await;
             assert_eq!(running.informer.health().lists, 1, "{queue:?} {list:?}");
         }
     }
 }
 
-async fn objects_of_a_custom_resource_are_mirrored(world: &World) {
+async fn objects_of_a_custom_resource_are_mirrored(cluster: &RealCluster) {
     let crd: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": {"name": "widgets.watchkeeper.example"},
         "spec": {
@@ -155,39 +155,40 @@ async fn objects_of_a_custom_resource_are_mirrored(world: &World) {
         },
     }))
     .unwrap();
-    let created = world.clients.requests().of().create(&crd).await;
+    let created = cluster.client.api().create(&crd).await;
     assert!(created.is_ok() || created.is_err_and(|error| error.class() == Class::AlreadyExists));
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("watchkeeper.example", "v1", "Widget"));
     // The informer is there before the kind is served: it must find it by itself.
-    let running = world.informer::<DynamicObject>(kind.clone(), QueueKind::Ordered, ListMode::Stream);
-    let widgets = world.clients.requests().of_kind::<DynamicObject>(kind.clone());
+    let running = cluster.informer::<DynamicObject>(kind.clone(), QueueKind::Ordered, ListMode::Stream);
+    let widgets = cluster.client.api_of::<DynamicObject>(kind.clone());
     for number in 0..20 {
         let mut widget = DynamicObject::new(&format!("w{number}"), &kind);
-        widget.metadata.namespace = Some(world.namespace.clone());
+        widget.metadata.namespace = Some(cluster.namespace.clone());
         widget.data = json!({"spec": {"size": number}});
         while let Err(error) = widgets.create(&widget).await {
             assert!(error.is_not_found() || error.class() == Class::TooManyRequests, "{error}");
             tokio::task::yield_now().await;
         }
     }
-    world.within("synced", running.informer.wait_until_synced()).await;
-    let path = format!("/apis/watchkeeper.example/v1/namespaces/{}/widgets", world.namespace);
-    world.assert_equal(&running, &path).await;
+    cluster.within("synced", running.informer.wait_until_synced()).await;
+    let path = format!("/apis/watchkeeper.example/v1/namespaces/{}/widgets", cluster.namespace);
+    cluster.assert_equal(&running, &path).await;
 }
 
-async fn five_thousand_random_changes_leave_the_cache_equal_to_a_list(world: &World) {
-    let running: Vec<_> = QUEUES.map(|queue| world.informer::<ConfigMap>((), queue, ListMode::Stream)).into();
-    let generator = world.clients.env().generator.fork("changes");
+async fn five_thousand_random_changes_leave_the_cache_equal_to_a_list(cluster: &RealCluster) {
+    let running: Vec<_> =
+        QUEUES.map(|queue| cluster.informer::<ConfigMap>((), queue, ListMode::Stream)).into();
+    let generator = cluster.client.env().generator.fork("changes");
     let steps: Vec<_> =
         (0..5000).map(|_| (generator.below(200), generator.below(5), generator.next_u64())).collect();
     let changes = stream::iter(steps).map(|(name, what, value)| async move {
-        let (config_maps, name) = (world.clients.requests().of::<ConfigMap>(), format!("o{name:04}"));
+        let (config_maps, name) = (cluster.client.api::<ConfigMap>(), format!("o{name:04}"));
         let answer = match what {
-            0 => config_maps.delete(&world.key(&name)).await,
-            1 | 2 => config_maps.create(&world.config_map(&name, value)).await.map(drop),
+            0 => config_maps.delete(&cluster.key(&name)).await,
+            1 | 2 => config_maps.create(&cluster.config_map(&name, value)).await.map(drop),
             _ => {
                 let patch = Patch::Merge(json!({"data": {"value": value.to_string()}}));
-                config_maps.patch(&world.key(&name), &patch).await.map(drop)
+                config_maps.patch(&cluster.key(&name), &patch).await.map(drop)
             }
         };
         if let Err(error) = answer {
@@ -197,9 +198,9 @@ async fn five_thousand_random_changes_leave_the_cache_equal_to_a_list(world: &Wo
     });
     changes.buffer_unordered(16).collect::<()>().await;
     // The last change of all, so that both caches know when they have seen the others.
-    world.clients.requests().of().create(&world.config_map("last", 0)).await.unwrap();
+    cluster.client.api().create(&cluster.config_map("last", 0)).await.unwrap();
     for running in &running {
-        world.assert_equal(running, &world.config_maps()).await;
+        cluster.assert_equal(running, &cluster.config_maps()).await;
     }
 }
 
@@ -208,51 +209,52 @@ fn shell(variable: &str) {
     assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success(), "{command}");
 }
 
-async fn a_restart_and_a_compaction_are_survived(world: &World) {
-    world.create(20).await;
-    let running: Vec<_> = QUEUES.map(|queue| world.informer::<ConfigMap>((), queue, ListMode::Stream)).into();
+async fn a_restart_and_a_compaction_are_survived(cluster: &RealCluster) {
+    cluster.create(20).await;
+    let running: Vec<_> =
+        QUEUES.map(|queue| cluster.informer::<ConfigMap>((), queue, ListMode::Stream)).into();
     for running in &running {
-        world.within("synced", running.informer.wait_until_synced()).await;
+        cluster.within("synced", running.informer.wait_until_synced()).await;
     }
     shell("WATCHKEEPER_TEST_RESTART");
-    world.insist_on("after-restart").await;
+    cluster.insist_on("after-restart").await;
     for running in &running {
-        world.assert_equal(running, &world.config_maps()).await;
+        cluster.assert_equal(running, &cluster.config_maps()).await;
     }
-    world.clients.requests().of::<ConfigMap>().delete(&world.key("o0003")).await.unwrap();
+    cluster.client.api::<ConfigMap>().delete(&cluster.key("o0003")).await.unwrap();
     shell("WATCHKEEPER_TEST_COMPACT");
     shell("WATCHKEEPER_TEST_RESTART");
-    world.insist_on("after-compaction").await;
+    cluster.insist_on("after-compaction").await;
     for running in &running {
-        world.assert_equal(running, &world.config_maps()).await;
+        cluster.assert_equal(running, &cluster.config_maps()).await;
         let health = running.informer.health();
         println!("     lists by reason: {:?}, watches: {}", health.lists_by_reason, health.watches);
     }
 }
 
-async fn requests_list_apply_and_name_the_program(world: &World) {
+async fn requests_list_apply_and_name_the_program(cluster: &RealCluster) {
     // More than a page.
-    world.create(510).await;
-    let requests = world.clients.clone().program("real-server-test", "1.0").requests().clone();
-    let (maps, scope) = (requests.of::<ConfigMap>(), Scope::Namespace(world.namespace.clone()));
+    cluster.create(510).await;
+    let requests = cluster.client.clone().program("real-server-test", "1.0").requests().clone();
+    let (maps, scope) = (requests.api::<ConfigMap>(), Scope::Namespace(cluster.namespace.clone()));
     assert_eq!(maps.list(&scope, &Selection::default()).await.unwrap().complete().unwrap().len(), 510);
     let selection = Selection { labels: "value in (3, 4)".into(), ..Selection::default() };
     assert_eq!(maps.list(&scope, &selection).await.unwrap().complete().unwrap().len(), 2);
-    assert!(maps.get_opt(&world.key("o0001")).await.unwrap().is_some());
+    assert!(maps.get_opt(&cluster.key("o0001")).await.unwrap().is_some());
     // A name as no object has it: it must not become a query.
-    assert!(maps.get_opt(&world.key("o0001?x#y z")).await.unwrap().is_none());
+    assert!(maps.get_opt(&cluster.key("o0001?x#y z")).await.unwrap().is_none());
     let unknown = ApiResource::from_gvk(&GroupVersionKind::gvk("no.such.group", "v1", "Thing"));
-    let things = requests.of_kind::<DynamicObject>(unknown);
+    let things = requests.api_of::<DynamicObject>(unknown);
     assert!(things.get_opt(&ObjectName::cluster("a")).await.unwrap_err().is_not_found());
-    let roles = requests.of::<ClusterRole>();
+    let roles = requests.api::<ClusterRole>();
     assert!(roles.get_opt(&ObjectName::cluster("system:discovery")).await.unwrap().is_some());
 
     let manager_of = |map: &ConfigMap| map.metadata.managed_fields.as_ref().unwrap()[0].manager.clone();
-    let mut map = maps.create(&world.config_map("named", 0)).await.unwrap();
+    let mut map = maps.create(&cluster.config_map("named", 0)).await.unwrap();
     assert_eq!(manager_of(&map).as_deref(), Some("real-server-test"), "by the User-Agent");
     let fields = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "named"}, "data": {"value": value}});
-    let (key, requests) = (world.key("named"), requests.manager("applier"));
-    let maps = requests.of::<ConfigMap>();
+    let (key, requests) = (cluster.key("named"), requests.manager("applier"));
+    let maps = requests.api::<ConfigMap>();
     let conflict = maps.patch(&key, &Patch::Apply(fields("1"))).await.unwrap_err();
     assert_eq!(conflict.class(), Class::Conflict);
     map = maps.force_apply(&key, &fields("1")).await.unwrap();
@@ -272,8 +274,8 @@ async fn main() -> ExitCode {
         ($($name:ident)*) => {$({
             let kubeconfig = kubeconfig.clone();
             let test = tokio::spawn(async move {
-                let world = World::new(&stringify!($name)[..8].replace('_', "-"), kubeconfig).await;
-                $name(&world).await;
+                let cluster = RealCluster::new(&stringify!($name)[..8].replace('_', "-"), kubeconfig).await;
+                $name(&cluster).await;
             });
             let passed = test.await.is_ok();
             failed += i32::from(!passed);

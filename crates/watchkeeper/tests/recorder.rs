@@ -83,7 +83,7 @@ async fn a_full_sink_misses_events_alone_and_that_is_counted_and_told_once() {
     let env = Env::simulated(1);
     let told = Arc::new(Mutex::new(Vec::new()));
     let into = told.clone();
-    env.reporter.add_hook(move |report| into.lock().push(report.what.to_string()));
+    env.reporter.add_hook(move |report| into.lock().push(report.incident.to_string()));
     let events = EventBroadcaster::with_capacity(&env, 1);
     let (mut slow, mut quick) = (events.subscribe(), events.subscribe());
     let recorder = events.recorder("me");

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::InformerBuilder;
+use watchkeeper::informer::SharedInformerBuilder;
 use watchkeeper::reflector::{ListMode, ListReason};
 use watchkeeper::source::{
     Asked, ByteStream, ListOptions, ListerWatcher, Reply, ScriptedSource, WatchOptions,
@@ -46,20 +46,29 @@ fn error(class: Class) -> ApiError {
     ApiError::new(class, "scripted")
 }
 
-struct World {
+/// The request for the first page of a list.
+fn first_page(limit: u32) -> Asked {
+    let mut options = ListOptions::default();
+    options.limit = limit;
+    Asked::List(options)
+}
+
+/// An informer whose source plays a script; tests look at what its reflector asks and brings.
+/// An informer whose source plays a script; tests look at what its reflector asks and brings.
+struct ScriptedReflector {
     env: Env,
     source: ScriptedSource,
     informer: SharedInformer<ConfigMap>,
     stop: CancellationToken,
 }
 
-impl World {
+impl ScriptedReflector {
     fn start(
         source: ScriptedSource,
-        build: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>,
+        build: impl FnOnce(SharedInformerBuilder<ConfigMap>) -> SharedInformerBuilder<ConfigMap>,
     ) -> Self {
         let env = Env::simulated(1);
-        let informer = build(SharedInformer::builder(&env)).build(source.clone());
+        let informer = build(SharedInformer::builder(source.clone(), &env)).build();
         let stop = CancellationToken::new();
         let (running, token) = (informer.clone(), stop.clone());
         tokio::spawn(async move { running.run(token).await });
@@ -105,7 +114,7 @@ async fn a_streamed_list_is_handed_over_whole_and_its_stream_goes_on_as_the_watc
     let source = ScriptedSource::new().streaming();
     let (reply, feed) = Reply::live();
     source.on_watch(reply);
-    let world = World::start(source, |builder| builder);
+    let scripted = ScriptedReflector::start(source, |builder| builder);
     feed.send(
         event("ADDED", &object("a", 1)) + &event("ADDED", &object("b", 2)) + &event("ADDED", &object("c", 3)),
     );
@@ -113,19 +122,22 @@ async fn a_streamed_list_is_handed_over_whole_and_its_stream_goes_on_as_the_watc
     feed.send(
         bookmark(5, Some("yes")) + &event("MODIFIED", &object("a", 6)) + &event("DELETED", &object("b", 7)),
     );
-    world.settle().await;
-    assert!(!world.informer.has_synced() && world.cached().is_empty());
+    scripted.settle().await;
+    assert!(!scripted.informer.has_synced() && scripted.cached().is_empty());
     feed.send(bookmark(8, Some("true")));
-    world.until_synced().await;
-    assert_eq!(world.cached(), ["a@6", "c@3"]);
-    assert_eq!(world.informer.indexer().version(), 8.into());
+    scripted.until_synced().await;
+    assert_eq!(scripted.cached(), ["a@6", "c@3"]);
+    assert_eq!(scripted.informer.indexer().version(), 8.into());
     feed.send(event("MODIFIED", &object("c", 9)));
-    world.settle().await;
-    assert_eq!(world.cached(), ["a@6", "c@9"]);
+    scripted.settle().await;
+    assert_eq!(scripted.cached(), ["a@6", "c@9"]);
     drop(feed);
-    world.until_asked(2).await;
-    assert_eq!((world.watched_from(0), world.watched_from(1)), ((String::new(), true), ("9".into(), false)));
-    assert_eq!(world.informer.health().lists, 1);
+    scripted.until_asked(2).await;
+    assert_eq!(
+        (scripted.watched_from(0), scripted.watched_from(1)),
+        ((String::new(), true), ("9".into(), false))
+    );
+    assert_eq!(scripted.informer.health().lists, 1);
 }
 
 // client-go: TestWatchList "can fall back"
@@ -136,11 +148,14 @@ async fn a_server_that_cannot_stream_is_listed_at_once() {
         .on_watch(Reply::refuse(error(Class::Invalid)))
         .on_list(list(5, &["a"]))
         .on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.until_synced().await;
-    assert_eq!((world.cached(), world.env.clock.now() - began), (vec!["a@1".to_owned()], Duration::ZERO));
-    assert_eq!(world.env.reporter.errors(), 0, "that is no error");
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    scripted.until_synced().await;
+    assert_eq!(
+        (scripted.cached(), scripted.env.clock.now() - began),
+        (vec!["a@1".to_owned()], Duration::ZERO)
+    );
+    assert_eq!(scripted.env.reporter.errors(), 0, "that is no error");
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,11 +163,11 @@ async fn a_stream_that_never_tells_its_end_is_given_up_for_a_list() {
     let source = ScriptedSource::new().streaming();
     source.on_watch(Reply::body(event("ADDED", &object("a", 1))).then_hang());
     source.on_list(list(5, &["a", "b"])).on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.until_synced().await;
-    assert_eq!(world.cached().len(), 2);
-    assert_eq!((world.env.clock.now() - began).as_secs(), 30);
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    scripted.until_synced().await;
+    assert_eq!(scripted.cached().len(), 2);
+    assert_eq!((scripted.env.clock.now() - began).as_secs(), 30);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,27 +175,27 @@ async fn a_stream_of_changes_that_never_tells_the_end_of_its_list_is_given_up_fo
     let source = ScriptedSource::new().streaming();
     let (reply, feed) = Reply::live();
     source.on_watch(reply).on_list(list(5, &["a", "b"])).on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    let (informer, clock) = (world.informer.clone(), world.env.clock.clone());
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    let (informer, clock) = (scripted.informer.clone(), scripted.env.clock.clone());
     let synced = tokio::spawn(async move {
         informer.wait_until_synced().await;
         clock.now()
     });
     // What is there comes slowly, and for longer than any one piece may take.
     for version in 1..9 {
-        world.env.clock.sleep(Duration::from_secs(10)).await;
+        scripted.env.clock.sleep(Duration::from_secs(10)).await;
         assert!(feed.send(event("ADDED", &object(&format!("o{version}"), version))));
     }
     let mut version = 9;
     while feed.send(event("MODIFIED", &object("a", version))) {
-        world.env.clock.sleep(Duration::from_secs(10)).await;
+        scripted.env.clock.sleep(Duration::from_secs(10)).await;
         version += 1;
     }
     let synced =
-        world.env.clock.timeout(Duration::from_secs(3600), synced).await.expect("waited for an hour");
+        scripted.env.clock.timeout(Duration::from_secs(3600), synced).await.expect("waited for an hour");
     assert_eq!((synced.unwrap() - began).as_secs(), 80 + 30);
-    assert_eq!(world.cached(), ["a@1", "b@1"]);
+    assert_eq!(scripted.cached(), ["a@1", "b@1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,13 +203,13 @@ async fn a_streamed_list_that_is_closed_before_its_end_is_reported() {
     let source = ScriptedSource::new().streaming();
     source.on_watch(Reply::body(event("ADDED", &object("a", 1))));
     source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
-    let world = World::start(source, |builder| builder);
-    world.settle().await;
-    let (_, why) = world.informer.health().degraded.unwrap();
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    scripted.settle().await;
+    let (_, why) = scripted.informer.health().degraded.unwrap();
     assert_eq!(why, "the watch failed configmaps: the list was closed before its end");
-    assert_eq!(world.env.reporter.errors(), 1);
-    world.until_synced().await;
-    assert!(world.informer.health().degraded.is_none());
+    assert_eq!(scripted.env.reporter.errors(), 1);
+    scripted.until_synced().await;
+    assert!(scripted.informer.health().degraded.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,32 +222,32 @@ async fn a_watch_that_opens_and_fails_each_time_is_degraded_since_its_first_fail
             source.on_watch(broken()).on_watch(Reply::body("")).on_watch(broken());
         }
         source.on_list(list(20, &["a"]));
-        let world = World::start(source, |builder| builder);
-        let degraded_since = || world.informer.health().degraded.map(|(since, _)| since);
-        world.until_asked(2).await;
-        world.settle().await;
+        let scripted = ScriptedReflector::start(source, |builder| builder);
+        let degraded_since = || scripted.informer.health().degraded.map(|(since, _)| since);
+        scripted.until_asked(2).await;
+        scripted.settle().await;
         let began = degraded_since();
         assert!(began.is_some());
         // A list in between does not help what fails: the watch.
-        world.until_asked(14).await;
-        world.settle().await;
-        assert_eq!((world.informer.health().lists, degraded_since()), (4, began));
+        scripted.until_asked(14).await;
+        scripted.settle().await;
+        assert_eq!((scripted.informer.health().lists, degraded_since()), (4, began));
         let (watch, feed) = Reply::live();
-        world.source.on_watch(watch);
-        world.env.clock.sleep(Duration::from_millis(900)).await;
-        assert_eq!((world.informer.health().watches, degraded_since()), (10, began));
+        scripted.source.on_watch(watch);
+        scripted.env.clock.sleep(Duration::from_millis(900)).await;
+        assert_eq!((scripted.informer.health().watches, degraded_since()), (10, began));
         if brings_something {
             feed.send(bookmark(21, None));
-            world.settle().await;
+            scripted.settle().await;
         } else {
-            world.env.clock.sleep(Duration::from_millis(200)).await;
+            scripted.env.clock.sleep(Duration::from_millis(200)).await;
         }
         assert_eq!(degraded_since(), None);
         // The next trouble has a beginning of its own.
-        let end = world.env.clock.now();
-        world.source.on_watch(Reply::refuse(error(Class::ConnectionRefused)));
+        let end = scripted.env.clock.now();
+        scripted.source.on_watch(Reply::refuse(error(Class::ConnectionRefused)));
         feed.fail(error(Class::ConnectionLost));
-        world.settle().await;
+        scripted.settle().await;
         assert!(degraded_since().unwrap() >= end);
     }
 }
@@ -241,9 +256,10 @@ async fn a_watch_that_opens_and_fails_each_time_is_degraded_since_its_first_fail
 async fn the_way_to_list_can_be_chosen() {
     let source = ScriptedSource::new().streaming();
     source.on_list(list(5, &["a"])).on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder.list_mode(ListMode::Paged).page_size(3));
-    world.until_synced().await;
-    assert_eq!(world.source.asked()[0], Asked::List(ListOptions { limit: 3, ..ListOptions::default() }));
+    let scripted =
+        ScriptedReflector::start(source, |builder| builder.list_mode(ListMode::Paged).page_size(3));
+    scripted.until_synced().await;
+    assert_eq!(scripted.source.asked()[0], first_page(3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,12 +267,12 @@ async fn a_silent_watch_of_a_server_with_bookmarks_is_made_anew() {
     let source = ScriptedSource::new();
     source.on_list(list(5, &["a"])).on_watch(Reply::body(bookmark(6, None)).then_hang());
     source.on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.until_asked(3).await;
-    assert_eq!((world.env.clock.now() - began).as_secs(), 150);
-    assert_eq!(world.watched_from(2), ("6".into(), false));
-    assert_eq!(world.informer.health().lists, 1);
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    scripted.until_asked(3).await;
+    assert_eq!((scripted.env.clock.now() - began).as_secs(), 150);
+    assert_eq!(scripted.watched_from(2), ("6".into(), false));
+    assert_eq!(scripted.informer.health().lists, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,11 +282,11 @@ async fn a_silent_watch_without_bookmarks_ends_soon_after_its_own_time() {
         .on_list(list(5, &["a"]))
         .on_watch(Reply::body("").then_hang())
         .on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.until_asked(3).await;
-    let Asked::Watch(options) = &world.source.asked()[1] else { panic!() };
-    assert_eq!((world.env.clock.now() - began).as_secs(), options.timeout.as_secs() + 15);
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    scripted.until_asked(3).await;
+    let Asked::Watch(options) = &scripted.source.asked()[1] else { panic!() };
+    assert_eq!((scripted.env.clock.now() - began).as_secs(), options.timeout.as_secs() + 15);
 }
 
 // An etcd that was restored: the version to watch from is of a future that will not come, and the server waits for it.
@@ -280,17 +296,17 @@ async fn a_watch_that_brings_nothing_from_a_server_that_was_set_back_leads_to_a_
     source.on_list(list(1000, &["old"])).on_watch(Reply::body(bookmark(1001, None)));
     source.on_watch(Reply::body("").then_hang());
     source.on_list(list(500, &["new"])).on_list(list(500, &["new"])).on_watch(Reply::body("").then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.until_asked(6).await;
-    world.settle().await;
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    scripted.until_asked(6).await;
+    scripted.settle().await;
     // Not three bookmarks, and the first step of the backoff.
-    let elapsed = world.env.clock.now() - began;
+    let elapsed = scripted.env.clock.now() - began;
     assert!((150..152).contains(&elapsed.as_secs()), "{elapsed:?}");
-    assert_eq!((world.watched_from(2).0, world.watched_from(5).0), ("1001".into(), "500".into()));
-    assert_eq!(world.source.asked()[3], Asked::List(ListOptions { limit: 1, ..ListOptions::default() }));
-    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["new@1".to_owned()], 1));
-    let health = world.informer.health();
+    assert_eq!((scripted.watched_from(2).0, scripted.watched_from(5).0), ("1001".into(), "500".into()));
+    assert_eq!(scripted.source.asked()[3], first_page(1));
+    assert_eq!((scripted.cached(), scripted.env.reporter.errors()), (vec!["new@1".to_owned()], 1));
+    let health = scripted.informer.health();
     assert_eq!((health.lists_by_reason[&ListReason::VersionTooLarge], health.version), (1, 500.into()));
 }
 
@@ -302,16 +318,16 @@ async fn a_server_that_stops_sending_bookmarks_is_asked_once_how_far_it_is_and_n
     for _ in 0..100 {
         source.on_watch(Reply::body("").then_hang());
     }
-    let world = World::start(source, |builder| builder);
-    world.env.clock.sleep(Duration::from_secs(7200)).await;
-    let asked = world.source.asked();
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    scripted.env.clock.sleep(Duration::from_secs(7200)).await;
+    let asked = scripted.source.asked();
     let lists = |asked: &[Asked]| asked.iter().filter(|asked| matches!(asked, Asked::List(_))).count();
     // Again after an answer that told nothing, and then no more.
     assert_eq!((lists(&asked[..7]), lists(&asked)), (3, 3));
-    assert_eq!((world.watched_from(4).0, world.watched_from(6).0), ("1001".into(), "1001".into()));
+    assert_eq!((scripted.watched_from(4).0, scripted.watched_from(6).0), ("1001".into(), "1001".into()));
     assert!(asked.len() <= 7 + 7200 / 315, "each lasts its whole time: {}", asked.len());
-    let health = world.informer.health();
-    assert_eq!((health.lists, health.degraded, world.env.reporter.errors()), (1, None, 1));
+    let health = scripted.informer.health();
+    assert_eq!((health.lists, health.degraded, scripted.env.reporter.errors()), (1, None, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,19 +339,19 @@ async fn a_watch_that_brings_nothing_while_lists_fail_is_trouble_until_something
     }
     let (watch, feed) = Reply::live();
     source.on_watch(watch);
-    let world = World::start(source, |builder| builder);
-    let degraded = || world.informer.health().degraded;
-    world.until_asked(5).await;
-    world.settle().await;
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let degraded = || scripted.informer.health().degraded;
+    scripted.until_asked(5).await;
+    scripted.settle().await;
     let (began, why) = degraded().unwrap();
     assert_eq!(why, "the watch brings nothing; cannot list configmaps: scripted");
-    world.until_asked(9).await;
+    scripted.until_asked(9).await;
     // A watch that lasts says no more than those before it.
-    world.env.clock.sleep(Duration::from_secs(10)).await;
+    scripted.env.clock.sleep(Duration::from_secs(10)).await;
     assert_eq!(degraded().unwrap().0, began);
-    assert_eq!((world.informer.health().watches, world.env.reporter.errors()), (5, 3));
+    assert_eq!((scripted.informer.health().watches, scripted.env.reporter.errors()), (5, 3));
     feed.send(bookmark(1002, None));
-    world.settle().await;
+    scripted.settle().await;
     assert_eq!(degraded(), None);
 }
 
@@ -343,11 +359,11 @@ async fn a_watch_that_brings_nothing_while_lists_fail_is_trouble_until_something
 async fn the_bookmark_at_the_end_of_a_streamed_list_promises_no_others() {
     let source = ScriptedSource::new().streaming();
     source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
-    let world = World::start(source, |builder| builder);
-    let began = world.env.clock.now();
-    world.until_asked(2).await;
-    assert!((world.env.clock.now() - began).as_secs() >= 300);
-    assert_eq!(world.watched_from(1), ("8".into(), false));
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    let began = scripted.env.clock.now();
+    scripted.until_asked(2).await;
+    assert!((scripted.env.clock.now() - began).as_secs() >= 300);
+    assert_eq!(scripted.watched_from(1), ("8".into(), false));
 }
 
 // client-go: TestSharedInformerErrorHandling
@@ -362,17 +378,17 @@ async fn the_error_hook_hears_of_every_error_and_may_panic() {
         .on_watch(Reply::body(event("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired"}))));
     source.on_list(list(9, &["a"])).on_watch(Reply::body("").then_hang());
     let log = heard.clone();
-    let world = World::start(source, |builder| {
+    let scripted = ScriptedReflector::start(source, |builder| {
         builder.on_watch_error(move |error| {
             log.lock().push(error.class());
             assert!(error.class() != Class::TooManyRequests, "a bad hook");
         })
     });
-    world.until_asked(7).await;
+    scripted.until_asked(7).await;
     let expected = [Class::Forbidden, Class::TooManyRequests, Class::ConnectionLost, Class::Expired];
     assert_eq!(heard.lock()[..], expected);
-    assert_eq!(world.env.reporter.panics(), 1);
-    let health = world.informer.health();
+    assert_eq!(scripted.env.reporter.panics(), 1);
+    let health = scripted.informer.health();
     assert_eq!(
         health.lists_by_reason.into_iter().collect::<Vec<_>>(),
         [(ListReason::First, 1), (ListReason::Expired, 1)]
@@ -405,15 +421,18 @@ async fn poison_among_good_objects_is_reported_by_place_and_name_and_nothing_loo
     let huge = format!(r#"{{"type":"ADDED","object":{big}}}"#);
     let last = event("ADDED", &object("good-4", 7));
     source
-        .on_list(Reply::body(body).in_pieces_of(100_000))
+        .on_list(Reply::body(body).in_pieces(100_000))
         .on_watch(Reply::body(watch + &huge + &last).then_hang());
     let env_reports = Arc::new(Mutex::new(Vec::new()));
-    let world = World::start(source, |builder| builder);
+    let scripted = ScriptedReflector::start(source, |builder| builder);
     let log = env_reports.clone();
-    world.env.reporter.add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.what)));
-    world.until_synced().await;
-    world.settle().await;
-    assert_eq!(world.cached(), ["good-1@", "good-2@", "good-3@6", "good-4@7"]);
+    scripted
+        .env
+        .reporter
+        .add_hook(move |report| log.lock().push(format!("{} {}", report.subject, report.incident)));
+    scripted.until_synced().await;
+    scripted.settle().await;
+    assert_eq!(scripted.cached(), ["good-1@", "good-2@", "good-3@6", "good-4@7"]);
     let reports = env_reports.lock().join("\n");
     for said in [
         "configmaps skipped item 1: object has no metadata.name",
@@ -425,10 +444,10 @@ async fn poison_among_good_objects_is_reported_by_place_and_name_and_nothing_loo
     ] {
         assert!(reports.contains(said), "{said:?} is not in\n{reports}");
     }
-    assert_eq!((env_reports.lock().len(), world.source.asked().len()), (6, 2));
-    let undecodable = world.informer.lister().get(&ObjectName::namespaced("ns", "good-2")).unwrap_err();
+    assert_eq!((env_reports.lock().len(), scripted.source.asked().len()), (6, 2));
+    let undecodable = scripted.informer.lister().get(&ObjectName::namespaced("ns", "good-2")).unwrap_err();
     assert!(undecodable.to_string().contains("ns/good-2"), "{undecodable}");
-    world.stop.cancel();
+    scripted.stop.cancel();
 }
 
 #[tokio::test(start_paused = true)]
@@ -436,10 +455,10 @@ async fn a_bookmark_may_have_null_for_its_annotations() {
     let source = ScriptedSource::new();
     let bookmark = json!({"metadata": {"resourceVersion": "9", "annotations": null}});
     source.on_list(list(5, &[])).on_watch(Reply::body(event("BOOKMARK", &bookmark)).then_hang());
-    let world = World::start(source, |builder| builder);
-    world.until_asked(2).await;
-    world.settle().await;
-    assert_eq!((world.informer.indexer().version(), world.env.reporter.errors()), (9.into(), 0));
+    let scripted = ScriptedReflector::start(source, |builder| builder);
+    scripted.until_asked(2).await;
+    scripted.settle().await;
+    assert_eq!((scripted.informer.indexer().version(), scripted.env.reporter.errors()), (9.into(), 0));
 }
 
 /// An object over the cap, or one with half a character in its uid.
@@ -470,15 +489,15 @@ async fn what_is_there_but_cannot_be_taken_in_keeps_its_old_state_over_a_list() 
                 r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{second}]}}"#
             )));
         }
-        let world = World::start(source, |builder| builder);
-        world.until_asked(if streams { 2 } else { 4 }).await;
-        world.settle().await;
-        assert_eq!(world.informer.health().lists, 2);
+        let scripted = ScriptedReflector::start(source, |builder| builder);
+        scripted.until_asked(if streams { 2 } else { 4 }).await;
+        scripted.settle().await;
+        assert_eq!(scripted.informer.health().lists, 2);
         assert_eq!(
-            (world.cached(), world.env.reporter.errors()),
+            (scripted.cached(), scripted.env.reporter.errors()),
             (vec!["broken@1".into(), "large@1".into()], 3)
         );
-        world.stop.cancel();
+        scripted.stop.cancel();
     }
 }
 
@@ -500,14 +519,14 @@ async fn the_largest_object_that_is_taken_in_can_be_set() {
         source
             .on_list(Reply::body(json!({"items": items, "metadata": {"resourceVersion": "5"}}).to_string()));
         source.on_watch(Reply::body(event("ADDED", &sized("watched", 200 << 10))).then_hang());
-        let world = World::start(source, |builder| match cap {
+        let scripted = ScriptedReflector::start(source, |builder| match cap {
             Some(cap) => builder.max_object_size(cap),
             None => builder,
         });
-        world.until_synced().await;
-        world.settle().await;
-        assert_eq!(world.cached(), expected);
-        assert_eq!(world.env.reporter.errors(), 3 - expected.len() as u64);
+        scripted.until_synced().await;
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), expected);
+        assert_eq!(scripted.env.reporter.errors(), 3 - expected.len() as u64);
     }
 }
 
@@ -521,7 +540,7 @@ async fn what_is_gone_is_gone_though_its_last_state_cannot_be_taken_in() {
     source.on_list(list(5, &["large", "broken", "stays"]));
     source.on_watch(Reply::body(events + &event("DELETED", &other)).then_hang());
     let told = Arc::new(Mutex::new(Vec::new()));
-    let world = World::start(source, |builder| builder);
+    let scripted = ScriptedReflector::start(source, |builder| builder);
     let log = told.clone();
     let handler =
         watchkeeper::informer::on_change(move |change: watchkeeper::informer::Change<'_, ConfigMap>| {
@@ -529,11 +548,11 @@ async fn what_is_gone_is_gone_though_its_last_state_cannot_be_taken_in() {
                 log.lock().push((deleted.key().name().to_owned(), deleted.is_tombstone()));
             }
         });
-    world.informer.add_handler(handler).unwrap();
-    world.until_asked(2).await;
-    world.settle().await;
+    scripted.informer.add_handler(handler).unwrap();
+    scripted.until_asked(2).await;
+    scripted.settle().await;
     // One of another kind tells nothing about ours.
-    assert_eq!((world.cached(), world.env.reporter.errors()), (vec!["stays@1".to_owned()], 3));
+    assert_eq!((scripted.cached(), scripted.env.reporter.errors()), (vec!["stays@1".to_owned()], 3));
     assert_eq!(told.lock()[..], [("large".to_owned(), true), ("broken".to_owned(), true)]);
 }
 
@@ -583,7 +602,7 @@ async fn two_hundred_informers_do_not_storm_a_server_that_was_down_for_ten_minut
     let mut informers = Vec::new();
     for _ in 0..200 {
         let source = FlakySource(flaky.clone(), env.clone(), began);
-        let informer = SharedInformer::<ConfigMap>::builder(&env).build(source);
+        let informer = SharedInformer::<ConfigMap>::builder(source, &env).build();
         let (running, token) = (informer.clone(), stop.clone());
         tokio::spawn(async move { running.run(token).await });
         informers.push(informer);
@@ -626,27 +645,27 @@ proptest! {
         runtime.block_on(async {
             let source = ScriptedSource::new();
             source.on_list(list(10, &["o0"]));
-            let world = World::start(source, |builder| builder);
-            world.until_asked(2).await;
+            let scripted = ScriptedReflector::start(source, |builder| builder);
+            scripted.until_asked(2).await;
             let mut from = 11;
             for cut in cuts {
-                let reply = Reply::body(stream_of(from..31)).in_pieces_of(pieces);
-                let asked = world.source.asked().len();
-                world.source.on_watch(reply.cut_at(cut, error(Class::ConnectionLost)));
-                world.until_asked(asked + 1).await;
-                let Asked::Watch(options) = world.source.asked().pop().unwrap() else { panic!("a cut is no reason to list") };
+                let reply = Reply::body(stream_of(from..31)).in_pieces(pieces);
+                let asked = scripted.source.asked().len();
+                scripted.source.on_watch(reply.cut_at(cut, error(Class::ConnectionLost)));
+                scripted.until_asked(asked + 1).await;
+                let Asked::Watch(options) = scripted.source.asked().pop().unwrap() else { panic!("a cut is no reason to list") };
                 from = options.version.as_number().unwrap() + 1;
             }
-            world.source.on_watch(Reply::body(stream_of(from..31)).then_hang());
-            world.env.clock.sleep(Duration::from_secs(300)).await;
+            scripted.source.on_watch(Reply::body(stream_of(from..31)).then_hang());
+            scripted.env.clock.sleep(Duration::from_secs(300)).await;
             let mut expected: std::collections::BTreeMap<String, u64> = [("o0".to_owned(), 1)].into();
             for version in 11..31_u64 {
                 let name = format!("o{}", version % 3);
                 if version % 7 == 0 { expected.remove(&name); } else { expected.insert(name, version); }
             }
             let expected: Vec<_> = expected.iter().map(|(name, version)| format!("{name}@{version}")).collect();
-            assert_eq!(world.cached(), expected);
-            world.stop.cancel();
+            assert_eq!(scripted.cached(), expected);
+            scripted.stop.cancel();
         });
     }
 }

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_client::Client;
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::informer::{Change, on_change};
 use watchkeeper::object::Transform;
+use watchkeeper::queue::QueueKind;
 use watchkeeper::source::{Feed, Reply, ScriptedSource};
-use watchkeeper::{Clients, Env, ObjectName, SharedInformer, SharedInformerFactory};
+use watchkeeper::{Client, Env, ObjectName, SharedInformer, SharedInformerFactory};
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
 
@@ -41,7 +41,7 @@ fn gone() -> String {
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-struct World {
+struct TransformingInformer {
     env: Env,
     source: ScriptedSource,
     informer: SharedInformer<ConfigMap>,
@@ -49,29 +49,30 @@ struct World {
     reports: Lines,
 }
 
-impl World {
+impl TransformingInformer {
     /// A running informer that has listed `items` at version 10 and watches.
     async fn watching(queue: QueueKind, resync: u64, transform: &Transform, items: &[&str]) -> (Self, Feed) {
         let (env, source) = (Env::simulated(1), ScriptedSource::new());
         let (told, reports) = (Lines::default(), Lines::default());
         let into = reports.clone();
-        env.reporter.add_hook(move |report| into.lock().push(format!("{} {}", report.subject, report.what)));
-        let informer = SharedInformer::builder(&env)
+        env.reporter
+            .add_hook(move |report| into.lock().push(format!("{} {}", report.subject, report.incident)));
+        let informer = SharedInformer::builder(source.clone(), &env)
             .queue(queue)
             .resync(Duration::from_secs(resync))
             .transform(transform.clone())
-            .build(source.clone());
+            .build();
         let into = told.clone();
         informer.add_handler(on_change(move |change| into.lock().push(line(&change)))).unwrap();
         let (reply, feed) = Reply::live();
         source.on_list(list(10, items)).on_watch(reply);
         let running = informer.clone();
         tokio::spawn(async move { running.run(CancellationToken::new()).await });
-        let world = Self { env, source, informer, told, reports };
-        let (hour, synced) = (Duration::from_secs(3600), world.informer.wait_until_synced());
-        world.env.clock.timeout(hour, synced).await.expect("waited for an hour");
-        world.settle().await;
-        (world, feed)
+        let transforming = Self { env, source, informer, told, reports };
+        let (hour, synced) = (Duration::from_secs(3600), transforming.informer.wait_until_synced());
+        transforming.env.clock.timeout(hour, synced).await.expect("waited for an hour");
+        transforming.settle().await;
+        (transforming, feed)
     }
 
     /// Waits until `count` requests have come, for an hour at most: on the paused clock, until nothing else can happen.
@@ -140,23 +141,24 @@ fn marking() -> (Transform, Arc<Mutex<BTreeMap<String, u32>>>) {
 async fn each_state_from_the_server_is_transformed_once_and_nothing_from_the_cache_again() {
     for queue in QUEUES {
         let (transform, calls) = marking();
-        let (world, feed) = World::watching(queue, 10, &transform, &["a@1", "b@2", "c@3"]).await;
-        assert_eq!(world.told(), ["+ a@1!", "+ b@2!", "+ c@3!"]);
+        let (transforming, feed) =
+            TransformingInformer::watching(queue, 10, &transform, &["a@1", "b@2", "c@3"]).await;
+        assert_eq!(transforming.told(), ["+ a@1!", "+ b@2!", "+ c@3!"]);
         feed.send(event("ADDED", "d@11") + &event("MODIFIED", "a@12") + &event("DELETED", "b@13"));
-        world.settle().await;
-        assert_eq!(world.told(), ["+ d@11!", "- b@13!", "a@1! -> a@12!"]);
-        world.env.clock.sleep(Duration::from_secs(25)).await;
+        transforming.settle().await;
+        assert_eq!(transforming.told(), ["+ d@11!", "- b@13!", "a@1! -> a@12!"]);
+        transforming.env.clock.sleep(Duration::from_secs(25)).await;
         let resynced = ["a@12! -> a@12!", "c@3! -> c@3!", "d@11! -> d@11!"];
-        assert_eq!(world.told(), resynced.map(|line| [line; 2]).as_flattened());
+        assert_eq!(transforming.told(), resynced.map(|line| [line; 2]).as_flattened());
         // A relist: `a` comes again as it was, `c` anew, `d` is gone.
-        world.source.on_list(list(20, &["a@12", "c@15"])).on_watch(Reply::body("").then_hang());
+        transforming.source.on_list(list(20, &["a@12", "c@15"])).on_watch(Reply::body("").then_hang());
         feed.send(gone());
-        world.until_asked(4).await;
-        world.settle().await;
-        assert_eq!(world.told(), ["- d@11! tombstone", "a@12! -> a@12!", "c@3! -> c@15!"]);
+        transforming.until_asked(4).await;
+        transforming.settle().await;
+        assert_eq!(transforming.told(), ["- d@11! tombstone", "a@12! -> a@12!", "c@3! -> c@15!"]);
         let calls: Vec<_> = calls.lock().iter().map(|(item, count)| format!("{item} {count}")).collect();
         assert_eq!(calls, ["a@1 1", "a@12 2", "b@13 1", "b@2 1", "c@15 1", "c@3 1", "d@11 1"]);
-        assert_eq!((world.env.reporter.errors(), transform.failures()), (0, 0));
+        assert_eq!((transforming.env.reporter.errors(), transform.failures()), (0, 0));
     }
 }
 
@@ -165,13 +167,14 @@ async fn each_state_from_the_server_is_transformed_once_and_nothing_from_the_cac
 async fn resyncs_amid_updates_never_transform_what_is_cached() {
     for queue in QUEUES {
         let (transform, _calls) = marking();
-        let (world, feed) = World::watching(queue, 1, &transform, &["a@1", "b@2"]).await;
+        let (transforming, feed) =
+            TransformingInformer::watching(queue, 1, &transform, &["a@1", "b@2"]).await;
         for version in 11..60 {
             feed.send(event("MODIFIED", &format!("a@{version}")));
             // Now and then the event is read at the moment of a resync, before or after it.
-            world.env.clock.sleep(Duration::from_millis([1, 250, 499, 250][version % 4])).await;
+            transforming.env.clock.sleep(Duration::from_millis([1, 250, 499, 250][version % 4])).await;
         }
-        let told = world.told();
+        let told = transforming.told();
         assert!(told.iter().any(|line| line == "b@2! -> b@2!") && told.len() > 60, "{told:?}");
         assert!(told.iter().all(|line| !line.contains("!!")), "{told:?}");
         assert_eq!(told.iter().filter(|line| line.contains("-> a@59!")).count(), 1);
@@ -187,14 +190,15 @@ async fn a_function_may_change_the_name_and_with_it_the_key() {
             json["metadata"]["name"] = format!("was-{name}").into();
             Ok(json)
         });
-        let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
-        assert_eq!(world.told(), ["+ was-a@1", "+ was-b@2"]);
-        assert_eq!(world.cached(), ["was-a@1", "was-b@2"]);
-        assert!(world.informer.lister().get(&ObjectName::namespaced("ns", "was-a")).is_ok());
+        let (transforming, feed) =
+            TransformingInformer::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
+        assert_eq!(transforming.told(), ["+ was-a@1", "+ was-b@2"]);
+        assert_eq!(transforming.cached(), ["was-a@1", "was-b@2"]);
+        assert!(transforming.informer.lister().get(&ObjectName::namespaced("ns", "was-a")).is_ok());
         feed.send(event("DELETED", "b@11"));
-        world.settle().await;
+        transforming.settle().await;
         assert_eq!(
-            (world.told(), world.cached()),
+            (transforming.told(), transforming.cached()),
             (vec!["- was-b@11".to_owned()], vec!["was-a@1".to_owned()])
         );
     }
@@ -204,13 +208,13 @@ async fn a_function_may_change_the_name_and_with_it_the_key() {
 async fn paths_thin_objects_out_and_leave_them_decodable() {
     for queue in QUEUES {
         let transform = Transform::drop_paths(["data.big"]).unwrap();
-        let (world, feed) = World::watching(queue, 0, &transform, &["a@1"]).await;
+        let (transforming, feed) = TransformingInformer::watching(queue, 0, &transform, &["a@1"]).await;
         feed.send(event("ADDED", "b@11"));
-        world.settle().await;
+        transforming.settle().await;
         for name in ["a", "b"] {
-            assert_eq!(world.data(name).into_keys().collect::<Vec<_>>(), ["small"]);
+            assert_eq!(transforming.data(name).into_keys().collect::<Vec<_>>(), ["small"]);
         }
-        assert_eq!(world.informer.indexer().version(), 11.into());
+        assert_eq!(transforming.informer.indexer().version(), 11.into());
     }
 }
 
@@ -227,33 +231,34 @@ async fn an_object_that_cannot_be_transformed_is_named_and_heals_with_its_next_e
                 assert!(!panics, "no b please");
                 Err("no b please")
             });
-            let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2", "c@3"]).await;
-            assert_eq!(world.cached(), ["a@1", "c@3"]);
+            let (transforming, feed) =
+                TransformingInformer::watching(queue, 0, &transform, &["a@1", "b@2", "c@3"]).await;
+            assert_eq!(transforming.cached(), ["a@1", "c@3"]);
             let why = if panics { "the function panicked: no b please" } else { "no b please" };
             let report = |place: &str| format!("configmaps skipped {place}: cannot transform ns/b: {why}");
-            assert_eq!(*world.reports.lock(), [report("item 1")]);
+            assert_eq!(*transforming.reports.lock(), [report("item 1")]);
             // Still broken: reported each time, and the others arrive.
             feed.send(event("MODIFIED", "b@11") + &event("MODIFIED", "a@12"));
-            world.settle().await;
-            assert_eq!(world.cached(), ["a@12", "c@3"]);
-            assert_eq!(*world.reports.lock(), [report("item 1"), report("a Modified event")]);
+            transforming.settle().await;
+            assert_eq!(transforming.cached(), ["a@12", "c@3"]);
+            assert_eq!(*transforming.reports.lock(), [report("item 1"), report("a Modified event")]);
             // The next event brings it in, although nobody has seen it be added.
             broken.store(false, Ordering::Relaxed);
-            world.told();
+            transforming.told();
             feed.send(event("MODIFIED", "b@13"));
-            world.settle().await;
-            assert_eq!((world.told(), world.cached().len()), (vec!["+ b@13".to_owned()], 3));
+            transforming.settle().await;
+            assert_eq!((transforming.told(), transforming.cached().len()), (vec!["+ b@13".to_owned()], 3));
             // What is cached stays as it is while its newer states fail.
             broken.store(true, Ordering::Relaxed);
             feed.send(event("MODIFIED", "b@14"));
-            world.settle().await;
-            assert_eq!(world.cached(), ["a@12", "b@13", "c@3"]);
+            transforming.settle().await;
+            assert_eq!(transforming.cached(), ["a@12", "b@13", "c@3"]);
             broken.store(false, Ordering::Relaxed);
             feed.send(event("MODIFIED", "b@15"));
-            world.settle().await;
-            assert_eq!(world.told(), ["b@13 -> b@15"]);
-            assert_eq!((world.env.reporter.errors(), transform.failures()), (3, 3));
-            assert_eq!(world.env.reporter.panics(), 0);
+            transforming.settle().await;
+            assert_eq!(transforming.told(), ["b@13 -> b@15"]);
+            assert_eq!((transforming.env.reporter.errors(), transform.failures()), (3, 3));
+            assert_eq!(transforming.env.reporter.panics(), 0);
         }
     }
 }
@@ -269,11 +274,13 @@ async fn a_factory_transforms_all_kinds_or_a_kind_in_its_own_way() {
         let body = json!({"items": [item], "metadata": {"resourceVersion": "1"}}).to_string();
         Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(body.into_bytes())))
     });
-    let factory =
-        SharedInformerFactory::builder(&Clients::from_client(Client::new(service, "default"), &env))
-            .transform(Transform::drop_paths(["metadata.annotations"]).unwrap())
-            .transform_of::<Secret>(Transform::keep_paths(["metadata.annotations"]).unwrap())
-            .build();
+    let factory = SharedInformerFactory::builder(&Client::from_kube(
+        kube_client::Client::new(service, "default"),
+        &env,
+    ))
+    .transform(Transform::drop_paths(["metadata.annotations"]).unwrap())
+    .transform_for::<Secret>(Transform::keep_paths(["metadata.annotations"]).unwrap())
+    .build();
     let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());
     let stop = CancellationToken::new();
     factory.start(&stop);
@@ -284,7 +291,7 @@ async fn a_factory_transforms_all_kinds_or_a_kind_in_its_own_way() {
     let secret = secrets.lister().get(&key).unwrap();
     assert!(secret.data.is_none() && secret.metadata.annotations.is_some());
     stop.cancel();
-    factory.shut_down().await.unwrap();
+    factory.join().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,20 +302,21 @@ async fn an_object_whose_transform_fails_keeps_its_old_state_through_a_relist_an
                 Some("15" | "21") => Err("not this state"),
                 _ => Ok(value),
             });
-        let (world, feed) = World::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
-        world.told();
-        world.source.on_list(list(20, &["a@15", "b@2"]));
+        let (transforming, feed) =
+            TransformingInformer::watching(queue, 0, &transform, &["a@1", "b@2"]).await;
+        transforming.told();
+        transforming.source.on_list(list(20, &["a@15", "b@2"]));
         let (reply, next) = Reply::live();
-        world.source.on_watch(reply);
+        transforming.source.on_watch(reply);
         feed.send(gone());
-        world.until_asked(4).await;
-        world.settle().await;
-        assert_eq!(world.cached(), ["a@1", "b@2"]);
-        assert!(world.told().iter().all(|line| !line.starts_with('-')), "nobody is gone");
+        transforming.until_asked(4).await;
+        transforming.settle().await;
+        assert_eq!(transforming.cached(), ["a@1", "b@2"]);
+        assert!(transforming.told().iter().all(|line| !line.starts_with('-')), "nobody is gone");
         next.send(event("DELETED", "a@21"));
-        world.settle().await;
-        assert_eq!(world.cached(), ["b@2"]);
-        assert_eq!((world.told().len(), transform.failures()), (1, 2));
+        transforming.settle().await;
+        assert_eq!(transforming.cached(), ["b@2"]);
+        assert_eq!((transforming.told().len(), transform.failures()), (1, 2));
     }
 }
 
@@ -321,10 +329,10 @@ async fn a_streamed_list_treats_failing_transforms_as_a_paged_one_does() {
                 _ => Ok(value),
             });
         let (env, source) = (Env::simulated(1), ScriptedSource::new().streaming());
-        let informer = SharedInformer::<ConfigMap>::builder(&env)
+        let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env)
             .queue(queue)
             .transform(transform)
-            .build(source.clone());
+            .build();
         let running = informer.clone();
         tokio::spawn(async move { running.run(CancellationToken::new()).await });
         let end = |version: u64| {

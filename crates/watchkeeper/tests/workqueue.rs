@@ -255,7 +255,7 @@ async fn one_key_that_panics_one_that_hangs_and_one_that_fails_harm_no_other() {
     let (queue, env) = queue();
     let (stop, runs, start) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)), env.clock.now());
     let (end, count) = (stop.clone(), runs.clone());
-    let workers = run_workers(3, &queue, &stop, &env, move |item| {
+    let workers = run_workers(3, &queue, stop.clone(), &env, move |item| {
         let (stop, runs) = (end.clone(), count.clone());
         async move {
             match reconcile(item.key(), stop).await {

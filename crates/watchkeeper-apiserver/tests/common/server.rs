@@ -6,13 +6,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use kube_client::Config;
 use kube_client::client::Body;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
-use kube_client::{Client, Config};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt as _;
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, ApiServerBuilder};
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
@@ -46,7 +46,7 @@ pub(crate) struct Server {
 enum Place {
     Inside(ApiServer),
     /// A shared server, and the unique name that replaces [`OURS`].
-    Shared(Client, Box<Config>, String),
+    Shared(kube_client::Client, Box<Config>, String),
 }
 
 impl Server {
@@ -61,7 +61,7 @@ impl Server {
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
         config.default_retry = false;
         config.read_timeout = None;
-        let (env, client) = (Env::system(), Client::try_from(config.clone()).unwrap());
+        let (env, client) = (Env::system(), kube_client::Client::try_from(config.clone()).unwrap());
         let ours = format!("{OURS}-{}", &env.generator.uuid()[..8]);
         Self { env, place: Place::Shared(client, Box::new(config), ours), controllers: None }
             .with_namespace()
@@ -119,12 +119,12 @@ impl Server {
     }
 
     /// The toolkit's clients of this server; they do not replace names.
-    pub(crate) fn clients(&self) -> Clients {
+    pub(crate) fn clients(&self) -> Client {
         let client = match &self.place {
             Place::Inside(server) => server.client(),
             Place::Shared(client, ..) => client.clone(),
         };
-        Clients::from_client(client, &self.env)
+        Client::from_kube(client, &self.env)
     }
 
     /// Sends a request with any body and headers.
@@ -180,7 +180,7 @@ impl Drop for Server {
         let cleaning = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let client = Client::try_from(*config).unwrap();
+                let client = kube_client::Client::try_from(*config).unwrap();
                 for path in ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/api/v1/namespaces"]
                 {
                     remove_named_after(&client, path, &ours).await;
@@ -192,7 +192,7 @@ impl Drop for Server {
     }
 }
 
-async fn remove_named_after(client: &Client, collection: &str, ours: &str) {
+async fn remove_named_after(client: &kube_client::Client, collection: &str, ours: &str) {
     let ask = async |method: &str, path: &str| {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()

@@ -7,11 +7,11 @@ use kube_core::gvk::GroupVersionKind;
 use kube_core::params::Patch;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::{Clients, ObjectName};
+use watchkeeper::{Client, ObjectName};
 use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions};
 use watchkeeper_controllers::garbage_collector;
 
-use crate::World;
+use crate::PeerPrograms;
 use crate::observer::Observer;
 use crate::program::Program;
 
@@ -25,7 +25,7 @@ fn boats() -> ApiResource {
 
 /// What a user does to Boats.
 struct User {
-    clients: Clients,
+    client: Client,
 }
 
 impl User {
@@ -33,28 +33,28 @@ impl User {
         let mut boat = DynamicObject::new(name, &boats());
         boat.metadata.namespace = Some("default".into());
         boat.data = json!({"spec": {"port": "hamburg"}});
-        self.clients.requests().of_kind(boats()).create(&boat).await.unwrap()
+        self.client.api_of(boats()).create(&boat).await.unwrap()
     }
 
     async fn patch(&self, name: &str, patch: Value) {
-        let requests = self.clients.requests().of_kind::<DynamicObject>(boats());
+        let requests = self.client.api_of::<DynamicObject>(boats());
         requests.patch(&key(name), &Patch::Merge(patch)).await.unwrap();
     }
 
     async fn delete(&self, name: &str) {
-        self.clients.requests().of_kind::<DynamicObject>(boats()).delete(&key(name)).await.unwrap();
+        self.client.api_of::<DynamicObject>(boats()).delete(&key(name)).await.unwrap();
     }
 
     async fn port(&self, depth: &str) {
         let labels = json!({"role": "port"});
         let metadata = json!({"name": "hamburg", "namespace": "default", "labels": labels});
         let port = json!({"metadata": metadata, "data": {"depth": depth}});
-        let maps = self.clients.requests().of::<ConfigMap>();
+        let maps = self.client.api::<ConfigMap>();
         maps.create(&serde_json::from_value(port).unwrap()).await.unwrap();
     }
 
     async fn set_depth(&self, of: &str, depth: &str) {
-        let maps = self.clients.requests().of::<ConfigMap>();
+        let maps = self.client.api::<ConfigMap>();
         maps.patch(&key(of), &Patch::Merge(json!({"data": {"depth": depth}}))).await.unwrap();
     }
 }
@@ -73,24 +73,24 @@ fn count(observer: &Observer, boat: &str, reason: &str) -> i32 {
     events.map(|event| event.series.as_ref().map_or(1, |series| series.count)).sum()
 }
 
-pub(crate) async fn an_operator_of_kube_rs_serves_boats_through_a_restart(world: &World) {
-    let server = ApiServer::new(&world.env);
+pub(crate) async fn an_operator_of_kube_rs_serves_boats_through_a_restart(programs: &PeerPrograms) {
+    let server = ApiServer::new(&programs.env);
     let credentials = Some(Credentials::generate().unwrap());
     let mut options = ListenOptions { credentials, ..ListenOptions::default() };
     let listening = server.listen(options.clone()).await.unwrap();
     options.address = listening.address();
-    std::fs::write(world.kubeconfig(), listening.kubeconfig()).unwrap();
+    std::fs::write(programs.kubeconfig(), listening.kubeconfig()).unwrap();
     // In process, so that it works while nobody listens.
-    let user = User { clients: Clients::from_client(server.client(), &world.env) };
-    let collector = (user.clients.clone(), CancellationToken::new());
+    let user = User { client: Client::from_kube(server.client(), &programs.env) };
+    let collector = (user.client.clone(), CancellationToken::new());
     let _stopped_at_the_end = collector.1.clone().drop_guard();
     tokio::spawn(async move { garbage_collector::run(&collector.0, collector.1).await });
-    let observer = Observer::of(user.clients.clone());
+    let observer = Observer::of(user.client.clone());
     observer.observe::<ConfigMap>().await;
     observer.observe::<Secret>().await;
     observer.observe::<Event>().await;
 
-    let mut operator = world.kube_runtime("operator");
+    let mut operator = programs.kube_runtime("operator");
     operator.until(&["kind established"]).await;
     children_and_events(&user, &observer, &mut operator).await;
     generations(&user, &mut operator).await;
@@ -100,7 +100,7 @@ pub(crate) async fn an_operator_of_kube_rs_serves_boats_through_a_restart(world:
     user.create("c").await;
     observer.until("c has its log", |seen| depth(seen, "log-of-c").is_some()).await;
     drop(listening);
-    user.clients.requests().of::<ConfigMap>().delete(&key("log-of-a")).await.unwrap();
+    user.client.api::<ConfigMap>().delete(&key("log-of-a")).await.unwrap();
     user.delete("c").await;
     user.set_depth("hamburg", "14").await;
     server.compact_now();
@@ -142,7 +142,7 @@ async fn children_and_events(user: &User, observer: &Observer, operator: &mut Pr
         })
         .await;
     let first = observer.seen::<ConfigMap>("log-of-a").unwrap().metadata.uid.clone();
-    user.clients.requests().of::<ConfigMap>().delete(&key("log-of-a")).await.unwrap();
+    user.client.api::<ConfigMap>().delete(&key("log-of-a")).await.unwrap();
     observer
         .until("a deleted log comes back", |seen| {
             seen.seen::<ConfigMap>("log-of-a").is_some_and(|log| log.metadata.uid != first)
@@ -186,9 +186,9 @@ async fn cleanup(user: &User, observer: &Observer, operator: &mut Program) {
         .await;
 }
 
-pub(crate) async fn what_kube_rs_waits_for_comes_and_its_events_are_counted(world: &World) {
-    let server = world.serve().await;
-    let waits = world.kube_runtime("waits");
+pub(crate) async fn what_kube_rs_waits_for_comes_and_its_events_are_counted(programs: &PeerPrograms) {
+    let server = programs.serve().await;
+    let waits = programs.kube_runtime("waits");
     let (status, lines) = waits.exit().await;
     let wanted = [
         "met: pod running",

@@ -8,10 +8,10 @@ use sample_controller::api;
 use serde_json::{Value, json};
 use watchkeeper::clock::Generator;
 use watchkeeper::wire::Class;
-use watchkeeper::{Clients, ObjectName};
+use watchkeeper::{Client, ObjectName};
 use watchkeeper_apiserver::{ApiServer, Credentials, ListenOptions};
 
-use crate::World;
+use crate::PeerPrograms;
 use crate::program::Program;
 
 const SEED: u64 = 7;
@@ -57,12 +57,12 @@ fn kinds() -> Vec<(ApiResource, Content)> {
 }
 
 /// One random change; those that make no sense are refused, and counted out.
-async fn change(clients: &Clients, generator: &Generator) -> bool {
+async fn change(client: &Client, generator: &Generator) -> bool {
     let mut kinds = kinds();
     let (kind, body) = kinds.swap_remove(generator.below(kinds.len() as u64) as usize);
     let name = format!("o{:03}", generator.below(150));
     let key = ObjectName::namespaced(if generator.below(2) == 0 { "default" } else { "kube-public" }, &name);
-    let objects = clients.requests().of_kind::<DynamicObject>(kind.clone());
+    let objects = client.api_of::<DynamicObject>(kind.clone());
     let value = generator.below(1_000);
     let answer = match generator.below(5) {
         0 => objects.delete(&key).await,
@@ -96,9 +96,9 @@ async fn change(clients: &Clients, generator: &Generator) -> bool {
 }
 
 /// That many changes that were not refused.
-async fn make(mut count: usize, clients: &Clients, generator: &Generator) {
+async fn make(mut count: usize, client: &Client, generator: &Generator) {
     while count > 0 {
-        count -= usize::from(change(clients, generator).await);
+        count -= usize::from(change(client, generator).await);
     }
 }
 
@@ -116,46 +116,52 @@ async fn compare(mirrors: &mut Program, names: &[&str]) -> Vec<String> {
     lines
 }
 
-pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_restarts(world: &World) {
-    let start = || world.peer("informer", &["-custom", "foos.v1alpha1.samplecontroller.k8s.io"]);
-    follow(world, start, &["configmaps", "secrets", "pods", "deployments", "foos"]).await;
+pub(crate) async fn caches_of_client_go_equal_a_list_after_2000_changes_and_restarts(
+    programs: &PeerPrograms,
+) {
+    let start = || programs.peer("informer", &["-custom", "foos.v1alpha1.samplecontroller.k8s.io"]);
+    follow(programs, start, &["configmaps", "secrets", "pods", "deployments", "foos"]).await;
 }
 
-pub(crate) async fn stores_of_kube_rs_equal_a_list_after_2000_changes_and_restarts(world: &World) {
+pub(crate) async fn stores_of_kube_rs_equal_a_list_after_2000_changes_and_restarts(programs: &PeerPrograms) {
     let built_in = ["paged", "streamed", "any", "unmarked", "labelled", "streamed-label", "field", "short"];
     let others = ["metadata", "streamed-metadata", "dynamic", "shared"];
     let [resumed, relisted] =
-        follow(world, || world.kube_runtime("mirrors"), &[&built_in[..], &others].concat()).await;
+        follow(programs, || programs.kube_runtime("mirrors"), &[&built_in[..], &others].concat()).await;
     // After the orderly restart each watches on, after the other each is told that its version is gone, and lists.
     assert!(resumed.iter().all(|line| line.contains(" 1 lists, 0 gone, ")), "{resumed:#?}");
     assert!(relisted.iter().all(|line| line.contains(" 2 lists, 1 gone, ")), "{relisted:#?}");
 }
 
 /// Changes and restarts, with a comparison after each, and the lines of those after the restarts; `names` is what the program that is started mirrors.
-async fn follow(world: &World, start: impl FnOnce() -> Program, names: &[&str]) -> [Vec<String>; 2] {
-    let server = ApiServer::new(&world.env);
+async fn follow(
+    programs: &PeerPrograms,
+    start: impl FnOnce() -> Program,
+    names: &[&str],
+) -> [Vec<String>; 2] {
+    let server = ApiServer::new(&programs.env);
     let credentials = Some(Credentials::generate().unwrap());
     let mut options = ListenOptions { credentials, ..ListenOptions::default() };
     let mut listening = server.listen(options.clone()).await.unwrap();
     options.address = listening.address();
-    std::fs::write(world.kubeconfig(), listening.kubeconfig()).unwrap();
+    std::fs::write(programs.kubeconfig(), listening.kubeconfig()).unwrap();
 
     // The changes do not go over the socket, so that they go on while it is closed.
-    let clients = Clients::from_client(server.client(), &world.env);
-    clients.requests().of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+    let client = Client::from_kube(server.client(), &programs.env);
+    client.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
     let mut mirrors = start();
     mirrors.until(&["synced"]).await;
 
     let generator = Generator::seeded(SEED);
     let mut after = [Vec::new(), Vec::new()];
     for (restart, after) in [Restart::Orderly, Restart::Crash].into_iter().zip(&mut after) {
-        make(900, &clients, &generator).await;
+        make(900, &client, &generator).await;
         compare(&mut mirrors, names).await;
         match restart {
             Restart::Orderly => listening.stop().await,
             Restart::Crash => drop(listening),
         }
-        make(100, &clients, &generator).await;
+        make(100, &client, &generator).await;
         if restart == Restart::Crash {
             server.compact_now();
         }

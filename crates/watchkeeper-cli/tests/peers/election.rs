@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::coordination::v1::Lease;
 use watchkeeper::informer::{Change, on_change};
 
-use crate::World;
+use crate::PeerPrograms;
 use crate::observer::Observer;
 use crate::program::Program;
 
-pub(crate) async fn a_candidate_takes_over_from_one_that_was_killed_or_stopped(world: &World) {
-    let server = world.serve().await;
-    let observer = Observer::connect(&world.env, &world.kubeconfig()).await;
+pub(crate) async fn a_candidate_takes_over_from_one_that_was_killed_or_stopped(programs: &PeerPrograms) {
+    let server = programs.serve().await;
+    let observer = Observer::connect(&programs.env, &programs.kubeconfig()).await;
     let holders = Arc::new(Mutex::new(Vec::new()));
     let heard = holders.clone();
     let note = on_change(move |change: Change<'_, Lease>| {
@@ -25,7 +25,7 @@ pub(crate) async fn a_candidate_takes_over_from_one_that_was_killed_or_stopped(w
     });
     observer.factory.informer::<Lease>().add_handler(note).unwrap();
     observer.observe::<Lease>().await;
-    let candidate = |name: &str| -> Program { world.peer("candidate", &["-identity", name]) };
+    let candidate = |name: &str| -> Program { programs.peer("candidate", &["-identity", name]) };
 
     let mut a = candidate("a");
     a.until(&["leading"]).await;

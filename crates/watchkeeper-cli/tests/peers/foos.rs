@@ -8,7 +8,7 @@ use sample_controller::api::{self, Foo, FooSpec};
 use serde_json::json;
 use watchkeeper::ObjectName;
 
-use crate::World;
+use crate::PeerPrograms;
 use crate::observer::Observer;
 
 fn key(name: &str) -> ObjectName {
@@ -36,12 +36,12 @@ fn has_event(observer: &Observer, foo: &str, reason: &str) -> bool {
     })
 }
 
-pub(crate) async fn the_sample_controller_of_go_serves_foos(world: &World) {
-    let server = world.serve().await;
-    let observer = Observer::connect(&world.env, &world.kubeconfig()).await;
-    let requests = observer.clients.requests();
-    requests.of::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
-    let mut controller = world.peer("sample-controller", &[]);
+pub(crate) async fn the_sample_controller_of_go_serves_foos(programs: &PeerPrograms) {
+    let server = programs.serve().await;
+    let observer = Observer::connect(&programs.env, &programs.kubeconfig()).await;
+    let requests = observer.client.requests();
+    requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
+    let mut controller = programs.peer("sample-controller", &[]);
     controller.until(&["Started workers"]).await;
     observer.observe::<Foo>().await;
     observer.observe::<Deployment>().await;
@@ -49,7 +49,7 @@ pub(crate) async fn the_sample_controller_of_go_serves_foos(world: &World) {
 
     for number in 0..8 {
         let (name, deployment) = (format!("foo-{number}"), format!("web-{number}"));
-        requests.of().create(&foo(&name, &deployment, number + 1)).await.unwrap();
+        requests.api().create(&foo(&name, &deployment, number + 1)).await.unwrap();
     }
     observer
         .until("every Foo has its Deployment, status and event", |seen| {
@@ -62,9 +62,9 @@ pub(crate) async fn the_sample_controller_of_go_serves_foos(world: &World) {
         .await;
 
     let scale = |replicas: i32| Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    requests.of::<Foo>().patch(&key("foo-0"), &scale(3)).await.unwrap();
+    requests.api::<Foo>().patch(&key("foo-0"), &scale(3)).await.unwrap();
     observer.until("the Deployment follows", |seen| replicas(seen, "web-0") == Some(3)).await;
-    let edited = requests.of::<Deployment>().patch(&key("web-0"), &scale(9)).await.unwrap();
+    let edited = requests.api::<Deployment>().patch(&key("web-0"), &scale(9)).await.unwrap();
     observer
         .until("the hand-made edit is set back", |seen| {
             let deployment = seen.seen::<Deployment>("web-0").unwrap();
@@ -72,23 +72,23 @@ pub(crate) async fn the_sample_controller_of_go_serves_foos(world: &World) {
         })
         .await;
     let status = Patch::Merge(json!({"status": {"availableReplicas": 2, "readyReplicas": 2, "replicas": 3}}));
-    requests.of::<Deployment>().patch_status(&key("web-0"), &status).await.unwrap();
+    requests.api::<Deployment>().patch_status(&key("web-0"), &status).await.unwrap();
     observer.until("the status follows", |seen| available(seen, "foo-0") == Some(2)).await;
 
     let first = edited.metadata.uid;
-    requests.of::<Deployment>().delete(&key("web-0")).await.unwrap();
+    requests.api::<Deployment>().delete(&key("web-0")).await.unwrap();
     observer
         .until("a deleted Deployment comes back", |seen| {
             seen.seen::<Deployment>("web-0").is_some_and(|deployment| deployment.metadata.uid != first)
         })
         .await;
 
-    requests.of().create(&foo("thief", "web-1", 1)).await.unwrap();
+    requests.api().create(&foo("thief", "web-1", 1)).await.unwrap();
     observer.until("a stolen name is reported", |seen| has_event(seen, "thief", "ErrResourceExists")).await;
-    requests.of::<Foo>().delete(&key("thief")).await.unwrap();
+    requests.api::<Foo>().delete(&key("thief")).await.unwrap();
 
     for number in 0..8 {
-        requests.of::<Foo>().delete(&key(&format!("foo-{number}"))).await.unwrap();
+        requests.api::<Foo>().delete(&key(&format!("foo-{number}"))).await.unwrap();
     }
     observer
         .until("Deployments go with their Foos", |seen| {

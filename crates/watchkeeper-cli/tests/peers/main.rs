@@ -1,4 +1,4 @@
-//! Clients of other people on our server: Go's own programs, unchanged, from the folder that `WATCHKEEPER_TEST_PEERS` names, and one on
+//! Client of other people on our server: Go's own programs, unchanged, from the folder that `WATCHKEEPER_TEST_PEERS` names, and one on
 //! kube-rs' runtime, which `WATCHKEEPER_TEST_KUBE_RUNTIME` names.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -18,14 +18,14 @@ use watchkeeper::Env;
 use program::Program;
 
 /// Where the programs are, and what is handed in.
-struct World {
+struct PeerPrograms {
     env: Env,
     peers: PathBuf,
     kube_runtime: PathBuf,
     folder: TempDir,
 }
 
-impl World {
+impl PeerPrograms {
     fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
@@ -76,9 +76,9 @@ async fn main() -> ExitCode {
     macro_rules! check {
         ($($room:ident::$name:ident)*) => {$({
             let (peers, kube_runtime) = (peers.clone().unwrap_or_default(), kube_runtime.clone().unwrap_or_default());
-            let world = World { env: env.clone(), peers, kube_runtime, folder: tempfile::tempdir().unwrap() };
+            let programs = PeerPrograms { env: env.clone(), peers, kube_runtime, folder: tempfile::tempdir().unwrap() };
             let started = env.clock.now();
-            let well = tokio::spawn(async move { $room::$name(&world).await }).await.is_ok();
+            let well = tokio::spawn(async move { $room::$name(&programs).await }).await.is_ok();
             if well { passed += 1 } else { failed += 1 }
             let (took, word) = (env.clock.now() - started, if well { "ok" } else { "FAILED" });
             println!("test {} ... {word} ({:.1} s)", stringify!($name), took.as_secs_f64());

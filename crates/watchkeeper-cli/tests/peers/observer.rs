@@ -7,13 +7,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use watchkeeper::informer::{Change, on_change};
 use watchkeeper::process::ClientArgs;
-use watchkeeper::{Clients, Env, Kind, ObjectName, SharedInformerFactory};
+use watchkeeper::{Client, Env, Kind, ObjectName, SharedInformerFactory};
 
 use crate::program::PATIENCE;
 
 /// Informers that wake who waits, and a client.
 pub(crate) struct Observer {
-    pub(crate) clients: Clients,
+    pub(crate) client: Client,
     pub(crate) factory: SharedInformerFactory,
     changed: Arc<Notify>,
     stop: CancellationToken,
@@ -26,11 +26,11 @@ impl Observer {
         Self::of(args.connect(env).await.unwrap())
     }
 
-    pub(crate) fn of(clients: Clients) -> Self {
-        let factory = SharedInformerFactory::builder(&clients).build();
+    pub(crate) fn of(client: Client) -> Self {
+        let factory = SharedInformerFactory::builder(&client).build();
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
-        Self { clients, factory, changed: Arc::default(), stop, _guard: guard }
+        Self { client, factory, changed: Arc::default(), stop, _guard: guard }
     }
 
     pub(crate) async fn observe<K: Kind<DynamicType: Default>>(&self) {
@@ -57,7 +57,7 @@ impl Observer {
                 changed.await;
             }
         };
-        let in_time = self.clients.env().clock.timeout(PATIENCE, seen).await;
+        let in_time = self.client.env().clock.timeout(PATIENCE, seen).await;
         assert!(in_time.is_ok(), "not seen within {PATIENCE:?}: {what}");
     }
 }

@@ -19,7 +19,7 @@ use watchkeeper::informer::Handler;
 use watchkeeper::queue::Deleted;
 use watchkeeper::source::{ApiSource, Scope};
 use watchkeeper::store::Index;
-use watchkeeper::{Clients, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
+use watchkeeper::{Client, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
 
 use super::decide::Dependent;
 use super::{CollectError, live};
@@ -92,7 +92,7 @@ impl fmt::Debug for Item {
 
 /// The monitors of all kinds that can be listed, watched and deleted.
 pub(super) struct Graph {
-    clients: Clients,
+    client: Client,
     queue: RateLimitingQueue<Item>,
     /// Notified when a CustomResourceDefinition changes, as kinds may have been added or removed.
     changed: Arc<Notify>,
@@ -110,9 +110,9 @@ type Waiting = BTreeMap<Arc<str>, Item>;
 type Served = BTreeMap<(String, String), (ApiResource, bool)>;
 
 impl Graph {
-    pub(super) fn new(clients: &Clients, queue: &RateLimitingQueue<Item>, changed: &Arc<Notify>) -> Self {
+    pub(super) fn new(client: &Client, queue: &RateLimitingQueue<Item>, changed: &Arc<Notify>) -> Self {
         Self {
-            clients: clients.clone(),
+            client: client.clone(),
             queue: queue.clone(),
             changed: changed.clone(),
             monitors: Arc::default(),
@@ -123,7 +123,7 @@ impl Graph {
 
     /// The kinds that the server has now, by discovery.
     async fn served(&self) -> Result<Served, kube_client::Error> {
-        let discovery = Discovery::new(self.clients.watch().clone()).run_aggregated().await?;
+        let discovery = Discovery::new(self.client.kube().clone()).run_aggregated().await?;
         let mut found = Served::new();
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
@@ -163,12 +163,12 @@ impl Graph {
     }
 
     fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Monitor> {
-        let source = ApiSource::new::<Meta>(&self.clients, &resource, &Scope::Cluster);
+        let source = ApiSource::new::<Meta>(&self.client, &resource, &Scope::Cluster);
         let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
             object.owner_references().into_iter().map(|owner| owner.uid)
         });
         let informer =
-            SharedInformer::<Meta>::builder_of(resource.clone(), env).indexes([by_owner]).build(source);
+            SharedInformer::<Meta>::builder_of(resource.clone(), source, env).indexes([by_owner]).build();
         let monitor = Arc::new(Monitor { resource, is_namespaced, informer, stop: CancellationToken::new() });
         let handler = Relations {
             monitor: Arc::downgrade(&monitor),
@@ -225,7 +225,7 @@ impl Graph {
         for (kind, is_namespaced) in self.served().await?.into_values() {
             // A namespaced object owns nothing outside its namespace.
             if namespace.is_none() || is_namespaced {
-                let owned = live::owned(&owner.uid, &kind, namespace, &self.clients).await?;
+                let owned = live::owned(&owner.uid, &kind, namespace, &self.client).await?;
                 found.extend(owned.into_iter().map(|object| (kind.clone(), object)));
             }
         }

@@ -1,7 +1,7 @@
 //! Lists the dependents of an object from the server, where a cache may be behind or not have synced.
 
 use kube_client::core::ApiResource;
-use watchkeeper::Clients;
+use watchkeeper::Client;
 use watchkeeper::source::{Scope, Selection};
 
 use super::CollectError;
@@ -12,11 +12,11 @@ pub(super) async fn owned(
     owner: &str,
     kind: &ApiResource,
     namespace: Option<&str>,
-    clients: &Clients,
+    client: &Client,
 ) -> Result<Vec<Meta>, CollectError> {
     let scope = namespace.map_or(Scope::Cluster, |namespace| Scope::Namespace(namespace.to_owned()));
     let unseen = |source| CollectError::Unseen { kind: kind.plural.clone(), source };
-    let objects = clients.requests().of_kind::<Meta>(kind.clone());
+    let objects = client.api_of::<Meta>(kind.clone());
     let mut found = match objects.list(&scope, &Selection::default()).await {
         // The kind was removed meanwhile, with all its objects.
         Err(error) if error.is_not_found() => return Ok(Vec::new()),

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::process::run_workers;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, limiter};
-use watchkeeper::{Clients, ObjectName};
+use watchkeeper::{Client, ObjectName};
 
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
 use graph::{Graph, Item, Meta};
@@ -39,12 +39,12 @@ const WORKERS: usize = 2;
 /// else continues.
 ///
 /// Returns when all tasks of the collector have ended. Dropping the future ends them too.
-pub async fn run(clients: &Clients, stop: CancellationToken) {
-    let env = clients.env().fork("garbage collector");
+pub async fn run(client: &Client, stop: CancellationToken) {
+    let env = client.env().fork("garbage collector");
     let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
     let changed = Arc::new(Notify::new());
     let collector =
-        Arc::new(Collector { clients: clients.clone(), graph: Graph::new(clients, &queue, &changed), queue });
+        Arc::new(Collector { client: client.clone(), graph: Graph::new(client, &queue, &changed), queue });
     let discover = async {
         loop {
             if let Err(error) = collector.graph.discover(&env).await {
@@ -58,13 +58,14 @@ pub async fn run(clients: &Clients, stop: CancellationToken) {
         collector.graph.stop().await;
     };
     let this = collector.clone();
-    let work =
-        run_workers(WORKERS, &collector.queue, &stop, &env, move |item| this.clone().process_item(item));
+    let work = run_workers(WORKERS, &collector.queue, stop.clone(), &env, move |item| {
+        this.clone().process_item(item)
+    });
     tokio::join!(discover, work);
 }
 
 struct Collector {
-    clients: Clients,
+    client: Client,
     graph: Graph,
     queue: RateLimitingQueue<Item>,
 }
@@ -125,7 +126,7 @@ impl Collector {
         if let Action::Nothing = self.action(item, &cached).await? {
             return Ok(());
         }
-        let objects = self.clients.requests().of_kind::<Meta>(item.monitor.resource.clone());
+        let objects = self.client.api_of::<Meta>(item.monitor.resource.clone());
         let newest = match objects.get(&item.key).await {
             Err(error) if error.class() == Class::NotFound => return Ok(()),
             found => found?,
@@ -175,7 +176,7 @@ impl Collector {
         if let Some(cached) = monitor.cached(&key, &owner.uid) {
             return Ok(OwnerState::of(&cached.metadata));
         }
-        match self.clients.requests().of_kind::<Meta>(monitor.resource.clone()).get(&key).await {
+        match self.client.api_of::<Meta>(monitor.resource.clone()).get(&key).await {
             Ok(found) if found.metadata.uid.as_deref() == Some(&owner.uid) => {
                 Ok(OwnerState::of(&found.metadata))
             }
@@ -186,7 +187,7 @@ impl Collector {
     }
 
     async fn carry_out(&self, item: &Item, object: &Meta, action: Action) -> Result<(), CollectError> {
-        let objects = self.clients.requests().of_kind::<Meta>(item.monitor.resource.clone());
+        let objects = self.client.api_of::<Meta>(item.monitor.resource.clone());
         let metadata = &object.metadata;
         match action {
             Action::Nothing => {}
@@ -261,7 +262,7 @@ impl Collector {
         key: &ObjectName,
         metadata: serde_json::Value,
     ) -> Result<(), ApiError> {
-        let objects = self.clients.requests().of_kind::<Meta>(kind);
+        let objects = self.client.api_of::<Meta>(kind);
         objects.patch(key, &Patch::Merge(json!({ "metadata": metadata }))).await.map(drop)
     }
 }

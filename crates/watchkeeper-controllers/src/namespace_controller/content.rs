@@ -11,7 +11,7 @@ use kube_client::core::{ApiResource, DynamicObject};
 use watchkeeper::object::Unreadable;
 use watchkeeper::source::{Scope, Selection};
 use watchkeeper::wire::ApiError;
-use watchkeeper::{Clients, ObjectName};
+use watchkeeper::{Client, ObjectName};
 
 use super::discover::Resource;
 
@@ -22,7 +22,7 @@ const FINALIZERS: Duration = Duration::from_secs(15);
 
 /// The contents of one namespace.
 pub(super) struct Contents<'a> {
-    pub(super) clients: &'a Clients,
+    pub(super) clients: &'a Client,
     pub(super) namespace: &'a str,
     pub(super) deleted_at: &'a Time,
 }
@@ -94,7 +94,7 @@ impl Contents<'_> {
     }
 
     async fn delete_objects(&self, resource: &Resource, objects: Vec<Meta>) -> Result<(), ApiError> {
-        let requests = self.clients.requests().of_kind::<Meta>(resource.api.clone());
+        let requests = self.clients.api_of::<Meta>(resource.api.clone());
         let background = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
@@ -122,7 +122,7 @@ impl Contents<'_> {
             namespace: self.namespace.to_owned(),
             source,
         };
-        let pods = self.clients.requests().of::<Pod>().list(&scope, &Selection::default()).await;
+        let pods = self.clients.api::<Pod>().list(&scope, &Selection::default()).await;
         let pods = pods.map_err(failed)?.ignore_unreadable();
         let seconds = pods
             .iter()
@@ -136,7 +136,7 @@ impl Contents<'_> {
 
     async fn list(&self, api: &ApiResource) -> Result<Vec<Meta>, ContentError> {
         let scope = Scope::Namespace(self.namespace.to_owned());
-        let objects = self.clients.requests().of_kind::<Meta>(api.clone());
+        let objects = self.clients.api_of::<Meta>(api.clone());
         let (resource, namespace) = (qualified(api), self.namespace.to_owned());
         match objects.list(&scope, &Selection::default()).await {
             // The resource was removed meanwhile, with all its objects.

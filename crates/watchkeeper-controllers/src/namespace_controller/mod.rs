@@ -21,7 +21,7 @@ use watchkeeper::source::{ApiSource, Scope};
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::limiter::ItemExponential;
 use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, enqueue};
-use watchkeeper::{Clients, Env, Object, ObjectName, SharedInformer};
+use watchkeeper::{Client, Env, Object, ObjectName, SharedInformer};
 
 use conditions::Findings;
 use content::{Contents, is_pods};
@@ -50,25 +50,21 @@ const RESTART: Duration = Duration::from_secs(1);
 /// could still accept an object for a moment then: on such a cluster, leave this to kube-controller-manager.
 ///
 /// Returns when all tasks of the controller have ended. Dropping the future ends them too.
-pub async fn run(clients: &Clients, stop: CancellationToken) {
+pub async fn run(clients: &Client, stop: CancellationToken) {
     let env = clients.env().fork("namespace controller");
     let queue =
         RateLimitingQueue::new("namespace_controller", ItemExponential::new(FIRST_RETRY, LAST_RETRY), &env);
     let controller = Arc::new(Controller { clients: clients.clone() });
-    let work = run_workers(WORKERS, &queue, &stop, &env, move |item| controller.clone().process_item(item));
+    let work =
+        run_workers(WORKERS, &queue, stop.clone(), &env, move |item| controller.clone().process_item(item));
     tokio::join!(watch(clients, &queue, &env, &stop), work);
 }
 
 /// Enqueues namespaces in deletion.
-async fn watch(
-    clients: &Clients,
-    queue: &RateLimitingQueue<ObjectName>,
-    env: &Env,
-    stop: &CancellationToken,
-) {
+async fn watch(clients: &Client, queue: &RateLimitingQueue<ObjectName>, env: &Env, stop: &CancellationToken) {
     while !stop.is_cancelled() {
         let source = ApiSource::new::<Namespace>(clients, &(), &Scope::Cluster);
-        let informer = SharedInformer::<Namespace>::builder(env).build(source);
+        let informer = SharedInformer::<Namespace>::builder(source, env).build();
         let handler = filtered(|object: &Object<Namespace>| object.is_deleting(), enqueue(queue.clone()));
         // A new informer takes handlers.
         let _registered = informer.add_handler(handler);
@@ -81,7 +77,7 @@ async fn watch(
 }
 
 struct Controller {
-    clients: Clients,
+    clients: Client,
 }
 
 /// What an attempt came to.
@@ -128,7 +124,7 @@ impl Controller {
     }
 
     async fn sync(&self, key: &ObjectName) -> Result<Outcome, NamespaceError> {
-        let namespaces = self.clients.requests().of::<Namespace>();
+        let namespaces = self.clients.api::<Namespace>();
         let Some(namespace) = namespaces.get_opt(key).await.map_err(NamespaceError::Get)? else {
             return Ok(Outcome::Done);
         };
@@ -167,7 +163,7 @@ impl Controller {
         if !findings.write(status, &now) {
             return Ok(Some(namespace));
         }
-        match self.clients.requests().of::<Namespace>().replace_status(&namespace).await {
+        match self.clients.api::<Namespace>().replace_status(&namespace).await {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(NamespaceError::Status(error)),
             Ok(written) => Ok(Some(written)),
@@ -179,7 +175,7 @@ impl Controller {
         if let Some(finalizers) = namespace.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
-        let namespaces = self.clients.requests().of::<Namespace>();
+        let namespaces = self.clients.api::<Namespace>();
         match namespaces.replace_subresource("finalize", &namespace).await {
             Err(error) if !error.is_not_found() => Err(NamespaceError::Finalize(error)),
             _ => Ok(()),
@@ -195,7 +191,7 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &String> {
 async fn empty(contents: &Contents<'_>) -> (Findings, Duration) {
     let (mut findings, mut expected) = (Findings::default(), Duration::ZERO);
     let clients = contents.clients;
-    let mut resources = match discover(clients.watch(), &clients.env().clock).await {
+    let mut resources = match discover(clients.kube(), &clients.env().clock).await {
         Ok(discovered) => {
             findings.discovery = discovered.problem();
             discovered.resources

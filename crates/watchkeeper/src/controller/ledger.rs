@@ -236,7 +236,7 @@ mod tests {
     use crate::source::{Reply, ScriptedSource};
     use crate::store::Index;
 
-    fn world() -> (Env, Ledger<u32>, Indexer<ConfigMap>) {
+    fn ledger_of_a_store() -> (Env, Ledger<u32>, Indexer<ConfigMap>) {
         let env = Env::simulated(1);
         (env.clone(), Ledger::new(&env), Indexer::new(&env, []))
     }
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_for_its_own_writes_only() {
-        let (_, ledger, cache) = world();
+        let (_, ledger, cache) = ledger_of_a_store();
         ledger.wrote_version(&1, &cache, 5.into());
         assert_eq!(ledger.settled(&2).now_or_never(), Some(Ok(())));
         let mut settled = Box::pin(ledger.settled(&1));
@@ -261,7 +261,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_informer_that_is_gone_is_neither_kept_alive_nor_waited_for() {
-        let (_, ledger, cache) = world();
+        let (_, ledger, cache) = ledger_of_a_store();
         let contents = Arc::new(());
         let held = contents.clone();
         cache
@@ -281,7 +281,7 @@ mod tests {
         let env = Env::simulated(1);
         let (ledger, source, stop) = (Ledger::new(&env), ScriptedSource::new(), CancellationToken::new());
         source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"3"},"items":[]}"#));
-        let informer = SharedInformer::<ConfigMap>::builder(&env).build(source);
+        let informer = SharedInformer::<ConfigMap>::builder(source, &env).build();
         ledger.wrote_version(&1, informer.indexer(), 5.into());
         let (running, token) = (informer.clone(), stop.clone());
         let run = tokio::spawn(async move { running.run(token).await });
@@ -298,7 +298,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_version_of_a_write_is_that_of_the_answer() {
-        let (_, ledger, cache) = world();
+        let (_, ledger, cache) = ledger_of_a_store();
         let mut written = ConfigMap::default();
         written.metadata.resource_version = Some("8".into());
         ledger.wrote(&1, &cache, &written);
@@ -308,7 +308,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_waits_for_the_latest_version_written_to_each_cache() {
-        let (env, ledger, maps) = world();
+        let (env, ledger, maps) = ledger_of_a_store();
         let pods = Indexer::<Pod>::new(&env, []);
         ledger.wrote_version(&1, &maps, 5.into());
         ledger.wrote_version(&1, &maps.clone(), 6.into());
@@ -324,7 +324,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_five_seconds_it_says_that_the_cache_is_behind_and_counts() {
-        let (env, ledger, cache) = world();
+        let (env, ledger, cache) = ledger_of_a_store();
         ledger.wrote_version(&1, &cache, 5.into());
         let start = env.clock.now();
         assert_eq!(ledger.behind(), 0);
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_no_cache_ever_sees_is_forgotten_after_ten_minutes() {
-        let (env, ledger, cache) = world();
+        let (env, ledger, cache) = ledger_of_a_store();
         ledger.wrote_version(&1, &cache, 5.into());
         env.clock.sleep(OLDEST - Duration::from_millis(1)).await;
         assert_eq!(ledger.settled(&1).now_or_never(), None);
@@ -346,7 +346,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keys_that_never_come_back_do_not_pile_up() {
-        let (_, ledger, cache) = world();
+        let (_, ledger, cache) = ledger_of_a_store();
         for key in 0..100_000 {
             ledger.wrote_version(&key, &cache, u64::from(key).into());
             reach(&cache, u64::from(key));
@@ -356,7 +356,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_ledger_is_gone_through_only_when_it_has_doubled() {
-        let (_, ledger, cache) = world();
+        let (_, ledger, cache) = ledger_of_a_store();
         let keys_and_limit = || {
             let state = ledger.0.state.lock();
             (state.writes.len(), state.sweep_at)
@@ -376,7 +376,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_version_that_is_unset_or_no_number_is_not_waited_for() {
-        let (_, ledger, cache) = world();
+        let (_, ledger, cache) = ledger_of_a_store();
         ledger.wrote_version(&1, &cache, ResourceVersion::UNSET);
         assert_eq!(ledger.settled(&1).now_or_never(), Some(Ok(())));
         reach(&cache, 3);

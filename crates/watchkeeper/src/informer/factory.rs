@@ -1,4 +1,4 @@
-//! Who makes informers? A factory: one per kind, on first use, started and stopped together.
+//! The informer factory: one informer per kind, made on first use, started and stopped together.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -10,18 +10,19 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::join_all;
 use parking_lot::{Mutex, ReentrantMutex};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::factory_settings::{FactoryBuilder, Settings};
+use super::factory_settings::{Settings, SharedInformerFactoryBuilder};
 use super::lister::Lister;
-use super::shared::{InformerBuilder, SharedInformer};
+use super::metrics::InformerId;
+use super::shared::{SharedInformer, SharedInformerBuilder};
+use super::synced::{NotSynced, Synced, wait_for_sync};
 use crate::object::Kind;
-use crate::reflector::{Health, InformerId, Phase};
+use crate::reflector::{Health, Phase};
 use crate::report::panic_message;
-use crate::source::{ApiSource, Clients, Scope, Selection};
+use crate::source::{ApiSource, Client, Scope, Selection};
 use crate::store::namespace_index;
 
 /// Makes informers on first use and keeps one per kind, scope and selection. Clones share them.
@@ -31,8 +32,8 @@ use crate::store::namespace_index;
 /// ```no_run
 /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 /// use watchkeeper::SharedInformerFactory;
-/// # async fn run(clients: watchkeeper::Clients, stop: tokio_util::sync::CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
-/// let factory = SharedInformerFactory::builder(&clients).build();
+/// # async fn run(client: watchkeeper::Client, stop: tokio_util::sync::CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+/// let factory = SharedInformerFactory::builder(&client).build();
 /// let deployments = factory.lister::<Deployment>();
 /// let system_pods = factory.in_namespace("kube-system").informer::<Pod>();
 /// factory.start(&stop);
@@ -47,7 +48,7 @@ pub struct SharedInformerFactory {
 }
 
 struct Shared {
-    clients: Clients,
+    client: Client,
     settings: Settings,
     informers: Mutex<BTreeMap<Key, Entry>>,
     /// Held while the caller's code makes an informer: nobody else makes the same one, and the code may ask for others.
@@ -63,7 +64,7 @@ struct Shared {
 struct Tasks {
     running: JoinSet<()>,
     /// Nothing is started any more.
-    shut_down: bool,
+    joined: bool,
 }
 
 /// What tells informers apart.
@@ -82,13 +83,11 @@ struct Entry {
 }
 
 /// An informer whose kind is forgotten.
-trait AnyInformer: Any + Send + Sync {
+trait AnyInformer: Any + Send + Synced {
     fn name(&self) -> &str;
     fn run(&self, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn has_synced(&self) -> bool;
     fn health(&self) -> Health;
-    /// Whether it has synced, once it has or has stopped.
-    fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
 
 impl<K: Kind> AnyInformer for SharedInformer<K> {
@@ -107,29 +106,6 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
     fn health(&self) -> Health {
         self.health()
     }
-
-    fn synced(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
-        Box::pin(self.synced_or_stopped())
-    }
-}
-
-/// Some caches did not sync before the stop.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("failed to sync all caches: {}", unsynced.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
-pub struct NotSynced {
-    /// The caches that did not sync, by name.
-    pub unsynced: Vec<Unsynced>,
-    /// The names of those that did.
-    pub synced: Vec<String>,
-}
-
-/// A cache that did not sync.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsynced {
-    /// The plural name of the kind, with its scope and selection where they are narrowed.
-    pub name: String,
-    /// What went wrong last, if anything did.
-    pub why: Option<String>,
 }
 
 /// A panic has ended an informer: its cache does not change any more.
@@ -142,23 +118,16 @@ pub struct InformerPanicked {
     pub message: String,
 }
 
-impl fmt::Display for Unsynced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        self.why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
-    }
-}
-
 impl SharedInformerFactory {
     /// A factory of informers that list and watch through `clients`.
-    pub fn builder(clients: &Clients) -> FactoryBuilder {
-        FactoryBuilder::new(clients)
+    pub fn builder(client: &Client) -> SharedInformerFactoryBuilder {
+        SharedInformerFactoryBuilder::new(client)
     }
 
-    pub(super) fn new(clients: Clients, settings: Settings) -> Self {
+    pub(super) fn new(client: Client, settings: Settings) -> Self {
         let (scope, selection) = (settings.scope.clone(), settings.selection.clone());
         let shared = Shared {
-            clients,
+            client,
             settings,
             informers: Mutex::default(),
             making: ReentrantMutex::default(),
@@ -194,10 +163,10 @@ impl SharedInformerFactory {
 
     /// The informer of a kind known at run time.
     pub fn informer_of<K: Kind>(&self, kind: K::DynamicType) -> SharedInformer<K> {
-        self.informer_with(kind, InformerBuilder::build)
+        self.informer_with(kind, SharedInformerBuilder::build)
     }
 
-    /// The informer of a kind, made by `make` where there is none yet. The builder has the factory's settings; the source can be replaced.
+    /// The informer of a kind, made by `make` where there is none yet. The builder has the factory's settings and source.
     /// `make` may ask the factory for others.
     ///
     /// ```no_run
@@ -205,13 +174,13 @@ impl SharedInformerFactory {
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # fn pods(factory: SharedInformerFactory) {
     /// let pods = factory
-    ///     .informer_with::<Pod>((), |builder, source| builder.keep_managed_fields().page_size(1000).build(source));
+    ///     .informer_with::<Pod>((), |builder| builder.keep_managed_fields().page_size(1000).build());
     /// # }
     /// ```
     pub fn informer_with<K: Kind>(
         &self,
         kind: K::DynamicType,
-        make: impl FnOnce(InformerBuilder<K>, ApiSource) -> SharedInformer<K>,
+        make: impl FnOnce(SharedInformerBuilder<K>) -> SharedInformer<K>,
     ) -> SharedInformer<K> {
         let Self { shared, selection, .. } = self;
         let scope = self.scope.of_kind::<K>();
@@ -224,8 +193,8 @@ impl SharedInformerFactory {
         let _making = shared.making.lock();
         let there = shared.informers.lock().get(&key).map(|entry| entry.informer.clone());
         let informer = there.unwrap_or_else(|| {
-            let (builder, source) = shared.prepare::<K>(kind, &scope, selection);
-            let made = Entry { informer: Arc::new(make(builder, source)), started: false };
+            let builder = shared.prepare::<K>(kind, &scope, selection);
+            let made = Entry { informer: Arc::new(make(builder)), started: false };
             shared.informers.lock().entry(key).or_insert(made).informer.clone()
         });
         let informer: &dyn Any = &*informer;
@@ -241,21 +210,21 @@ impl SharedInformerFactory {
     }
 
     /// Starts every informer that has not been started; may be called again after more were made. Nothing starts after
-    /// [`SharedInformerFactory::shut_down`]. Must be called on a tokio runtime.
+    /// [`SharedInformerFactory::join`]. Must be called on a tokio runtime.
     ///
     /// An informer that panics, as one does whose source panics, cancels `stop`: nothing goes on to work with a cache that no longer
-    /// changes. Hand in a child token if more depends on the token than what depends on the caches. `shut_down` says which informer it was.
+    /// changes. Hand in a child token if more depends on the token than what depends on the caches. `join` says which informer it was.
     pub fn start(&self, stop: &CancellationToken) {
         let mut tasks = self.shared.tasks.lock();
-        if tasks.shut_down {
-            tracing::warn!("the factory was shut down: it starts no informers any more");
+        if tasks.joined {
+            tracing::warn!("the factory is being joined: it starts no informers any more");
             return;
         }
         for (key, entry) in self.shared.informers.lock().iter_mut().filter(|(_, entry)| !entry.started) {
             entry.started = true;
             let (informer, stop) = (entry.informer.clone(), stop.clone());
             let (name, panicked) = (key.describe(informer.name()), self.shared.panicked.clone());
-            let reporter = self.shared.clients.env().reporter.clone();
+            let reporter = self.shared.client.env().reporter.clone();
             tasks.running.spawn(async move {
                 if let Err(payload) = AssertUnwindSafe(informer.run(stop.clone())).catch_unwind().await {
                     reporter.panic("informer", &name, payload.as_ref());
@@ -277,30 +246,20 @@ impl SharedInformerFactory {
                 .map(|(key, entry)| (key.describe(entry.informer.name()), entry.informer.clone()))
                 .collect()
         };
-        stop.run_until_cancelled(join_all(started.iter().map(|(_, informer)| informer.synced()))).await;
-        let (mut unsynced, mut synced) = (Vec::new(), Vec::new());
-        for (name, informer) in started {
-            match informer.has_synced() {
-                true => synced.push(name),
-                false => {
-                    let why = informer.health().degraded.map(|(_, why)| why);
-                    unsynced.push(Unsynced { name, why });
-                }
-            }
-        }
-        if unsynced.is_empty() {
-            return Ok(());
-        }
-        unsynced.sort_by(|a, b| a.name.cmp(&b.name));
-        synced.sort();
-        Err(NotSynced { unsynced, synced })
+        let caches: Vec<_> =
+            started.iter().map(|(name, informer)| (name.as_str(), &**informer as &dyn Synced)).collect();
+        wait_for_sync(&caches, stop).await.map_err(|mut error| {
+            error.unsynced.sort_by(|a, b| a.name.cmp(&b.name));
+            error.synced.sort();
+            error
+        })
     }
 
     /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
     /// The error names the informer that a panic has ended, if one did. Cancel-safe, and may be called more than once, by several tasks at
     /// once too.
-    pub async fn shut_down(&self) -> Result<(), InformerPanicked> {
-        self.shared.tasks.lock().shut_down = true;
+    pub async fn join(&self) -> Result<(), InformerPanicked> {
+        self.shared.tasks.lock().joined = true;
         let _turn = self.shared.joining.lock().await;
         while poll_fn(|context| self.shared.tasks.lock().running.poll_join_next(context)).await.is_some() {}
         self.shared.panicked.get().map_or(Ok(()), |panicked| Err(panicked.clone()))
@@ -321,7 +280,7 @@ impl Caches {
     /// [degraded](Health::degraded) for longer than `patience`.
     pub fn troubles(&self, patience: Duration) -> Vec<String> {
         let Some(shared) = self.0.upgrade() else { return vec!["the informers are gone".to_owned()] };
-        let now = shared.clients.env().clock.now();
+        let now = shared.client.env().clock.now();
         let informers = shared.informers.lock();
         let troubles = informers.iter().filter_map(|(key, entry)| {
             let Health { phase, degraded, .. } = entry.informer.health();
@@ -339,21 +298,21 @@ impl Caches {
 }
 
 impl Shared {
-    /// What an informer is made of, with all settings.
+    /// The builder of an informer, with all settings.
     fn prepare<K: Kind>(
         &self,
         kind: K::DynamicType,
         scope: &Scope,
         selection: &Selection,
-    ) -> (InformerBuilder<K>, ApiSource) {
-        let Self { clients, settings, .. } = self;
-        let mut source = ApiSource::new::<K>(clients, &kind, scope).select(selection.clone());
+    ) -> SharedInformerBuilder<K> {
+        let Self { client, settings, .. } = self;
+        let mut source = ApiSource::new::<K>(client, &kind, scope).select(selection.clone());
         if let Some(edit) = &settings.edit {
             source = source.edit_options_with(edit.clone());
         }
         let of_kind = settings.of_kind.get(&TypeId::of::<K>());
         let id = InformerId::new::<K>(&narrowed(&settings.name, scope, selection), &kind);
-        let mut builder = SharedInformer::<K>::builder_of(kind, clients.env())
+        let mut builder = SharedInformer::<K>::builder_of(kind, source, client.env())
             .resync(of_kind.and_then(|of| of.resync).unwrap_or(settings.resync))
             .queue(settings.queue)
             .keep_decoded(settings.keep)
@@ -369,7 +328,7 @@ impl Shared {
         if let Some(provider) = &settings.metrics {
             builder = builder.metrics(provider.informer(id));
         }
-        (builder, source)
+        builder
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can be set for all informers of a factory, and for those of one kind?
+//! Settings of a factory: for all informers, and for those of one kind.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::factory::SharedInformerFactory;
-use super::shared::QueueKind;
+use super::metrics::MetricsProvider;
 use crate::object::{Keep, Kind, Transform};
-use crate::reflector::{ListMode, MetricsProvider};
-use crate::source::{Clients, Edit, Query, Scope, Selection};
+use crate::queue::QueueKind;
+use crate::reflector::ListMode;
+use crate::source::{Client, Edit, Query, Scope, Selection};
 
 #[derive(Clone, Default)]
 pub(super) struct Settings {
@@ -36,14 +37,14 @@ pub(super) struct OfKind {
 }
 
 /// Settings of a [`SharedInformerFactory`].
-pub struct FactoryBuilder {
-    clients: Clients,
+pub struct SharedInformerFactoryBuilder {
+    client: Client,
     settings: Settings,
 }
 
-impl FactoryBuilder {
-    pub(super) fn new(clients: &Clients) -> Self {
-        Self { clients: clients.clone(), settings: Settings::default() }
+impl SharedInformerFactoryBuilder {
+    pub(super) fn new(client: &Client) -> Self {
+        Self { client: client.clone(), settings: Settings::default() }
     }
 
     /// Tells handlers of every object again after each `period`; zero, the default, is never.
@@ -55,7 +56,7 @@ impl FactoryBuilder {
 
     /// Tells handlers of every object of kind `K` again after each `period`, instead of what is set for all.
     #[must_use]
-    pub fn resync_of<K: Kind>(mut self, period: Duration) -> Self {
+    pub fn resync_for<K: Kind>(mut self, period: Duration) -> Self {
         self.of_kind::<K>().resync = Some(period);
         self
     }
@@ -103,7 +104,7 @@ impl FactoryBuilder {
     }
 
     /// Steps over objects of more than `bytes`, in all informers; 16 MiB by default. See
-    /// [`InformerBuilder::max_object_size`](super::InformerBuilder::max_object_size).
+    /// [`SharedInformerBuilder::max_object_size`](super::SharedInformerBuilder::max_object_size).
     #[must_use]
     pub fn max_object_size(mut self, bytes: usize) -> Self {
         self.settings.max_object_size = Some(bytes);
@@ -120,22 +121,28 @@ impl FactoryBuilder {
     /// Changes the objects of kind `K` before they are cached, instead of what is set for all; to have both, use [`Transform::then`]. All
     /// kinds known only at run time that share a type share its transform.
     #[must_use]
-    pub fn transform_of<K: Kind>(mut self, transform: Transform) -> Self {
+    pub fn transform_for<K: Kind>(mut self, transform: Transform) -> Self {
         self.of_kind::<K>().transform = Some(transform);
         self
     }
 
-    /// Tells `metrics` what happens in all informers, under `name`, which tells the factories of one process apart.
+    /// Calls the factory `name` in metrics, which tells the factories of one process apart; empty by default.
     #[must_use]
-    pub fn metrics(mut self, name: &str, metrics: Arc<dyn MetricsProvider>) -> Self {
+    pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.settings.name);
+        self
+    }
+
+    /// Takes metrics of all informers.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<dyn MetricsProvider>) -> Self {
         self.settings.metrics = Some(metrics);
         self
     }
 
     /// The factory, without any informer yet.
     pub fn build(self) -> SharedInformerFactory {
-        SharedInformerFactory::new(self.clients, self.settings)
+        SharedInformerFactory::new(self.client, self.settings)
     }
 
     fn of_kind<K: Kind>(&mut self) -> &mut OfKind {
@@ -143,10 +150,10 @@ impl FactoryBuilder {
     }
 }
 
-impl fmt::Debug for FactoryBuilder {
+impl fmt::Debug for SharedInformerFactoryBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings { resync, scope, selection, queue, .. } = &self.settings;
-        let mut f = f.debug_struct("FactoryBuilder");
+        let mut f = f.debug_struct("SharedInformerFactoryBuilder");
         f.field("resync", resync).field("scope", scope).field("selection", selection).field("queue", queue);
         f.finish_non_exhaustive()
     }

@@ -1,11 +1,12 @@
-//! What if a metrics hook panics? It is reported, and the informer goes on.
+//! A guard around metrics hooks: one that panics is reported, and the informer goes on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::reflector::{InformerMetrics, ListReason, Observed};
+use super::metrics::{InformerMetrics, Observed};
+use crate::reflector::{ListReason, ReflectorMetrics};
 use crate::report::Reporter;
-use crate::wire::EventType;
+use crate::wire::WatchEventType;
 
 /// The hooks of somebody else, behind a guard.
 pub(super) struct Guarded {
@@ -30,7 +31,7 @@ impl InformerMetrics for Guarded {
         self.tell(|metrics| metrics.listed(reason, items));
     }
 
-    fn event(&self, event: &EventType) {
+    fn event(&self, event: &WatchEventType) {
         self.tell(|metrics| metrics.event(event));
     }
 
@@ -40,5 +41,15 @@ impl InformerMetrics for Guarded {
 
     fn processed(&self, deltas: usize, took: Duration) {
         self.tell(|metrics| metrics.processed(deltas, took));
+    }
+}
+
+impl ReflectorMetrics for Guarded {
+    fn listed(&self, reason: ListReason, items: usize) {
+        InformerMetrics::listed(self, reason, items);
+    }
+
+    fn event(&self, event: &WatchEventType) {
+        InformerMetrics::event(self, event);
     }
 }

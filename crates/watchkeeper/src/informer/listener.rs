@@ -9,11 +9,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::handler::{Handler, Notification};
 use super::handover::Handover;
-use super::latch::Latch;
+use super::metrics::HandlerStats;
 use super::ring::Ring;
 use crate::env::Env;
+use crate::latch::Latch;
 use crate::object::ObjectName;
-use crate::reflector::HandlerStats;
 
 /// Where one handler's notifications wait.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
-//! How are typed objects read from a cache?
+//! Listers: typed reads from an informer cache.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_core::{Selector, SelectorExt};
 
-use super::latch::Latch;
+use crate::latch::Latch;
 use crate::object::{DecodeError, Kind, Listing, Object, ObjectName};
 use crate::store::{Indexer, NAMESPACE_INDEX, NoIndex};
 
@@ -19,7 +20,7 @@ use crate::store::{Indexer, NAMESPACE_INDEX, NoIndex};
 ///
 /// let store = Indexer::<Pod>::new(&Env::simulated(1), [namespace_index()]);
 /// store.add(Object::from_json(br#"{"metadata":{"name":"a","namespace":"ns","labels":{"app":"web"}}}"#)?);
-/// let pods = Lister::of(store);
+/// let pods = Lister::new(store);
 /// assert_eq!(pods.namespace("ns").get("a")?.metadata.name.as_deref(), Some("a"));
 /// assert_eq!(pods.list(&Selector::from_iter([("app", "web")])).complete()?.len(), 1);
 /// assert_eq!(pods.by_index("namespace", "ns")?.complete()?.len(), 1);
@@ -36,6 +37,7 @@ pub struct Lister<K> {
 
 /// Why a lister has no typed object to give.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LookupError {
     /// There is no such object in the cache.
     #[error("{resource} \"{key}\" not found")]
@@ -58,18 +60,19 @@ impl LookupError {
 }
 
 impl<K: Kind> Lister<K> {
-    pub(super) fn new(store: Indexer<K>, resource: String, synced: Arc<Latch>) -> Self {
+    /// A reader of a store that has synced once `synced` is set.
+    pub(super) fn following(store: Indexer<K>, resource: Cow<'_, str>, synced: Arc<Latch>) -> Self {
         Self { store, resource: resource.into(), synced }
     }
 
     /// A reader of a store that was filled by hand or by an unshared informer, which counts as synced.
-    pub fn of(store: Indexer<K>) -> Self
+    pub fn new(store: Indexer<K>) -> Self
     where
         K::DynamicType: Default,
     {
         let synced = Arc::new(Latch::default());
         synced.set();
-        Self::new(store, K::plural(&K::DynamicType::default()).into_owned(), synced)
+        Self::following(store, K::plural(&K::DynamicType::default()), synced)
     }
 
     /// Whether the store has had its first list: before, what is missing may just not have been read yet.

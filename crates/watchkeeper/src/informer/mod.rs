@@ -1,36 +1,39 @@
-//! How do many handlers share one watch and one cache of a kind?
+//! Informers: one watch and one cache of a kind, for many handlers.
 //!
 //! A [`SharedInformer`] owns a reflector, its queue and its store, and tells every handler what changed. A [`SharedInformerFactory`] makes
 //! one informer per kind, on first use. A [`Lister`] reads typed objects from an informer's store.
 //!
-//! Where one handler is enough, an [`Informer`] calls it in the loop itself. Below all of them is the loop of a [`Controller`], which takes
-//! any queue and any process function, and below that a [`DeltaQueue`], where producer and consumer wait for each other.
+//! Where one handler is enough, an [`Informer`] calls it in the loop itself. Below all of them is the loop of a [`DeltaController`], which takes
+//! any queue and any process function.
 
 mod apply;
-mod controller;
+mod delta_controller;
 mod factory;
 mod factory_settings;
 mod guarded;
 mod handler;
 mod handover;
-mod ingest;
-mod intake;
-mod latch;
 mod listener;
 mod lister;
+mod metrics;
+mod pipeline;
 mod processor;
 mod pump;
 mod ring;
 mod shared;
+mod synced;
 mod unshared;
 
-pub use controller::{Controller, ControllerBuilder, process_deltas};
-pub use factory::{Caches, InformerPanicked, NotSynced, SharedInformerFactory, Unsynced};
-pub use factory_settings::FactoryBuilder;
+pub use delta_controller::{DeltaController, DeltaControllerBuilder, process_deltas};
+pub use factory::{Caches, InformerPanicked, SharedInformerFactory};
+pub use factory_settings::SharedInformerFactoryBuilder;
 pub use handler::{Change, Filtered, Handler, OnApply, OnChange, filtered, on_apply, on_change};
-pub use intake::{DeltaQueue, ProcessError};
 pub use listener::Registration;
 pub use lister::{Lister, LookupError, NamespaceLister};
+pub use metrics::{
+    HandlerStats, InformerId, InformerMetrics, InformerStats, MetricsProvider, NoMetrics, Observed,
+};
 pub use processor::HandlerOptions;
-pub use shared::{InformerBuilder, InformerStopped, QueueKind, SharedInformer, UnknownQueue};
-pub use unshared::{Informer, UnsharedBuilder};
+pub use shared::{InformerStopped, SharedInformer, SharedInformerBuilder};
+pub use synced::{NotSynced, Synced, Unsynced, wait_for_sync};
+pub use unshared::{Informer, InformerBuilder};

@@ -1,4 +1,4 @@
-//! Who is told what? All handlers of every change, and those that are due of a resync.
+//! Distributes notifications: changes to all handlers, resyncs to those that are due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,13 @@ use foldhash::fast::FixedState;
 
 use super::handler::{Handler, Notification};
 use super::listener::{Direct, Mailbox};
+use super::metrics::HandlerStats;
 use crate::clock::{FAR, Instant};
 use crate::env::Env;
-use crate::reflector::HandlerStats;
 
 /// How a handler wants to be called.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct HandlerOptions {
     /// What reports call it; the type's name by default.
     pub name: Option<String>,
@@ -21,6 +22,29 @@ pub struct HandlerOptions {
     /// How many changes may wait for it one by one before they are coalesced: 4,096 by default. None waits for a handler that
     /// [sees every state](Handler::sees_every_state).
     pub bound: Option<usize>,
+}
+
+impl HandlerOptions {
+    /// Calls the handler `name` in reports.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Delivers every object again after each `period`; zero for never.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Lets so many changes wait one by one before they are coalesced.
+    #[must_use]
+    pub fn bound(mut self, changes: usize) -> Self {
+        self.bound = Some(changes);
+        self
+    }
 }
 
 /// The handlers of one informer.

@@ -1,4 +1,4 @@
-//! What runs between a source and whoever consumes its deltas? A reflector that fills the queue, a loop that empties it, and a timer.
+//! The loop of every informer: a reflector that fills the queue, a consumer that empties it, and a resync timer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::intake::DeltaQueue;
-use super::latch::Latch;
+use super::metrics::InformerMetrics;
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{Kind, Maker, Object, ObjectName, ResourceVersion};
-use crate::queue::{Delta, Popped};
-use crate::reflector::{Health, InformerMetrics, Options, Phase, Reflector, Sink};
+use crate::latch::Latch;
+use crate::object::{Kind, Maker};
+use crate::queue::{DeltaQueue, Popped};
+use crate::reflector::{Health, Options, Phase, Reflector};
 use crate::source::ListerWatcher;
 
 /// The loop of every informer and controller, and what it shares with those who ask how it is doing.
@@ -52,7 +52,7 @@ pub(super) enum Outcome {
     Requeue,
 }
 
-/// Runs a pump with a source whose type is forgotten.
+/// Runs a pump.
 pub(super) type Start<K> = Box<
     dyn FnOnce(
             Arc<Pump<K>>,
@@ -62,16 +62,23 @@ pub(super) type Start<K> = Box<
         + Send,
 >;
 
+/// A source whose type is forgotten: gives the pump that reads from it.
+pub(super) type SourceStart<K> = Box<dyn FnOnce(Maker<K>, Options) -> Start<K> + Send>;
+
+pub(super) fn start_from<K: Kind, S: ListerWatcher>(source: S) -> SourceStart<K> {
+    Box::new(move |maker, options| start(source, maker, options))
+}
+
 /// The wait after the first of several failures in a row; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, options: Options) -> Start<K> {
+fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, options: Options) -> Start<K> {
     Box::new(move |pump, consumer, stop| {
         Box::pin(async move {
-            let Pump { name, env, health, .. } = &*pump;
-            let intake = Intake(pump.queue.clone());
-            let reflector = Reflector::new(name.clone(), source, intake, maker, env, health.clone(), options);
+            let Pump { name, env, queue, health, .. } = &*pump;
+            let (name, queue, health) = (name.clone(), queue.clone(), health.clone());
+            let reflector = Reflector::new(name, source, queue, maker, env, health, options);
             // When the queue is closed from outside, everything ends with the loop.
             let stop = stop.child_token();
             let _ending = Ending(&pump);
@@ -129,31 +136,6 @@ impl<K: Kind> Pump<K> {
             }
         };
         stop.run_until_cancelled(tick).await;
-    }
-}
-
-/// Where the reflector puts deltas.
-struct Intake<K>(Arc<DeltaQueue<K>>);
-
-impl<K: Kind> Sink<K> for Intake<K> {
-    fn push(&self, delta: Delta<K>) {
-        self.0.push(delta);
-    }
-
-    fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
-        self.0.replace(items, version);
-    }
-
-    fn known(&self, object: &Object<K>) -> Option<Object<K>> {
-        self.0.kept(object)
-    }
-
-    fn kept(&self, name: &ObjectName) -> Option<Object<K>> {
-        self.0.known(name)
-    }
-
-    async fn room(&self) {
-        self.0.room().await;
     }
 }
 

@@ -1,8 +1,7 @@
-//! What is a shared informer? One reflector, one queue and one store of a kind, and any number of handlers.
+//! The shared informer: one reflector, one queue and one store of a kind, and any number of handlers.
 
 use std::any::type_name;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,65 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::apply::apply_unreported;
 use super::handler::{Handler, Notification};
-use super::ingest::{Ingest, ingest_settings};
-use super::intake::{DeltaQueue, InStore};
-use super::latch::Latch;
 use super::listener::{Registration, deliver};
 use super::lister::Lister;
+use super::metrics::{InformerStats, Observed};
+use super::pipeline::{Pipeline, pipeline_settings};
 use super::processor::{HandlerOptions, Listener, Processor};
-use super::pump::{Consumer, Outcome, Pump, Start, start};
+use super::pump::{Consumer, Outcome, Pump, SourceStart, Start, start_from};
 use crate::clock::Instant;
 use crate::env::Env;
+use crate::latch::Latch;
 use crate::object::{Decoded, Kind, Object, ResourceVersion};
-use crate::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
-use crate::reflector::{Health, InformerStats, Observed, Phase};
+use crate::queue::{DeltaQueue, Popped};
+use crate::reflector::{Health, Phase};
 use crate::source::ListerWatcher;
 use crate::store::{Index, Indexer};
-
-/// Which queue stands between reflector and store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueKind {
-    /// Changes in the order of the stream: [`OrderedFifo`].
-    #[default]
-    Ordered,
-    /// Changes gathered by key: [`DeltaFifo`].
-    Delta,
-}
-
-impl fmt::Display for QueueKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ordered => "ordered",
-            Self::Delta => "delta",
-        })
-    }
-}
-
-/// A text that names no queue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no queue is called {0:?}: expected `ordered` or `delta`")]
-pub struct UnknownQueue(String);
-
-impl FromStr for QueueKind {
-    type Err = UnknownQueue;
-
-    fn from_str(text: &str) -> Result<Self, UnknownQueue> {
-        match text {
-            "ordered" => Ok(Self::Ordered),
-            "delta" => Ok(Self::Delta),
-            _ => Err(UnknownQueue(text.to_owned())),
-        }
-    }
-}
-
-impl QueueKind {
-    pub(super) fn make<K: Send + Sync + 'static>(self, env: &Env) -> Box<dyn Queue<K>> {
-        match self {
-            Self::Ordered => Box::new(OrderedFifo::new()),
-            Self::Delta => Box::new(DeltaFifo::new(env.generator.hasher())),
-        }
-    }
-}
 
 /// One watch and one cache of a kind, for many handlers. Clones share it.
 ///
@@ -108,27 +62,19 @@ pub struct InformerStopped {
 }
 
 /// Settings of a [`SharedInformer`].
-pub struct InformerBuilder<K: Kind> {
+pub struct SharedInformerBuilder<K: Kind> {
     kind: K::DynamicType,
     env: Env,
-    resync: Duration,
-    queue: QueueKind,
+    source: SourceStart<K>,
     indexes: Vec<Index<K>>,
-    ingest: Ingest,
+    pipeline: Pipeline,
 }
 
-impl<K: Kind> InformerBuilder<K> {
-    /// Tells handlers of every object again after each `period`; zero, the default, is never.
+impl<K: Kind> SharedInformerBuilder<K> {
+    /// Lists and watches through `source` instead of the one that the builder was made with.
     #[must_use]
-    pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = period;
-        self
-    }
-
-    /// Uses that queue.
-    #[must_use]
-    pub fn queue(mut self, queue: QueueKind) -> Self {
-        self.queue = queue;
+    pub fn source<S: ListerWatcher>(mut self, source: S) -> Self {
+        self.source = start_from(source);
         self
     }
 
@@ -139,30 +85,30 @@ impl<K: Kind> InformerBuilder<K> {
         self
     }
 
-    ingest_settings!();
+    pipeline_settings!();
 
     /// The informer, not yet running.
-    pub fn build<S: ListerWatcher>(mut self, source: S) -> SharedInformer<K> {
-        let name = K::plural(&self.kind).into_owned();
+    pub fn build(mut self) -> SharedInformer<K> {
+        let (name, resync) = (self.pipeline.name::<K>(&self.kind), self.pipeline.resync);
         let env = self.env.fork(&format!("informer {name}"));
-        let (maker, decoded) = self.ingest.maker::<K>(&self.kind);
+        let (maker, decoded) = self.pipeline.maker::<K>(&self.kind);
         let store = Indexer::new(&env, self.indexes);
         let hasher = env.generator.fork("handlers").hasher();
-        let queue = DeltaQueue::new(self.queue.make(&env), &env).describe(&name);
+        let queue = DeltaQueue::new(self.pipeline.queue.make(&env), &env).name(&name);
         let pump = Pump {
-            metrics: self.ingest.guarded_metrics(&name, &env.reporter),
+            metrics: self.pipeline.guarded_metrics(&name, &env.reporter),
             name,
             env,
-            queue: Arc::new(queue.known_objects(InStore(store.clone())).bound(self.ingest.bound)),
+            queue: Arc::new(queue.known_objects(store.clone()).bound(self.pipeline.bound)),
             health: Arc::default(),
             stopped: Latch::default(),
         };
         let inner = Arc::new(Inner {
             store,
             pump: Arc::new(pump),
-            processor: Mutex::new(Processor::new(self.resync, hasher)),
-            life: Mutex::new(Life::Ready(start(source, maker, self.ingest.reflector))),
-            default_resync: self.resync,
+            processor: Mutex::new(Processor::new(resync, hasher)),
+            life: Mutex::new(Life::Ready((self.source)(maker, self.pipeline.reflector))),
+            default_resync: resync,
             synced: Arc::default(),
             stopped: Latch::default(),
             decoded,
@@ -175,22 +121,25 @@ impl<K: Kind> InformerBuilder<K> {
 
 impl<K: Kind> SharedInformer<K> {
     /// An informer of a kind known at compile time.
-    pub fn builder(env: &Env) -> InformerBuilder<K>
+    pub fn builder<S: ListerWatcher>(source: S, env: &Env) -> SharedInformerBuilder<K>
     where
         K::DynamicType: Default,
     {
-        Self::builder_of(K::DynamicType::default(), env)
+        Self::builder_of(K::DynamicType::default(), source, env)
     }
 
     /// An informer of a kind known at run time.
-    pub fn builder_of(kind: K::DynamicType, env: &Env) -> InformerBuilder<K> {
-        InformerBuilder {
+    pub fn builder_of<S: ListerWatcher>(
+        kind: K::DynamicType,
+        source: S,
+        env: &Env,
+    ) -> SharedInformerBuilder<K> {
+        SharedInformerBuilder {
             kind,
             env: env.clone(),
-            resync: Duration::ZERO,
-            queue: QueueKind::default(),
+            source: start_from(source),
             indexes: Vec::new(),
-            ingest: Ingest::default(),
+            pipeline: Pipeline::default(),
         }
     }
 
@@ -306,7 +255,7 @@ impl<K: Kind> SharedInformer<K> {
 
     /// A reader of typed objects.
     pub fn lister(&self) -> Lister<K> {
-        Lister::new(self.0.store.clone(), self.0.pump.name.clone(), self.0.synced.clone())
+        Lister::following(self.0.store.clone(), K::plural(&self.0.kind), self.0.synced.clone())
     }
 
     /// The kind, where it is known at run time only.
@@ -314,7 +263,7 @@ impl<K: Kind> SharedInformer<K> {
         &self.0.kind
     }
 
-    /// The plural name of the kind.
+    /// What reports call it.
     pub fn name(&self) -> &str {
         &self.0.pump.name
     }
@@ -424,11 +373,11 @@ impl<K: Kind> Clone for SharedInformer<K> {
     }
 }
 
-impl<K: Kind> fmt::Debug for InformerBuilder<K> {
+impl<K: Kind> fmt::Debug for SharedInformerBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InformerBuilder")
+        f.debug_struct("SharedInformerBuilder")
             .field("kind", &self.kind)
-            .field("queue", &self.queue)
+            .field("queue", &self.pipeline.queue)
             .finish_non_exhaustive()
     }
 }

@@ -1,18 +1,17 @@
-//! What is an informer with one handler, called in the loop itself?
+//! The unshared informer: one handler, called in the loop itself.
 
 use std::any::type_name;
 use std::convert::Infallible;
 use std::fmt;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::apply::apply;
-use super::controller::{Controller, ControllerBuilder};
+use super::delta_controller::DeltaController;
 use super::handler::Handler;
-use super::intake::InStore;
 use super::listener::tell;
-use super::shared::QueueKind;
+use super::pipeline::{Pipeline, pipeline_settings};
+use super::pump::{SourceStart, start_from};
 use crate::env::Env;
 use crate::object::{Kind, ResourceVersion};
 use crate::queue::Popped;
@@ -41,7 +40,7 @@ use crate::store::{Index, Indexer};
 /// source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#));
 /// let (indexer, informer) = Informer::<Pod>::builder(source, &Env::simulated(1))
 ///     .handler(on_change(|change: Change<'_, Pod>| println!("{change:?}")))
-///     .indexers([namespace_index()])
+///     .indexes([namespace_index()])
 ///     .build();
 /// indexer.add(Object::from_json(br#"{"metadata":{"name":"mypod","namespace":"default"}}"#)?);
 /// let stop = CancellationToken::new();
@@ -53,22 +52,23 @@ use crate::store::{Index, Indexer};
 /// # Ok(()) }
 /// ```
 pub struct Informer<K: Kind> {
-    controller: Controller<K>,
+    controller: DeltaController<K>,
     store: Indexer<K>,
 }
 
 /// Settings of an [`Informer`].
-pub struct UnsharedBuilder<K: Kind, S> {
-    controller: ControllerBuilder<K>,
-    source: S,
+pub struct InformerBuilder<K: Kind> {
+    kind: K::DynamicType,
+    env: Env,
+    source: SourceStart<K>,
     handler: Box<dyn Handler<K>>,
     handler_name: String,
-    indexers: Vec<Index<K>>,
-    queue: QueueKind,
+    indexes: Vec<Index<K>>,
+    pipeline: Pipeline,
 }
 
-impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
-    /// Tells `handler` of every change; nobody by default.
+impl<K: Kind> InformerBuilder<K> {
+    /// Notifies `handler` of every change; nobody by default.
     #[must_use]
     pub fn handler<H: Handler<K>>(mut self, handler: H) -> Self {
         self.handler_name = type_name::<H>().to_owned();
@@ -76,58 +76,36 @@ impl<K: Kind, S: ListerWatcher> UnsharedBuilder<K, S> {
         self
     }
 
-    /// Tells the handler of every object again after each `period`; zero, the default, is never.
-    #[must_use]
-    pub fn resync(mut self, period: Duration) -> Self {
-        self.controller = self.controller.full_resync(period);
-        self
-    }
-
     /// Adds indexes to the store.
     #[must_use]
-    pub fn indexers(mut self, indexers: impl IntoIterator<Item = Index<K>>) -> Self {
-        self.indexers.extend(indexers);
+    pub fn indexes(mut self, indexes: impl IntoIterator<Item = Index<K>>) -> Self {
+        self.indexes.extend(indexes);
         self
     }
 
-    /// Uses that queue.
-    #[must_use]
-    pub fn queue(mut self, queue: QueueKind) -> Self {
-        self.queue = queue;
-        self
-    }
-
-    /// Sets what all controllers have: names, bounds, metrics. Its queue and known objects are the informer's own.
-    #[must_use]
-    pub fn configure(mut self, configure: impl FnOnce(ControllerBuilder<K>) -> ControllerBuilder<K>) -> Self {
-        self.controller = configure(self.controller);
-        self
-    }
+    pipeline_settings!();
 
     /// The store, to read from and to put objects in before the start, and the informer, not yet running.
     pub fn build(self) -> (Indexer<K>, Informer<K>) {
-        let env = self.controller.env.fork("unshared informer");
-        let store = Indexer::new(&env, self.indexers);
-        let (mut handler, name, into) = (self.handler, self.handler_name, store.clone());
-        let teller = env.clone();
+        let env = self.env.fork("unshared informer");
+        let store = Indexer::new(&env, self.indexes);
+        let (mut handler, name, into, notifying) = (self.handler, self.handler_name, store.clone(), env);
         let process = move |popped: &Popped<K>| {
             for notification in apply(&into, popped) {
-                tell(&notification, &mut *handler, &name, &teller);
+                tell(&notification, &mut *handler, &name, &notifying);
             }
             Ok::<(), Infallible>(())
         };
-        let controller = self
-            .controller
-            .queue(self.queue.make(&env))
-            .known_objects(InStore(store.clone()))
-            .build(self.source, process);
-        (store.clone(), Informer { controller, store })
+        let mut controller = DeltaController::builder_from(self.kind, self.source, process, &self.env)
+            .known_objects(store.clone());
+        controller.pipeline = self.pipeline;
+        (store.clone(), Informer { controller: controller.build(), store })
     }
 }
 
 impl<K: Kind> Informer<K> {
     /// An informer of a kind known at compile time.
-    pub fn builder<S: ListerWatcher>(source: S, env: &Env) -> UnsharedBuilder<K, S>
+    pub fn builder<S: ListerWatcher>(source: S, env: &Env) -> InformerBuilder<K>
     where
         K::DynamicType: Default,
     {
@@ -135,14 +113,15 @@ impl<K: Kind> Informer<K> {
     }
 
     /// An informer of a kind known at run time.
-    pub fn builder_of<S: ListerWatcher>(kind: K::DynamicType, source: S, env: &Env) -> UnsharedBuilder<K, S> {
-        UnsharedBuilder {
-            controller: Controller::builder_of(kind, env),
-            source,
+    pub fn builder_of<S: ListerWatcher>(kind: K::DynamicType, source: S, env: &Env) -> InformerBuilder<K> {
+        InformerBuilder {
+            kind,
+            env: env.clone(),
+            source: start_from(source),
             handler: Box::new(Nobody),
             handler_name: "nobody".to_owned(),
-            indexers: Vec::new(),
-            queue: QueueKind::default(),
+            indexes: Vec::new(),
+            pipeline: Pipeline::default(),
         }
     }
 
@@ -201,8 +180,8 @@ impl<K: Kind> fmt::Debug for Informer<K> {
     }
 }
 
-impl<K: Kind, S> fmt::Debug for UnsharedBuilder<K, S> {
+impl<K: Kind> fmt::Debug for InformerBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnsharedBuilder").field("controller", &self.controller).finish_non_exhaustive()
+        f.debug_struct("InformerBuilder").field("kind", &self.kind).finish_non_exhaustive()
     }
 }

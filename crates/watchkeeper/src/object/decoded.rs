@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 /// How many decoded values an informer keeps for readers to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Keep {
     /// None: each is freed with its last user.
     None,
@@ -25,7 +26,7 @@ impl Default for Keep {
 
 /// The decoded values that one informer keeps, and the count of its decodes.
 #[derive(Debug)]
-pub struct Decoded<K> {
+pub(crate) struct Decoded<K> {
     keep: Keep,
     latest: Mutex<VecDeque<Arc<K>>>,
     decodes: AtomicU64,
@@ -33,12 +34,12 @@ pub struct Decoded<K> {
 
 impl<K> Decoded<K> {
     /// An empty cache with the given policy.
-    pub fn new(keep: Keep) -> Arc<Self> {
+    pub(crate) fn new(keep: Keep) -> Arc<Self> {
         Arc::new(Self { keep, latest: Mutex::default(), decodes: AtomicU64::new(0) })
     }
 
     /// How often an object was decoded so far.
-    pub fn decodes(&self) -> u64 {
+    pub(crate) fn decodes(&self) -> u64 {
         self.decodes.load(Ordering::Relaxed)
     }
 

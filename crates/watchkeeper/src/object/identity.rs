@@ -58,6 +58,7 @@ pub(crate) struct TypeMeta {
 
 /// Why an object cannot be taken in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdentityError {
     /// The bytes are not a JSON object with readable metadata.
     #[error(transparent)]

@@ -17,7 +17,8 @@ mod version;
 
 pub(crate) use cached::Maker;
 pub use cached::{DecodeError, Kind, Labels, Object};
-pub use decoded::{Decoded, Keep};
+pub(crate) use decoded::Decoded;
+pub use decoded::Keep;
 pub(crate) use hint::name_hint;
 pub use identity::IdentityError;
 pub use json_error::JsonError;

@@ -15,10 +15,10 @@ use std::sync::Arc;
 /// assert_eq!(ResourceVersion::from("abc").partial_cmp(&ResourceVersion::from("1")), None);
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct ResourceVersion(Form);
+pub struct ResourceVersion(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-enum Form {
+enum Repr {
     #[default]
     Unset,
     /// Decimal, without leading zeros: printing it gives the text it was read from.
@@ -28,17 +28,17 @@ enum Form {
 
 impl ResourceVersion {
     /// The version of nothing: prints as the empty string.
-    pub const UNSET: Self = Self(Form::Unset);
+    pub const UNSET: Self = Self(Repr::Unset);
 
     /// Whether this is the empty version.
     pub fn is_unset(&self) -> bool {
-        self.0 == Form::Unset
+        self.0 == Repr::Unset
     }
 
     /// The version as a number, where it is one.
     pub fn as_number(&self) -> Option<u64> {
         match self.0 {
-            Form::Number(number) => Some(number),
+            Repr::Number(number) => Some(number),
             _ => None,
         }
     }
@@ -51,22 +51,22 @@ impl From<&str> for ResourceVersion {
             return Self::UNSET;
         }
         match text.parse() {
-            Ok(number) if plain && (text.len() == 1 || !text.starts_with('0')) => Self(Form::Number(number)),
-            _ => Self(Form::Opaque(text.into())),
+            Ok(number) if plain && (text.len() == 1 || !text.starts_with('0')) => Self(Repr::Number(number)),
+            _ => Self(Repr::Opaque(text.into())),
         }
     }
 }
 
 impl From<u64> for ResourceVersion {
     fn from(number: u64) -> Self {
-        Self(Form::Number(number))
+        Self(Repr::Number(number))
     }
 }
 
 impl PartialOrd for ResourceVersion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match (&self.0, &other.0) {
-            (Form::Number(a), Form::Number(b)) => Some(a.cmp(b)),
+            (Repr::Number(a), Repr::Number(b)) => Some(a.cmp(b)),
             (a, b) if a == b => Some(Ordering::Equal),
             _ => None,
         }
@@ -76,9 +76,9 @@ impl PartialOrd for ResourceVersion {
 impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Unset => Ok(()),
-            Form::Number(number) => fmt::Display::fmt(number, f),
-            Form::Opaque(text) => f.pad(text),
+            Repr::Unset => Ok(()),
+            Repr::Number(number) => fmt::Display::fmt(number, f),
+            Repr::Opaque(text) => f.pad(text),
         }
     }
 }

@@ -12,8 +12,8 @@ use super::kubeconfig::{Kubeconfigs, master_url};
 use super::pod;
 use super::proxy::Proxies;
 use crate::env::Env;
-use crate::report::What;
-use crate::source::{ClientError, Clients};
+use crate::report::WithCauses;
+use crate::source::{Client, ClientError};
 
 /// Flags that say which cluster to talk to, for `#[command(flatten)]`.
 ///
@@ -96,8 +96,8 @@ fn around_process() -> Result<Option<Config>, String> {
 
 impl ClientArgs {
     /// The clients of the cluster that is meant; nothing is sent yet. Must be called on a tokio runtime.
-    pub async fn connect(&self, env: &Env) -> Result<Clients, ConnectError> {
-        Ok(Clients::from_config(self.config().await?, env)?)
+    pub async fn connect(&self, env: &Env) -> Result<Client, ConnectError> {
+        Ok(Client::from_config(self.config().await?, env)?)
     }
 
     /// The configuration of the cluster that is meant.
@@ -145,7 +145,7 @@ impl ClientArgs {
         match (home, master) {
             (Some(file), _) => {
                 if let Some(error) = &unusable {
-                    tracing::warn!(error = %What::Error(error), file = %file.display(), "using a kubeconfig instead");
+                    tracing::warn!(error = %WithCauses(error), file = %file.display(), "using a kubeconfig instead");
                 }
                 Kubeconfigs::read(&[file])?.config(context, master)
             }

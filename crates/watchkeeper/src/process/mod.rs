@@ -1,7 +1,7 @@
-//! How does a program with controllers live and end?
+//! A program with controllers: flags, logs, workers, signals, metrics and health checks.
 //!
 //! It finds its cluster by [flags](ClientArgs), [logs](LogArgs) and serves [metrics and health](AdminServer) as others of its kind do, waits for its
-//! [caches](wait_for_sync), runs [workers](Workers) that survive their panics, and stops in order when a [signal](signals) asks it to.
+//! [caches](crate::informer::wait_for_sync), runs [workers](Workers) that survive their panics, and stops in order when a [signal](signals) asks it to.
 
 #[cfg(feature = "admin")]
 mod admin;
@@ -15,7 +15,6 @@ pub mod metrics;
 mod pod;
 mod proxy;
 pub mod signals;
-mod sync;
 mod unstalled;
 mod workers;
 
@@ -24,6 +23,5 @@ pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Checks, Gate, 
 pub use client_args::{ClientArgs, ConnectError};
 #[cfg(feature = "logging")]
 pub use log_args::{LogArgs, LogError, LogFormat};
-pub use sync::{Synced, wait_for_sync};
 pub use unstalled::Unstalled;
 pub use workers::{Workers, run_workers};

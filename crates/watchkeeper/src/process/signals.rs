@@ -14,6 +14,7 @@ use crate::env::Env;
 
 /// Why signals are not listened for.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InstallError {
     /// Signals belong to the whole process, and someone in it listens already: share that token.
     #[error("signal handlers are installed already: pass on the token of the first installation")]

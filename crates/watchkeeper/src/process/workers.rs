@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// # let (env, stop) = (Env::system(), CancellationToken::new());
 /// # let queue = RateLimitingQueue::<ObjectName>::new("foos", limiter::default_controller(), &env);
 /// # stop.cancel();
-/// run_workers(2, &queue, &stop, &env, |item: WorkItem<ObjectName>| async move {
+/// run_workers(2, &queue, stop, &env, |item: WorkItem<ObjectName>| async move {
 ///     match sync(item.key()).await {
 ///         Ok(()) => item.forget(),
 ///         Err(error) => item.retry(error),
@@ -44,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(30);
 pub async fn run_workers<T, F, Fut>(
     count: usize,
     queue: &RateLimitingQueue<T>,
-    stop: &CancellationToken,
+    stop: CancellationToken,
     env: &Env,
     work: F,
 ) where
@@ -93,7 +93,7 @@ impl Workers {
     pub async fn run_queue<T, F, Fut>(
         self,
         queue: &RateLimitingQueue<T>,
-        stop: &CancellationToken,
+        stop: CancellationToken,
         env: &Env,
         work: F,
     ) where
@@ -102,7 +102,7 @@ impl Workers {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (stop, work) = (stop.child_token(), Arc::new(work));
-        let workers = self.run(&stop, env, || {
+        let workers = self.run(stop.clone(), env, || {
             let (queue, stop, work) = (queue.clone(), stop.clone(), work.clone());
             async move {
                 loop {
@@ -141,7 +141,7 @@ impl Workers {
     /// next wait for something.
     ///
     /// Dropping the future aborts all workers.
-    pub async fn run<F, Fut>(self, stop: &CancellationToken, env: &Env, worker: F)
+    pub async fn run<F, Fut>(self, stop: CancellationToken, env: &Env, worker: F)
     where
         F: Fn() -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
@@ -154,7 +154,7 @@ impl Workers {
         };
         tokio::select! {
             biased;
-            () = keep_running(count, stop, env, worker, &running) => {}
+            () = keep_running(count, &stop, env, worker, &running) => {}
             () = patience => {
                 env.reporter.error("worker", "workers", &Unfinished { left: running.load(Relaxed), count, grace });
             }
@@ -227,14 +227,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn world() -> (Env, CancellationToken, Arc<AtomicUsize>) {
+    fn environment() -> (Env, CancellationToken, Arc<AtomicUsize>) {
         (Env::simulated(1), CancellationToken::new(), Arc::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn as_many_workers_run_as_were_asked_for_until_the_stop() {
-        let (env, stop, running) = world();
-        let workers = Workers::new(3).run(&stop, &env, || {
+        let (env, stop, running) = environment();
+        let workers = Workers::new(3).run(stop.clone(), &env, || {
             let (running, stop) = (running.clone(), stop.clone());
             async move {
                 running.fetch_add(1, SeqCst);
@@ -253,13 +253,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_worker_that_panics_is_reported_and_restarted_after_a_second() {
-        let (env, stop, _) = world();
+        let (env, stop, _) = environment();
         let told = Arc::new(Mutex::new(Vec::new()));
         let into = told.clone();
-        env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.what)));
+        env.reporter
+            .add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.incident)));
         let (start, starts) = (env.clock.now(), Arc::new(Mutex::new(Vec::new())));
         Workers::new(1)
-            .run(&stop, &env, || {
+            .run(stop.clone(), &env, || {
                 let (starts, clock, stop) = (starts.clone(), env.clock.clone(), stop.clone());
                 async move {
                     let run = {
@@ -280,8 +281,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_worker_that_returns_before_the_stop_is_restarted_after_a_second() {
-        let (env, stop, starts) = world();
-        let workers = Workers::new(2).run(&stop, &env, || {
+        let (env, stop, starts) = environment();
+        let workers = Workers::new(2).run(stop.clone(), &env, || {
             starts.fetch_add(1, SeqCst);
             async {}
         });
@@ -298,12 +299,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_while_making_a_worker_does_not_stop_the_others() {
-        let (env, stop, made) = world();
+        let (env, stop, made) = environment();
         let stop_later = async {
             env.clock.sleep(SECOND / 2).await;
             stop.cancel();
         };
-        let workers = Workers::new(2).run(&stop, &env, || {
+        let workers = Workers::new(2).run(stop.clone(), &env, || {
             if made.fetch_add(1, SeqCst) == 0 {
                 std::panic::resume_unwind(Box::new("no worker"));
             }
@@ -315,10 +316,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_runs_after_the_stop() {
-        let (env, stop, starts) = world();
+        let (env, stop, starts) = environment();
         stop.cancel();
         Workers::new(2)
-            .run(&stop, &env, || {
+            .run(stop.clone(), &env, || {
                 starts.fetch_add(1, SeqCst);
                 async {}
             })
@@ -328,9 +329,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn dropping_the_future_aborts_the_workers() {
-        let (env, stop, _) = world();
+        let (env, stop, _) = environment();
         let alive = Arc::new(());
-        let workers = Workers::new(2).run(&stop, &env, || {
+        let workers = Workers::new(2).run(stop.clone(), &env, || {
             let alive = alive.clone();
             async move {
                 std::future::pending::<()>().await;
@@ -345,12 +346,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn workers_that_do_not_finish_in_time_are_given_up_and_reported() {
         for (workers, seconds) in [(Workers::new(3), 30), (Workers::new(3).grace(2 * SECOND), 2)] {
-            let (env, stop, numbers) = world();
+            let (env, stop, numbers) = environment();
             let told = Arc::new(Mutex::new(Vec::new()));
             let into = told.clone();
-            env.reporter.add_hook(move |report| into.lock().push(report.what.to_string()));
+            env.reporter.add_hook(move |report| into.lock().push(report.incident.to_string()));
             let alive = Arc::new(());
-            let run = workers.run(&stop, &env, || {
+            let run = workers.run(stop.clone(), &env, || {
                 let (stop, number, alive) = (stop.clone(), numbers.fetch_add(1, SeqCst), alive.clone());
                 async move {
                     stop.cancelled().await;
@@ -382,10 +383,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_the_stop_no_key_is_taken_and_the_runs_under_way_finish() {
-        let (env, stop, finished) = world();
+        let (env, stop, finished) = environment();
         let queue = queue_of(1000, &env);
         let (clock, count, began) = (env.clock.clone(), finished.clone(), env.clock.now());
-        let workers = run_workers(2, &queue, &stop, &env, move |item| {
+        let workers = run_workers(2, &queue, stop.clone(), &env, move |item| {
             let (clock, count) = (clock.clone(), count.clone());
             async move {
                 clock.sleep(SECOND / 2).await;
@@ -405,9 +406,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn runs_that_never_wait_leave_room_for_the_stop() {
-        let (env, stop, runs) = world();
+        let (env, stop, runs) = environment();
         let (queue, count) = (queue_of(10_000, &env), runs.clone());
-        let workers = run_workers(1, &queue, &stop, &env, move |item| {
+        let workers = run_workers(1, &queue, stop.clone(), &env, move |item| {
             count.fetch_add(1, SeqCst);
             item.forget();
             async {}
@@ -425,9 +426,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_that_is_added_at_the_stop_is_not_taken() {
-        let (env, stop, runs) = world();
+        let (env, stop, runs) = environment();
         let (queue, count) = (queue_of(0, &env), runs.clone());
-        let workers = run_workers(2, &queue, &stop, &env, move |item| {
+        let workers = run_workers(2, &queue, stop.clone(), &env, move |item| {
             count.fetch_add(1, SeqCst);
             item.forget();
             async {}
@@ -443,11 +444,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_panics_is_reported_and_its_key_retried_while_others_go_on() {
-        let (env, stop, _) = world();
+        let (env, stop, _) = environment();
         let queue = queue_of(3, &env);
         let runs = Arc::new(Mutex::new(Vec::new()));
         let into = runs.clone();
-        let workers = run_workers(2, &queue, &stop, &env, move |item| {
+        let workers = run_workers(2, &queue, stop.clone(), &env, move |item| {
             let (attempts, into) = (item.attempts(), into.clone());
             async move {
                 if *item.key() == 0 && attempts == 0 {
@@ -467,10 +468,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn workers_of_a_queue_that_somebody_else_shuts_down_end_when_it_is_empty() {
-        let (env, stop, runs) = world();
+        let (env, stop, runs) = environment();
         let (queue, count) = (queue_of(5, &env), runs.clone());
         queue.shut_down();
-        run_workers(2, &queue, &stop, &env, move |item| {
+        run_workers(2, &queue, stop.clone(), &env, move |item| {
             count.fetch_add(1, SeqCst);
             item.forget();
             async {}

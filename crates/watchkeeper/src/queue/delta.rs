@@ -4,6 +4,7 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 
 /// One change on its way from the reflector to the store.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Delta<K> {
     /// The watch brought a new object.
     Added(Object<K>),

@@ -1,4 +1,4 @@
-//! How are the deltas of each key gathered? In a list per key, handed over together when the key's turn comes.
+//! The queue that gathers the deltas of each key, and hands them over together when the key's turn comes.
 
 use std::collections::VecDeque;
 
@@ -6,6 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
 use super::{Deleted, Delta, KnownObjects, Popped, Queue};
+use crate::clock::Generator;
 use crate::object::{Object, ObjectName, ResourceVersion};
 
 /// The queue that most documents about client-go describe: per key a list of deltas, oldest first.
@@ -37,6 +38,7 @@ pub struct DeltaFifo<K> {
 
 /// The type of the deltas that a list brings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Emit {
     /// [`Delta::Replaced`].
     #[default]
@@ -46,10 +48,10 @@ pub enum Emit {
 }
 
 impl<K> DeltaFifo<K> {
-    /// An empty queue; `hasher` is seeded by whoever hands it in.
-    pub fn new(hasher: FixedState) -> Self {
+    /// An empty queue, whose hash seed comes from `generator`.
+    pub fn new(generator: &Generator) -> Self {
         Self {
-            deltas: HashMap::with_hasher(hasher),
+            deltas: HashMap::with_hasher(generator.hasher()),
             line: VecDeque::new(),
             bytes: 0,
             in_flight: None,

@@ -1,16 +1,21 @@
-//! What waits between the reflector and the store? Deltas, in one of two queues.
+//! Deltas between the reflector and the store, in one of two queues.
 //!
 //! [`OrderedFifo`], the default, keeps the order of the watch stream and replaces the store in one step. [`DeltaFifo`] gathers the deltas of
-//! each key, as the documents about client-go describe it. Both are pure: the driver around them does the waiting and the locking.
+//! each key, as the documents about client-go describe it. Both are pure; a [`DeltaQueue`] adds the lock, the wake-ups and a bound.
 
 mod delta;
 mod delta_fifo;
+mod delta_queue;
+mod kind;
 mod ordered;
 #[cfg(test)]
 mod tests;
 
 pub use delta::{Deleted, Delta};
 pub use delta_fifo::{DeltaFifo, Emit};
+pub(crate) use delta_queue::DEFAULT_BOUND;
+pub use delta_queue::{DeltaQueue, ProcessError};
+pub use kind::{QueueKind, UnknownQueue};
 pub use ordered::OrderedFifo;
 
 use crate::object::{Object, ObjectName, ResourceVersion};
@@ -23,9 +28,9 @@ pub trait KnownObjects<K> {
     /// Calls `each` with every object.
     fn each_known(&self, each: &mut dyn FnMut(&Object<K>));
 
-    /// The object that is the same state of the same object as `like`, so that nobody holds it twice.
-    fn kept(&self, like: &Object<K>) -> Option<Object<K>> {
-        self.known(&like.key()).filter(|kept| kept.same_state(like))
+    /// The known copy of `object`, where it is in the same state: a relist then does not hold that state twice.
+    fn unchanged(&self, object: &Object<K>) -> Option<Object<K>> {
+        self.known(&object.key()).filter(|known| known.same_state(object))
     }
 
     /// The consumer has stopped: it will not change these objects any more.

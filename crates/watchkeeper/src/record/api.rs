@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 /// The API that Events are written to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EventApi {
     /// `core/v1`: similar events are combined, repetitions counted with a patch each, and floods filtered.
     #[default]

@@ -28,8 +28,8 @@ const CAPACITY: usize = 1000;
 /// # use tokio_util::sync::CancellationToken;
 /// # use tracing::Level;
 /// # use watchkeeper::record::{ApiSink, CorrelatorOptions, EventApi, EventBroadcaster, LogSink};
-/// # async fn example(clients: watchkeeper::Clients, stop: CancellationToken) {
-/// let events = EventBroadcaster::new(clients.env());
+/// # async fn example(client: watchkeeper::Client, stop: CancellationToken) {
+/// let events = EventBroadcaster::new(client.env());
 /// let recorder = events.recorder("my-controller").host("node-7");
 /// let to_server = ApiSink::new(clients.requests(), clients.env())
 ///     .api(EventApi::CoreV1)

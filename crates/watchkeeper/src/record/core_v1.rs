@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::correlator::{Correlated, EventCorrelator};
 use super::occurrence::Occurrence;
-use super::write::{Decision, Job, Ledger};
+use super::write::{Correlation, Decision, Job};
 use crate::clock::Instant;
 
-impl Ledger for EventCorrelator {
+impl Correlation for EventCorrelator {
     type Event = Event;
 
     fn observe(&mut self, event: &Occurrence, now: Instant) -> Decision<Event> {

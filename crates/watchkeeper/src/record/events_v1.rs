@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::correlator::{Cache, EventKey, KeyHasher, Keys, cache};
 use super::occurrence::Occurrence;
-use super::write::{Decision, Job, Ledger};
+use super::write::{Correlation, Decision, Job};
 use crate::clock::{Generator, Instant};
 
 /// A series to which nothing was added for so long is over, and its last state is written.
@@ -26,7 +26,7 @@ const REFRESH: Duration = Duration::from_secs(30 * 60);
 ///
 /// No more than 4,096 series are under way: then the one that was quiet for longest is over.
 #[derive(Debug)]
-pub(super) struct SeriesLedger {
+pub(super) struct SeriesCorrelation {
     series: Cache<Series>,
     keys: Keys,
     finish_at: Instant,
@@ -58,7 +58,7 @@ impl Series {
     }
 }
 
-impl SeriesLedger {
+impl SeriesCorrelation {
     pub(super) fn new(size: NonZeroUsize, generator: &Generator, now: Instant) -> Self {
         Self {
             series: cache(size, generator),
@@ -69,7 +69,7 @@ impl SeriesLedger {
     }
 }
 
-impl Ledger for SeriesLedger {
+impl Correlation for SeriesCorrelation {
     type Event = Event;
 
     fn observe(&mut self, event: &Occurrence, now: Instant) -> Decision<Event> {

@@ -34,7 +34,7 @@ pub use sink::{ApiSink, EventSink};
 
 use tracing::Level;
 
-use crate::source::Clients;
+use crate::source::Client;
 
 /// A recorder for the component `component`, and what its owner must run: a sink that logs each event at level INFO and writes it to the
 /// API server as an Event of core/v1.
@@ -43,20 +43,20 @@ use crate::source::Clients;
 /// # use k8s_openapi::api::core::v1::Node;
 /// # use tokio_util::sync::CancellationToken;
 /// # use watchkeeper::record::{self, EventType};
-/// # async fn example(clients: watchkeeper::Clients, stop: CancellationToken, node: Node) {
-/// let (recorder, sink) = record::recorder("my-controller", &clients);
+/// # async fn example(client: watchkeeper::Client, stop: CancellationToken, node: Node) {
+/// let (recorder, sink) = record::recorder("my-controller", &client);
 /// let work = async {
 ///     recorder.event(&node, EventType::Normal, "Synced", "the node is as it should be");
 /// };
 /// tokio::join!(work, sink.run(stop));
 /// # }
 /// ```
-pub fn recorder(component: &str, clients: &Clients) -> (EventRecorder, EventSink) {
-    let env = clients.env().fork(&format!("events of {component}"));
+pub fn recorder(component: &str, client: &Client) -> (EventRecorder, EventSink) {
+    let env = client.env().fork(&format!("events of {component}"));
     let events = EventBroadcaster::new(&env);
     let sink = EventSink {
         log: (LogSink::new(Level::INFO), events.subscribe()),
-        api: (ApiSink::new(clients.requests(), &env), events.subscribe()),
+        api: (ApiSink::new(client.requests(), &env), events.subscribe()),
     };
     (events.recorder(component), sink)
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::api::EventApi;
 use super::broadcaster::EventStream;
 use super::correlator::{CorrelatorOptions, EventCorrelator};
-use super::events_v1::SeriesLedger;
+use super::events_v1::SeriesCorrelation;
 use super::log_sink::LogSink;
 use super::write::Writer;
 use crate::env::Env;
@@ -73,12 +73,12 @@ impl ApiSink {
         let counters = events.counters.clone();
         match api {
             EventApi::CoreV1 => {
-                let ledger = EventCorrelator::new(correlator, &env.generator);
-                Writer { ledger, requests, env, counters, grace }.run(events, stop).await;
+                let correlation = EventCorrelator::new(correlator, &env.generator);
+                Writer { correlation, requests, env, counters, grace }.run(events, stop).await;
             }
             EventApi::EventsV1 => {
-                let ledger = SeriesLedger::new(SERIES, &env.generator, env.clock.now());
-                Writer { ledger, requests, env, counters, grace }.run(events, stop).await;
+                let correlation = SeriesCorrelation::new(SERIES, &env.generator, env.clock.now());
+                Writer { correlation, requests, env, counters, grace }.run(events, stop).await;
             }
         }
     }

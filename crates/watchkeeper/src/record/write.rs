@@ -20,7 +20,7 @@ use crate::source::Requests;
 use crate::wire::{ApiError, Class};
 
 /// Knows what is on the server, and decides what to write. Plain state: the [`Writer`] around it waits and asks.
-pub(super) trait Ledger: Send {
+pub(super) trait Correlation: Send {
     /// The kind of Event that it writes.
     type Event: Kind<DynamicType = ()> + Serialize;
 
@@ -32,7 +32,7 @@ pub(super) trait Ledger: Send {
         let _ = job;
     }
 
-    /// When [`Ledger::tick`] is next wanted.
+    /// When [`Correlation::tick`] is next wanted.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -70,9 +70,9 @@ pub(super) struct Job<E> {
     pub(super) patch: Option<Value>,
 }
 
-/// Writes what its ledger decides.
+/// Writes what its correlation decides.
 pub(super) struct Writer<L> {
-    pub(super) ledger: L,
+    pub(super) correlation: L,
     pub(super) requests: Requests,
     pub(super) env: Env,
     pub(super) counters: Arc<Counters>,
@@ -89,7 +89,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[error("the end came before {0} or more events could be written")]
 struct Unwritten(usize);
 
-impl<L: Ledger> Writer<L> {
+impl<L: Correlation> Writer<L> {
     /// Writes `events` until there are no more; or until `stop`, and then, for the grace period at most, what was recorded before it.
     pub(super) async fn run(mut self, mut events: EventStream, stop: CancellationToken) {
         let (clock, grace) = (self.env.clock.clone(), self.grace);
@@ -109,10 +109,10 @@ impl<L: Ledger> Writer<L> {
 
     async fn work(&mut self, events: &mut EventStream, stop: &CancellationToken) {
         loop {
-            let due = self.ledger.due();
+            let due = self.correlation.due();
             let jobs = tokio::select! {
                 biased;
-                () = until(due, &self.env) => self.ledger.tick(self.env.clock.now()),
+                () = until(due, &self.env) => self.correlation.tick(self.env.clock.now()),
                 event = events.recv_until(stop) => match event {
                     Some(event) => self.observe(&event),
                     None => break,
@@ -120,14 +120,15 @@ impl<L: Ledger> Writer<L> {
             };
             self.write_all(jobs, stop).await;
         }
-        let jobs = self.ledger.flush();
+        let jobs = self.correlation.flush();
         self.write_all(jobs, stop).await;
     }
 
     fn observe(&mut self, event: &Occurrence) -> Vec<Job<L::Event>> {
         let now = self.env.clock.now();
         // What makes two events the same may be the user's own code.
-        let decision = self.env.reporter.guard("events", &event.name, || self.ledger.observe(event, now));
+        let decision =
+            self.env.reporter.guard("events", &event.name, || self.correlation.observe(event, now));
         match decision {
             Some(Decision::Write(jobs)) => return jobs,
             Some(Decision::Hold) => {}
@@ -141,7 +142,7 @@ impl<L: Ledger> Writer<L> {
         for job in jobs {
             match self.write(&job, stop).await {
                 Ok(()) => {
-                    self.ledger.written(&job);
+                    self.correlation.written(&job);
                     self.counters.written.fetch_add(1, Relaxed);
                 }
                 Err(error) => {
@@ -178,7 +179,7 @@ impl<L: Ledger> Writer<L> {
 
     /// Patches what should be on the server, and creates what is not, or no longer.
     async fn attempt(&self, job: &Job<L::Event>) -> Result<(), ApiError> {
-        let events = self.requests.of::<L::Event>();
+        let events = self.requests.api::<L::Event>();
         if let Some(patch) = &job.patch {
             let patched = events.patch(&name_of(&job.event), &Patch::Strategic(patch)).await;
             match patched {

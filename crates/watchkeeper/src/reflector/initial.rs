@@ -4,7 +4,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::object::{Object, ObjectName};
-use crate::wire::EventType;
+use crate::wire::WatchEventType;
 
 /// Objects in the order in which they came; later events about one replace it or take it out.
 #[derive(Debug)]
@@ -18,11 +18,11 @@ impl<K> Initial<K> {
         Self { objects: Vec::new(), places: HashMap::with_hasher(hasher) }
     }
 
-    pub(super) fn apply(&mut self, event: &EventType, object: Object<K>) {
+    pub(super) fn apply(&mut self, event: &WatchEventType, object: Object<K>) {
         let key = object.key();
         let place = self.places.get(&key).copied();
         match (event, place) {
-            (EventType::Deleted, _) => self.remove(&key),
+            (WatchEventType::Deleted, _) => self.remove(&key),
             (_, Some(place)) => self.objects[place] = Some(object),
             (_, None) => {
                 self.places.insert(key, self.objects.len());
@@ -34,7 +34,7 @@ impl<K> Initial<K> {
     /// Keeps an older state of an object whose new one cannot be taken in, unless the list has brought one already.
     pub(super) fn keep(&mut self, object: Object<K>) {
         if !self.places.contains_key(&object.key()) {
-            self.apply(&EventType::Added, object);
+            self.apply(&WatchEventType::Added, object);
         }
     }
 

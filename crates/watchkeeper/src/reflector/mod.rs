@@ -1,4 +1,4 @@
-//! How does a kind stay mirrored? List it, then watch it, for ever.
+//! Mirrors one kind: lists it, then watches it, for as long as the program runs.
 //!
 //! The plan decides, without IO, what to ask next after each outcome; the reflector asks, reads the bytes, and hands objects on.
 
@@ -11,11 +11,9 @@ mod plan;
 mod run;
 
 pub use backoff::Backoff;
-pub use metrics::{
-    HandlerStats, InformerId, InformerMetrics, InformerStats, ListReason, MetricsProvider, NoMetrics,
-    Observed,
-};
+pub use metrics::ListReason;
+pub(crate) use metrics::ReflectorMetrics;
 pub(crate) use options::Options;
 pub use options::{ErrorHook, ListMode};
+pub(crate) use run::Reflector;
 pub use run::{Health, Phase};
-pub(crate) use run::{Reflector, Sink};

@@ -1,15 +1,16 @@
-//! What can be set about a reflector?
+//! Settings of a reflector.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::metrics::{InformerMetrics, NoMetrics};
+use super::metrics::{ReflectorMetrics, Uncounted};
 use crate::wire::{ApiError, OBJECT_CAP};
 
 /// How the first state, and each state after a gap, is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListMode {
     /// As the beginning of a watch where the server can, else in pages.
     #[default]
@@ -35,7 +36,7 @@ pub(crate) struct Options {
     /// Larger objects are stepped over.
     pub(crate) object_cap: usize,
     pub(crate) on_error: Option<ErrorHook>,
-    pub(crate) metrics: Arc<dyn InformerMetrics>,
+    pub(crate) metrics: Arc<dyn ReflectorMetrics>,
 }
 
 /// Items of a page, and the shortest watch, unless set otherwise.
@@ -52,7 +53,7 @@ impl Default for Options {
             retry_internal_errors: Duration::ZERO,
             object_cap: OBJECT_CAP,
             on_error: None,
-            metrics: Arc::new(NoMetrics),
+            metrics: Arc::new(Uncounted),
         }
     }
 }

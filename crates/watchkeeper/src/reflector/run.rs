@@ -1,4 +1,4 @@
-//! How is the plan carried out? Ask, read bytes, make objects, hand them on.
+//! Carries out the plan: sends requests, reads bytes, makes objects, and puts them into the queue.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,36 +18,18 @@ use super::options::Options;
 use super::plan::{Ask, Ended, Plan, VERY_SHORT};
 use crate::clock::Instant;
 use crate::env::Env;
-use crate::object::{IdentityError, Kind, Maker, Object, ObjectName, ResourceVersion, name_hint};
-use crate::queue::{Deleted, Delta};
-use crate::report::What;
+use crate::object::{IdentityError, Kind, Maker, Object, ResourceVersion, name_hint};
+use crate::queue::{Deleted, Delta, DeltaQueue};
+use crate::report::WithCauses;
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
 use crate::wire::{
-    ApiError, BadEvent, Class, EventType, ListMeta, ListSplitter, Pages, WatchLine, WatchSplitter,
+    ApiError, BadEvent, Class, ListMeta, ListSplitter, Pages, WatchEventType, WatchLine, WatchSplitter,
 };
 
-/// Where a reflector puts what it finds.
-pub(crate) trait Sink<K>: Send + Sync + 'static {
-    /// One change, in the order of the stream.
-    fn push(&self, delta: Delta<K>);
-
-    /// The whole state, as a list gave it.
-    fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion);
-
-    /// What is kept already of the same state as `object`: a relist need not hold it twice.
-    fn known(&self, object: &Object<K>) -> Option<Object<K>>;
-
-    /// What is kept under that name.
-    fn kept(&self, name: &ObjectName) -> Option<Object<K>>;
-
-    /// Waits while too much waits to be taken out. Cancel-safe.
-    fn room(&self) -> impl Future<Output = ()> + Send;
-}
-
-/// Mirrors one kind from a source into a sink.
-pub(crate) struct Reflector<K: Kind, S, T> {
+/// Mirrors one kind from a source into a queue.
+pub(crate) struct Reflector<K: Kind, S> {
     source: S,
-    sink: T,
+    queue: Arc<DeltaQueue<K>>,
     maker: Maker<K>,
     plan: Plan,
     env: Env,
@@ -60,6 +42,7 @@ pub(crate) struct Reflector<K: Kind, S, T> {
 
 /// What a reflector is busy with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
     /// Not yet started.
     #[default]
@@ -109,12 +92,12 @@ const STREAM_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that sends bookmarks sends one a minute: after two and a half of them were missed, the connection is dead.
 const SILENCE: Duration = Duration::from_secs(150);
 
-impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
+impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     /// A reflector called `name` in reports; `maker` turns the bytes of one object into it, and `health` is kept true.
     pub(crate) fn new(
         name: String,
         source: S,
-        sink: T,
+        queue: Arc<DeltaQueue<K>>,
         maker: Maker<K>,
         env: &Env,
         health: Arc<Mutex<Health>>,
@@ -122,7 +105,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     ) -> Self {
         let env = env.fork(&format!("reflector {name}"));
         let plan = Plan::new(&options, source.streams_lists(), env.generator.clone());
-        Self { source, sink, maker, plan, env, name, health, options, bookmarked: false }
+        Self { source, queue, maker, plan, env, name, health, options, bookmarked: false }
     }
 
     /// Lists and watches until `stop`. Dropping the future stops it as well.
@@ -132,7 +115,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                 let ask = self.plan.ask();
                 if ask.brings_whole_state() {
                     // While the consumer is stuck, a further whole state would only wait behind the last one.
-                    self.sink.room().await;
+                    self.queue.room().await;
                 }
                 let wait = match ask {
                     Ask::List(options) => self.list(options).await,
@@ -202,7 +185,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
                     Ok(object) => items.push(object),
                     Err(bad) => {
                         // It is there, though not in a form that can be kept: its old state stays.
-                        items.extend(bad.name.as_ref().and_then(|name| self.sink.kept(name)));
+                        items.extend(bad.name.as_ref().and_then(|name| self.queue.known(name)));
                         self.skipped(place, bad);
                     }
                 }
@@ -215,7 +198,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     /// An object of a list; the one that is kept already, if it is of the same state.
     fn make_listed(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
         let object = self.make(bytes)?;
-        Ok(self.sink.known(&object).unwrap_or(object))
+        Ok(self.queue.unchanged(&object).unwrap_or(object))
     }
 
     fn make(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
@@ -237,7 +220,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             health.lists += 1;
             *health.lists_by_reason.entry(reason).or_default() += 1;
         }
-        self.sink.replace(items, version);
+        self.queue.replace(items, version);
     }
 
     async fn next(
@@ -319,19 +302,19 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             let mut newest = None;
             let split = splitter.feed(&chunk, |line| match line {
                 _ if told.is_some() => {}
-                Ok(WatchLine { event: EventType::Error, object }) => {
+                Ok(WatchLine { event: WatchEventType::Error, object }) => {
                     told = Some(ApiError::from_event(object))
                 }
                 Ok(line) => {
-                    if line.event != EventType::Added {
+                    if line.event != WatchEventType::Added {
                         whole_by.get_or_insert_with(|| self.env.clock.now() + STREAM_PATIENCE);
                     }
                     newest = self.event(line, &mut initial).or(newest.take());
                 }
                 Err(bad) => {
                     let event = match bad {
-                        BadEvent::DeletedTooLarge(_) => EventType::Deleted,
-                        BadEvent::TooLarge(_) | BadEvent::Malformed(_) => EventType::Modified,
+                        BadEvent::DeletedTooLarge(_) => WatchEventType::Deleted,
+                        BadEvent::TooLarge(_) | BadEvent::Malformed(_) => WatchEventType::Modified,
                     };
                     self.bad_event(format_args!("an event"), &event, bad.into(), &mut initial);
                 }
@@ -350,7 +333,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             }
             split?;
             // What has arrived is applied together, but not later than after so many chunks or bytes.
-            self.sink.room().await;
+            self.queue.room().await;
             crate::fair::give_way().await;
         }
         splitter.finish()?;
@@ -388,10 +371,10 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.
     fn event(&mut self, line: WatchLine<'_>, initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
         self.options.metrics.event(&line.event);
-        if line.event == EventType::Bookmark {
+        if line.event == WatchEventType::Bookmark {
             return self.bookmark(line.object, initial);
         }
-        if let EventType::Unknown(event) = line.event {
+        if let WatchEventType::Unknown(event) = line.event {
             self.env.reporter.error("reflector", &self.name, &UnknownEvent(event));
             return None;
         }
@@ -408,9 +391,9 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             return None;
         }
         let version = object.version().clone();
-        self.sink.push(match line.event {
-            EventType::Deleted => Delta::Deleted(Deleted::Final(object)),
-            EventType::Added => Delta::Added(object),
+        self.queue.push(match line.event {
+            WatchEventType::Deleted => Delta::Deleted(Deleted::Final(object)),
+            WatchEventType::Added => Delta::Added(object),
             _ => Delta::Updated(object),
         });
         Some(version)
@@ -420,20 +403,20 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     fn bad_event(
         &self,
         place: fmt::Arguments<'_>,
-        event: &EventType,
+        event: &WatchEventType,
         bad: Bad,
         initial: &mut Option<Initial<K>>,
     ) {
         if let Some(key) = &bad.name {
-            let kept = self.sink.kept(key);
+            let kept = self.queue.known(key);
             match (event, initial) {
                 // What happened to an object of another kind tells nothing about ours.
-                (EventType::Deleted, _)
+                (WatchEventType::Deleted, _)
                     if matches!(bad.identity(), Some(IdentityError::OtherKind { .. })) => {}
-                (EventType::Deleted, Some(initial)) => initial.remove(key),
-                (EventType::Deleted, None) => {
+                (WatchEventType::Deleted, Some(initial)) => initial.remove(key),
+                (WatchEventType::Deleted, None) => {
                     let (key, last_known) = (key.clone(), kept);
-                    self.sink.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
+                    self.queue.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
                 }
                 (_, Some(initial)) => kept.into_iter().for_each(|kept| initial.keep(kept)),
                 (_, None) => {}
@@ -463,7 +446,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
             None if initial.is_some() => return None,
             None => {
                 self.bookmarked = true;
-                self.sink.push(Delta::Bookmark(version.clone()));
+                self.queue.push(Delta::Bookmark(version.clone()));
             }
         }
         Some(version)
@@ -516,7 +499,7 @@ impl<K: Kind, S: ListerWatcher, T: Sink<K>> Reflector<K, S, T> {
     }
 
     fn failed(&self, phase: &'static str, error: &ApiError) {
-        let why = What::Error(error).to_string();
+        let why = WithCauses(error).to_string();
         self.degrade(phase, &why);
         self.tell(error);
         if error.class() == Class::Expired {
@@ -560,7 +543,7 @@ struct BookmarkMeta {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-impl<K: Kind, S, T> fmt::Debug for Reflector<K, S, T> {
+impl<K: Kind, S> fmt::Debug for Reflector<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector").field("name", &self.name).field("health", &*self.health.lock()).finish()
     }

@@ -1,330 +1,470 @@
-//! How is an API server listed and watched? Through kube's `Client::send`, with the body left as bytes.
+//! Requests about the objects of one kind.
 
-use std::any::TypeId;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::TryStreamExt;
 use http::Request;
-use http::header::{ACCEPT, ACCEPT_ENCODING};
-use http_body_util::BodyExt;
-use kube_client::client::Body;
-use kube_core::ClusterResourceScope;
+use kube_core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
+use kube_core::request::{Error as RequestError, Request as Builder};
+use serde::Serialize;
 
-use super::path::{BadName, collection};
+use super::api_source::{ApiSource, Scope};
+use super::path::{collection, name_segment};
 use super::requests::Requests;
-use super::{ByteStream, Clients, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
-use crate::object::Kind;
-use crate::report::panic_message;
-use crate::wire::{ApiError, Class};
+use super::{ListOptions, ListerWatcher, Selection};
+use crate::object::{DecodeError, JsonError, Kind, Listing, ObjectName, decode, name_hint};
+use crate::report::WithCauses;
+use crate::wire::{ApiError, Class, ListMeta, ListSplitter, Pages, TooLarge};
 
-/// Which part of a cluster to look at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// The whole cluster.
-    #[default]
-    Cluster,
-    /// One namespace; the empty one is the whole cluster, as in Kubernetes' own API.
-    Namespace(String),
+/// Requests about objects of one kind. Dropping a request's future gives up waiting: whether a write was applied is then unknown.
+#[derive(Debug)]
+pub struct Api<'a, K: Kind> {
+    requests: &'a Requests,
+    kind: K::DynamicType,
 }
 
-impl Scope {
-    /// The namespace, if the scope is one.
-    pub fn namespace(&self) -> Option<&str> {
-        match self {
-            Self::Cluster => None,
-            Self::Namespace(namespace) => Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()),
+/// Items in one page of a list.
+const PAGE: u32 = 500;
+
+impl<'a, K: Kind> Api<'a, K> {
+    pub(super) fn new(requests: &'a Requests, kind: K::DynamicType) -> Self {
+        Self { requests, kind }
+    }
+
+    /// Reads one object from the server.
+    pub async fn get(&self, key: &ObjectName) -> Result<K, ApiError> {
+        let (at, name) = self.at(key)?;
+        self.exchange(at.get(&name, &GetParams::default())).await
+    }
+
+    /// Reads one object from the server; `None` where there is none of that name. A kind that the server does not have is an error.
+    pub async fn get_opt(&self, key: &ObjectName) -> Result<Option<K>, ApiError> {
+        match self.get(key).await {
+            Ok(object) => Ok(Some(object)),
+            // Only a server that knows the kind gives a reason.
+            Err(error) if error.is_not_found() && error.reason() == "NotFound" => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Where objects of kind `K` are looked for: a kind whose type says that it has no namespaces is in no scope but the cluster.
-    pub(crate) fn of_kind<K: Kind>(&self) -> Self {
-        let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
-        let namespace = self.namespace().filter(|_| !has_none);
-        namespace.map_or(Self::Cluster, |namespace| Self::Namespace(namespace.to_owned()))
-    }
-}
-
-/// One kind on an API server, cluster-wide or in one namespace, all objects or those of a selection.
-#[derive(Clone)]
-pub struct ApiSource {
-    requests: Requests,
-    path: Result<String, BadName>,
-    selection: Selection,
-    edit: Option<Edit>,
-    metadata_only: bool,
-}
-
-/// A hook on the options of every list and watch.
-pub(crate) type Edit = Arc<dyn Fn(&mut Query) + Send + Sync>;
-
-/// The options of one list or watch, by the names they have in the URL, for a hook to edit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query(BTreeMap<&'static str, String>);
-
-impl Query {
-    /// The value of an option.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-
-    /// Sets an option; an empty value leaves it out.
-    pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
-        self.0.insert(name, value.into());
-    }
-
-    /// Whether it is a watch that is asked for.
-    pub fn is_watch(&self) -> bool {
-        self.get("watch") == Some("true")
-    }
-}
-
-impl ApiSource {
-    /// All objects of kind `K` in `scope`. A kind whose type says that it has no namespaces is in no scope but the cluster.
-    pub fn new<K: Kind>(clients: &Clients, kind: &K::DynamicType, scope: &Scope) -> Self {
-        Self::over::<K>(clients.requests(), kind, scope)
-    }
-
-    pub(super) fn over<K: Kind>(requests: &Requests, kind: &K::DynamicType, scope: &Scope) -> Self {
-        let path = collection::<K>(kind, scope.of_kind::<K>().namespace());
-        let (requests, selection) = (requests.clone(), Selection::default());
-        Self { requests, path, selection, edit: None, metadata_only: K::metadata_api() }
-    }
-
-    /// Calls `edit` with the options of every list and watch before it is sent.
-    #[must_use]
-    pub fn edit_options(self, edit: impl Fn(&mut Query) + Send + Sync + 'static) -> Self {
-        self.edit_options_with(Arc::new(edit))
-    }
-
-    pub(crate) fn edit_options_with(mut self, edit: Edit) -> Self {
-        self.edit = Some(edit);
-        self
-    }
-
-    /// Only the objects of `selection`.
-    #[must_use]
-    pub fn select(mut self, selection: Selection) -> Self {
-        self.selection = selection;
-        self
-    }
-
-    async fn get(&self, query: Query) -> Result<ByteStream, ApiError> {
-        // Not every server that serves an API of its own can leave things out: it sends whole objects instead.
-        let accept = match (self.metadata_only, query.is_watch()) {
-            (false, _) => "application/json",
-            (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-            (true, false) => {
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    /// Reads the objects of a scope and selection from the server, in pages, each within the deadline of a request.
+    ///
+    /// Controllers read from the cache of an informer instead; see [`Lister::list`](crate::informer::Lister::list).
+    pub async fn list(&self, scope: &Scope, selection: &Selection) -> Result<Listing<K>, ApiError> {
+        let source = ApiSource::over::<K>(self.requests, &self.kind, scope).select(selection.clone());
+        let (mut options, mut pages) =
+            (ListOptions { limit: PAGE, ..ListOptions::default() }, Pages::default());
+        let mut items = Vec::new();
+        loop {
+            let whole = items.len();
+            let page = self.requests.within_deadline(self.page(&source, &options, &mut items)).await;
+            let meta = match page {
+                // The state of the first page is not served any more: all at once, as in an informer.
+                Err(error) if error.class() == Class::Expired && !options.continue_token.is_empty() => {
+                    options = ListOptions::default();
+                    items.clear();
+                    continue;
+                }
+                page => page?,
+            };
+            if meta.continue_token.is_empty() {
+                return Ok(items.into_iter().map(|(_, object)| object).collect());
             }
-        };
-        let request = Request::get(self.url(query)?)
-            .header(ACCEPT, accept)
-            // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
-            .header(ACCEPT_ENCODING, "identity")
-            .body(Body::empty())
-            .map_err(|error| ApiError::new(Class::Invalid, format!("cannot build the request: {error}")))?;
-        let response = self.requests.exchange(request).await?;
-        let chunks = response.into_body().into_data_stream();
-        Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
+            pages.turn(&meta.continue_token, items.get(whole).map(|(name, _)| name.clone()))?;
+            options.continue_token = meta.continue_token;
+        }
     }
 
-    /// The path with `query` and the selection; empty values are left out. An edit that panics is an error like any other.
-    fn url(&self, mut query: Query) -> Result<String, ApiError> {
-        query.set("labelSelector", self.selection.labels.as_str());
-        query.set("fieldSelector", self.selection.fields.as_str());
-        if let Some(edit) = &self.edit {
-            catch_unwind(AssertUnwindSafe(|| edit(&mut query))).map_err(|payload| {
-                let why = panic_message(payload.as_ref());
-                ApiError::new(Class::Other, format!("the hook on options panicked: {why}"))
+    /// One page, decoded while it arrives.
+    async fn page(
+        &self,
+        source: &ApiSource,
+        options: &ListOptions,
+        items: &mut Vec<(ObjectName, Result<K, DecodeError>)>,
+    ) -> Result<ListMeta, ApiError> {
+        let mut chunks = source.list(options).await?;
+        let mut splitter = ListSplitter::default();
+        let mut nameless = 0;
+        while let Some(chunk) = chunks.try_next().await? {
+            splitter.feed(&chunk, |item| match decoded(item) {
+                Some(item) => items.push(item),
+                None => nameless += 1,
             })?;
         }
-        let mut pairs = form_urlencoded::Serializer::new(String::new());
-        pairs.extend_pairs(query.0.iter().filter(|(_, value)| !value.is_empty()));
-        Ok(format!("{}?{}", self.path.clone()?, pairs.finish()))
+        if nameless > 0 {
+            let message = format!("{nameless} items of the list have no metadata.name");
+            return Err(ApiError::new(Class::Undecodable, message));
+        }
+        Ok(splitter.finish()?)
+    }
+
+    /// Creates `object` in its namespace.
+    pub async fn create(&self, object: &K) -> Result<K, ApiError>
+    where
+        K: Serialize,
+    {
+        let path = collection::<K>(&self.kind, object.meta().namespace.as_deref())?;
+        self.exchange(Builder::new(path).create(&self.post(), encode(object)?)).await
+    }
+
+    /// Replaces an object; where it carries a resource version, only that version.
+    pub async fn replace(&self, object: &K) -> Result<K, ApiError>
+    where
+        K: Serialize,
+    {
+        let (at, name) = self.at(&named(object)?)?;
+        self.exchange(at.replace(&name, &self.post(), encode(object)?)).await
+    }
+
+    /// Replaces the status of an object through its status subresource.
+    pub async fn replace_status(&self, object: &K) -> Result<K, ApiError>
+    where
+        K: Serialize,
+    {
+        self.replace_subresource("status", object).await
+    }
+
+    /// Replaces an object through one of its subresources, such as `finalize` of a namespace.
+    pub async fn replace_subresource(&self, subresource: &str, object: &K) -> Result<K, ApiError>
+    where
+        K: Serialize,
+    {
+        let (at, name) = self.at(&named(object)?)?;
+        self.exchange(at.replace_subresource(subresource, &name, &self.post(), encode(object)?)).await
+    }
+
+    /// Patches an object.
+    pub async fn patch<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        patch: &Patch<P>,
+    ) -> Result<K, ApiError> {
+        let (at, name) = self.at(key)?;
+        self.exchange(at.patch(&name, &self.patch_params(), patch)).await
+    }
+
+    /// Patches the status of an object through its status subresource.
+    pub async fn patch_status<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        patch: &Patch<P>,
+    ) -> Result<K, ApiError> {
+        let (at, name) = self.at(key)?;
+        self.exchange(at.patch_subresource("status", &name, &self.patch_params(), patch)).await
+    }
+
+    /// Applies `fields`, with their `apiVersion` and `kind`, by server-side apply, and creates the object where there is none. Fields that
+    /// others manage are taken over, as controllers should; to be told of conflicts instead, use [`patch`](Self::patch) with
+    /// [`Patch::Apply`].
+    ///
+    /// # Errors
+    ///
+    /// No field manager was set with [`Requests::manager`], or the server refuses.
+    pub async fn force_apply<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        fields: &P,
+    ) -> Result<K, ApiError> {
+        let (at, name) = self.at(key)?;
+        self.exchange(at.patch(&name, &self.force_params()?, &Patch::Apply(fields))).await
+    }
+
+    /// As [`force_apply`](Self::force_apply), through the status subresource.
+    pub async fn force_apply_status<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        fields: &P,
+    ) -> Result<K, ApiError> {
+        let (at, name) = self.at(key)?;
+        let request = at.patch_subresource("status", &name, &self.force_params()?, &Patch::Apply(fields));
+        self.exchange(request).await
+    }
+
+    /// Deletes an object, or marks it for deletion if finalizers hold it.
+    pub async fn delete(&self, key: &ObjectName) -> Result<(), ApiError> {
+        self.delete_with(key, &DeleteParams::default()).await
+    }
+
+    /// As [`Api::delete`], with a policy for what it owns, a grace period, or only in a given state.
+    pub async fn delete_with(&self, key: &ObjectName, params: &DeleteParams) -> Result<(), ApiError> {
+        let (at, name) = self.at(key)?;
+        self.requests.send(at.delete(&name, params)?).await.map(drop)
+    }
+
+    /// Deletes all objects of a namespace, or marks those for deletion that finalizers or a grace period hold.
+    ///
+    /// The server may have deleted some of them when this fails, or when the deadline of a request comes first. Its answer,
+    /// which repeats all of them, is read and discarded.
+    pub async fn delete_collection(&self, namespace: &str, params: &DeleteParams) -> Result<(), ApiError> {
+        let at = Builder::new(collection::<K>(&self.kind, Some(namespace))?);
+        self.requests.send_and_discard(at.delete_collection(params, &ListParams::default())?).await
+    }
+
+    /// Where an object is, and its name as it stands in a URL.
+    fn at(&self, key: &ObjectName) -> Result<(Builder, String), ApiError> {
+        let path = collection::<K>(&self.kind, key.namespace())?;
+        Ok((Builder::new(path), name_segment(key.name())?))
+    }
+
+    fn post(&self) -> PostParams {
+        PostParams { field_manager: self.requests.field_manager().map(Into::into), ..PostParams::default() }
+    }
+
+    fn patch_params(&self) -> PatchParams {
+        PatchParams { field_manager: self.requests.field_manager().map(Into::into), ..PatchParams::default() }
+    }
+
+    fn force_params(&self) -> Result<PatchParams, ApiError> {
+        if self.requests.field_manager().is_none() {
+            let message = "an apply needs a field manager: set one with Requests::manager";
+            return Err(ApiError::new(Class::Invalid, message));
+        }
+        Ok(self.patch_params().force())
+    }
+
+    async fn exchange(&self, request: Result<Request<Vec<u8>>, RequestError>) -> Result<K, ApiError> {
+        let body = self.requests.send(request?).await?;
+        decode(&body).map_err(ApiError::undecodable)
     }
 }
 
-impl ListerWatcher for ApiSource {
-    async fn list(&self, options: &ListOptions) -> Result<ByteStream, ApiError> {
-        let mut query = Query::default();
-        if options.limit > 0 {
-            query.set("limit", options.limit.to_string());
-        }
-        query.set("continue", options.continue_token.as_str());
-        if !options.version.is_unset() {
-            query.set("resourceVersion", options.version.to_string());
-            query.set(
-                "resourceVersionMatch",
-                match options.version_match {
-                    VersionMatch::NotOlderThan => "NotOlderThan",
-                    VersionMatch::Exact => "Exact",
-                },
-            );
-        }
-        self.get(query).await
-    }
-
-    async fn watch(&self, options: &WatchOptions) -> Result<ByteStream, ApiError> {
-        let mut query = Query::default();
-        query.set("watch", "true");
-        query.set("resourceVersion", options.version.to_string());
-        query.set("timeoutSeconds", options.timeout.as_secs().to_string());
-        query.set("allowWatchBookmarks", options.bookmarks.to_string());
-        if options.initial_events {
-            query.set("sendInitialEvents", "true");
-            query.set("resourceVersionMatch", "NotOlderThan");
-        }
-        self.get(query).await
-    }
+/// An item of a list and its name; `None` where it has none.
+fn decoded<K: Kind>(item: Result<&[u8], TooLarge>) -> Option<(ObjectName, Result<K, DecodeError>)> {
+    let (key, result) = match item {
+        Ok(bytes) => (name_hint(bytes)?, decode(bytes)),
+        Err(large) => (large.name.clone()?, Err(JsonError::too_large(&large))),
+    };
+    let kind = std::any::type_name::<K>();
+    Some((key.clone(), result.map_err(|source| DecodeError { key, kind, source })))
 }
 
-impl fmt::Debug for ApiSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiSource").field("path", &self.path).field("selection", &self.selection).finish()
-    }
+fn named<K: Kind>(object: &K) -> Result<ObjectName, ApiError> {
+    ObjectName::of(object).map_err(|error| ApiError::new(Class::Invalid, WithCauses(&error).to_string()))
+}
+
+fn encode<K: Serialize>(object: &K) -> Result<Vec<u8>, ApiError> {
+    serde_json::to_vec(object)
+        .map_err(|error| ApiError::new(Class::Invalid, JsonError::from(error).to_string()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use http::Response;
-    use http::header::{RETRY_AFTER, USER_AGENT};
-    use k8s_openapi::api::core::v1::Pod;
-    use kube_client::Client;
-    use kube_core::dynamic::{ApiResource, DynamicObject};
-    use kube_core::gvk::GroupVersionKind;
-    use kube_core::metadata::PartialObjectMeta;
+    use http::header::USER_AGENT;
+    use http::{Response, StatusCode};
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use kube_client::client::Body;
     use parking_lot::Mutex;
 
     use super::*;
     use crate::env::Env;
-    use crate::object::ResourceVersion;
+    use crate::source::{Client, Written};
 
-    fn clients(client: Client) -> Clients {
-        Clients::from_client(client, &Env::simulated(1)).program("tester", "1.0")
+    fn requests(answer: &'static str) -> (Requests, Arc<Mutex<Vec<String>>>) {
+        answering(move |_| (StatusCode::OK, answer.to_owned()))
     }
 
-    /// A client that answers every request with `code` and `body`, and the requests it saw.
-    fn client(code: u16, body: &'static str) -> (Clients, Arc<Mutex<Vec<String>>>) {
+    /// Requests that `answer` answers by the path and query, and what was sent.
+    fn answering(
+        answer: impl Fn(&str) -> (StatusCode, String) + Send + Sync + 'static,
+    ) -> (Requests, Arc<Mutex<Vec<String>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             assert!(request.headers()[USER_AGENT].to_str().unwrap().starts_with("tester/1.0 ("));
-            log.lock().push(request.uri().to_string());
-            let response = Response::builder().status(code).header(RETRY_AFTER, "4");
-            async move { Ok::<_, Infallible>(response.body(Body::from(body.as_bytes().to_vec())).unwrap()) }
+            log.lock().push(format!("{} {}", request.method(), request.uri()));
+            let (code, body) = answer(&request.uri().to_string());
+            async move {
+                if body == "silence" {
+                    std::future::pending::<()>().await;
+                }
+                let response = Response::builder().status(code).body(Body::from(body.into_bytes()));
+                Ok::<_, std::convert::Infallible>(response.unwrap())
+            }
         });
-        (clients(Client::new(service, "default")), seen)
+        let client = Client::from_kube(kube_client::Client::new(service, "default"), &Env::simulated(1));
+        (client.program("tester", "1.0").requests().clone().manager("me"), seen)
     }
 
-    async fn read(mut stream: ByteStream) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = stream.next().await {
-            bytes.extend_from_slice(&chunk.unwrap());
+    fn config_map() -> ConfigMap {
+        serde_json::from_str(r#"{"metadata":{"name":"a","namespace":"ns"}}"#).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_that_cannot_be_encoded_is_refused_without_its_values() {
+        #[derive(Debug)]
+        struct Secret;
+        impl Serialize for Secret {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("the password is hunter2"))
+            }
         }
-        bytes
+        let (requests, seen) = requests("{}");
+        let key = ObjectName::namespaced("ns", "a");
+        let error = requests.api::<ConfigMap>().patch(&key, &Patch::Merge(Secret)).await.unwrap_err();
+        let text = WithCauses(&error).to_string();
+        assert!(text.starts_with("cannot encode the request: ") && !text.contains("hunter2"), "{text}");
+        assert_eq!((error.class(), seen.lock().len()), (Class::Invalid, 0));
     }
 
-    #[tokio::test]
-    async fn a_list_asks_for_pages_of_a_selection_in_a_namespace() {
-        let (client, seen) = client(200, "body");
-        let selection = Selection { labels: "app in (a,b)".into(), fields: "spec.nodeName=n1".into() };
-        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Namespace("ns".into())).select(selection);
-        let options = ListOptions { limit: 500, continue_token: "t+/=".into(), ..ListOptions::default() };
-        assert_eq!(read(source.list(&options).await.unwrap()).await, b"body");
-        let expected = "/api/v1/namespaces/ns/pods?continue=t%2B%2F%3D&fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28a%2Cb%29&limit=500";
-        assert_eq!(seen.lock()[..], [expected]);
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_told_to_listeners_before_the_writer_learns_of_it() {
+        let (requests, seen) =
+            requests(r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"}}"#);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = told.clone();
+        requests.on_write(move |written| log.lock().push(written.clone()));
+        requests.api::<ConfigMap>().create(&config_map()).await.unwrap();
+        requests.api::<ConfigMap>().get(&ObjectName::namespaced("ns", "a")).await.unwrap();
+        let path = "/api/v1/namespaces/ns/configmaps";
+        assert_eq!(seen.lock()[0], format!("POST {path}?&fieldManager=me"));
+        let key = ObjectName::namespaced("ns", "a");
+        let written = Written { path: path.into(), key, uid: "u".into(), version: 5.into() };
+        assert_eq!(told.lock()[..], [written]);
     }
 
-    #[tokio::test]
-    async fn the_empty_namespace_is_all_of_them() {
-        let (client, seen) = client(200, "");
-        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Namespace(String::new()));
-        source.list(&ListOptions { limit: 7, ..ListOptions::default() }).await.map(drop).unwrap();
-        assert_eq!(seen.lock()[..], ["/api/v1/pods?limit=7"]);
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_ends_at_its_deadline() {
+        let (requests, _) = requests("silence");
+        let (requests, clock) = (requests.deadline(Duration::from_secs(3)), Env::simulated(1).clock);
+        let before = clock.now();
+        let error = requests.api::<ConfigMap>().replace(&config_map()).await.unwrap_err();
+        assert_eq!(error.class(), Class::Timeout);
+        let listing = requests.api::<ConfigMap>().list(&Scope::Cluster, &Selection::default()).await;
+        assert_eq!(listing.unwrap_err().class(), Class::Timeout);
+        assert_eq!((clock.now() - before).as_secs(), 6);
     }
 
-    #[tokio::test]
-    async fn a_namespace_is_escaped_and_one_that_is_another_path_is_not_asked_for() {
-        let (client, seen) = client(200, "");
-        let source =
-            |namespace: &str| ApiSource::new::<Pod>(&client, &(), &Scope::Namespace(namespace.into()));
-        source("a?b").list(&ListOptions::default()).await.map(drop).unwrap();
-        for namespace in ["..", "ns/secrets", "%2e"] {
-            let error = source(namespace).list(&ListOptions::default()).await.map(drop).unwrap_err();
-            assert_eq!(error.class(), Class::Invalid);
-            assert!(error.to_string().contains(namespace), "{error}");
-        }
-        assert_eq!(seen.lock()[..], ["/api/v1/namespaces/a%3Fb/pods?"]);
+    #[tokio::test(start_paused = true)]
+    async fn an_unreadable_answer_is_an_error_without_the_body() {
+        let (requests, _) = requests("{\"data\": \"hunter2\"");
+        let error = requests.api::<ConfigMap>().create(&config_map()).await.unwrap_err();
+        assert_eq!(error.class(), Class::Undecodable);
+        assert!(!format!("{error:?}").contains("hunter2"));
     }
 
-    #[tokio::test]
-    async fn a_watch_of_a_kind_known_at_run_time_asks_for_what_follows_a_version() {
-        let (client, seen) = client(200, "");
-        let foo = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
-        let source = ApiSource::new::<DynamicObject>(&client, &foo, &Scope::Cluster);
-        let options = WatchOptions {
-            version: ResourceVersion::from(7),
-            timeout: std::time::Duration::from_secs(301),
-            bookmarks: true,
-            initial_events: false,
-        };
-        source.watch(&options).await.map(drop).unwrap();
-        let streamed = WatchOptions { initial_events: true, version: ResourceVersion::UNSET, ..options };
-        source.watch(&streamed).await.map(drop).unwrap();
-        let watch = "/apis/example.com/v1/foos?allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=301&watch=true";
-        let stream = "/apis/example.com/v1/foos?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=301&watch=true";
-        assert_eq!(seen.lock()[..], [watch, stream]);
+    #[tokio::test(start_paused = true)]
+    async fn an_object_without_a_name_is_not_sent() {
+        let (requests, seen) = requests("{}");
+        let error = requests.api::<ConfigMap>().replace(&ConfigMap::default()).await.unwrap_err();
+        assert_eq!(error.class(), Class::Invalid);
+        assert!(seen.lock().is_empty());
     }
 
-    #[tokio::test]
-    async fn metadata_alone_is_asked_for_where_the_type_is_metadata() {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let log = seen.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            log.lock().push(request.headers()[ACCEPT].to_str().unwrap().to_owned());
-            async { Ok::<_, Infallible>(Response::new(Body::empty())) }
-        });
-        let client = clients(Client::new(service, "default"));
-        let source = ApiSource::new::<PartialObjectMeta<Pod>>(&client, &(), &Scope::Cluster);
-        source.list(&ListOptions::default()).await.map(drop).unwrap();
-        source.watch(&WatchOptions::default()).await.map(drop).unwrap();
-        let accept = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
-        assert_eq!(seen.lock()[..], [accept("PartialObjectMetadataList"), accept("PartialObjectMetadata")]);
-    }
-
-    #[tokio::test]
-    async fn a_hook_edits_the_options_of_every_request() {
-        let (client, seen) = client(200, "");
-        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Cluster).edit_options(|query| {
-            assert!(query.is_watch() || query.get("limit") == Some("9"));
-            query.set("limit", "");
-            query.set("shardSelector", "mine");
-        });
-        let exact = ListOptions {
-            version: 5.into(),
-            version_match: VersionMatch::Exact,
-            limit: 9,
-            ..ListOptions::default()
-        };
-        source.list(&exact).await.map(drop).unwrap();
+    #[tokio::test(start_paused = true)]
+    async fn names_are_escaped_and_one_that_is_another_path_is_not_sent() {
+        let (requests, seen) = requests("{}");
+        let maps = requests.api::<ConfigMap>();
+        maps.get(&ObjectName::namespaced("n s", "a?b")).await.unwrap();
+        maps.delete(&ObjectName::namespaced("ns", "a#b")).await.unwrap();
+        let path = "/api/v1/namespaces";
         assert_eq!(
             seen.lock()[..],
-            ["/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact&shardSelector=mine"]
+            [format!("GET {path}/n%20s/configmaps/a%3Fb"), format!("DELETE {path}/ns/configmaps/a%23b?")]
+        );
+        for key in [
+            ObjectName::namespaced("ns", ".."),
+            ObjectName::cluster("a/b"),
+            ObjectName::namespaced("..", "a"),
+        ] {
+            assert_eq!(maps.get(&key).await.unwrap_err().class(), Class::Invalid, "{key}");
+            assert_eq!(maps.delete(&key).await.unwrap_err().class(), Class::Invalid, "{key}");
+        }
+        let mut map = config_map();
+        map.metadata.namespace = Some("../../secrets".into());
+        assert_eq!(maps.create(&map).await.unwrap_err().class(), Class::Invalid);
+        assert_eq!(maps.replace_status(&map).await.unwrap_err().class(), Class::Invalid);
+        assert_eq!(seen.lock().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_not_there_is_none_but_a_kind_that_is_not_there_is_an_error() {
+        let (requests, _) = answering(|path| match path.rsplit('/').next() {
+            Some("there") => (StatusCode::OK, r#"{"metadata":{"name":"there"}}"#.to_owned()),
+            Some("gone") => {
+                (StatusCode::NOT_FOUND, r#"{"kind":"Status","code":404,"reason":"NotFound"}"#.to_owned())
+            }
+            _ => (StatusCode::NOT_FOUND, "404 page not found".to_owned()),
+        });
+        let nodes = requests.api::<Node>();
+        assert!(nodes.get_opt(&ObjectName::cluster("there")).await.unwrap().is_some());
+        assert!(nodes.get_opt(&ObjectName::cluster("gone")).await.unwrap().is_none());
+        assert!(nodes.get(&ObjectName::cluster("gone")).await.unwrap_err().is_not_found());
+        let error = nodes.get_opt(&ObjectName::cluster("kind")).await.unwrap_err();
+        assert!(error.to_string().contains("is the kind's CRD installed?"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_apply_takes_fields_from_others_and_needs_a_manager() {
+        let (requests, seen) = requests("{}");
+        let key = ObjectName::cluster("n1");
+        requests.api::<Node>().force_apply(&key, &config_map()).await.unwrap();
+        requests.api::<Node>().force_apply_status(&key, &config_map()).await.unwrap();
+        let query = "?&force=true&fieldManager=me";
+        assert_eq!(
+            seen.lock()[..],
+            [format!("PATCH /api/v1/nodes/n1{query}"), format!("PATCH /api/v1/nodes/n1/status{query}")]
+        );
+        let service = tower::service_fn(|_: Request<Body>| async {
+            Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+        });
+        let client = Client::from_kube(kube_client::Client::new(service, "default"), &Env::simulated(1));
+        let error = client.api::<Node>().force_apply(&key, &config_map()).await.unwrap_err();
+        assert_eq!(error.class(), Class::Invalid);
+        assert!(error.to_string().contains("Requests::manager"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_goes_through_all_pages_and_names_what_it_cannot_read() {
+        let (requests, seen) = answering(|path| {
+            let (items, token) = if path.contains("continue=two") {
+                (r#"{"metadata":{"name":"c","namespace":"ns"},"data":{"k":"hunter2","l":7}}"#, "")
+            } else {
+                (r#"{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}"#, "two")
+            };
+            let metadata = format!(r#"{{"resourceVersion":"5","continue":"{token}"}}"#);
+            (StatusCode::OK, format!(r#"{{"metadata":{metadata},"items":[{items}]}}"#))
+        });
+        let selection = Selection { labels: "app=web".into(), ..Selection::default() };
+        let listing =
+            requests.api::<ConfigMap>().list(&Scope::Namespace("ns".into()), &selection).await.unwrap();
+        let (maps, unreadable) = listing.into_parts();
+        assert_eq!(
+            maps.iter().filter_map(|map| map.metadata.name.as_deref()).collect::<Vec<_>>(),
+            ["a", "b"]
+        );
+        assert_eq!(unreadable[0].key, ObjectName::namespaced("ns", "c"));
+        assert_eq!(unreadable[0].source.to_string(), "data.l: invalid type, expected a string");
+        let path = "GET /api/v1/namespaces/ns/configmaps";
+        assert_eq!(
+            seen.lock()[..],
+            [
+                format!("{path}?labelSelector=app%3Dweb&limit=500"),
+                format!("{path}?continue=two&labelSelector=app%3Dweb&limit=500")
+            ]
         );
     }
 
-    #[tokio::test]
-    async fn an_answer_that_is_no_success_becomes_a_typed_error() {
-        let (client, _) =
-            client(429, r#"{"kind":"Status","reason":"TooManyRequests","message":"slow","code":429}"#);
-        let source = ApiSource::new::<Pod>(&client, &(), &Scope::Cluster);
-        let error = source.list(&ListOptions::default()).await.map(drop).unwrap_err();
-        assert_eq!((error.class(), error.retry_after().unwrap().as_secs()), (Class::TooManyRequests, 4));
+    #[tokio::test(start_paused = true)]
+    async fn a_list_whose_token_expires_is_read_at_once_and_one_that_never_ends_is_given_up() {
+        let (requests, seen) = answering(|path| {
+            if path.contains("continue=old") {
+                return (StatusCode::GONE, r#"{"kind":"Status","code":410,"reason":"Expired"}"#.to_owned());
+            }
+            let token = if path.contains("limit") { "old" } else { "" };
+            let metadata = format!(r#"{{"resourceVersion":"5","continue":"{token}"}}"#);
+            (StatusCode::OK, format!(r#"{{"metadata":{metadata},"items":[{{"metadata":{{"name":"a"}}}}]}}"#))
+        });
+        let listing = requests.api::<ConfigMap>().list(&Scope::Cluster, &Selection::default()).await.unwrap();
+        assert_eq!((listing.complete().unwrap().len(), seen.lock().len()), (1, 3));
+        let (requests, seen) = self::requests(
+            r#"{"metadata":{"resourceVersion":"5","continue":"same"},"items":[{"metadata":{"name":"a"}}]}"#,
+        );
+        let error =
+            requests.api::<ConfigMap>().list(&Scope::Cluster, &Selection::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), "the list does not end: page 2 has the continue token of page 1");
+        assert_eq!(seen.lock().len(), 2);
     }
 }

@@ -37,7 +37,7 @@ const UNANSWERED: Duration = Duration::from_secs(45);
 ///
 /// kube's own client does without keep-alive: where a peer vanishes without a word, a watch would wait for its whole time-out, and a request for
 /// its deadline.
-pub(super) fn client(config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Client, Error> {
+pub(super) fn connect(config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Client, Error> {
     let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock, agent) };
     let mut config = config.clone();
     config.cluster_url = with_port(config.cluster_url);

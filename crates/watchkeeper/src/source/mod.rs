@@ -1,14 +1,14 @@
-//! Where do lists and watches come from, and where do requests go?
+//! Sources of lists and watches, and the client that sends requests.
 //!
 //! A [`ListerWatcher`] is anything that can be listed and watched: [`ApiSource`] asks an API server, [`ScriptedSource`] plays a script in
-//! tests. [`Clients`] holds the client of a process; every other request leaves through its [`Requests`].
+//! tests. [`Client`] holds the client of a process; every other request leaves through its [`Requests`].
 
 mod api;
-mod clients;
+mod api_source;
+mod client;
 mod connection;
 mod path;
 mod requests;
-mod resources;
 mod scripted;
 mod token_file;
 mod user_agent;
@@ -20,11 +20,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 
-pub(crate) use api::Edit;
-pub use api::{ApiSource, Query, Scope};
-pub use clients::{ClientError, Clients, without_userinfo};
+pub use api::Api;
+pub(crate) use api_source::Edit;
+pub use api_source::{ApiSource, Query, Scope};
+pub use client::{Client, ClientError, without_userinfo};
 pub use requests::{Requests, Written};
-pub use resources::Resources;
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
 
 use crate::object::ResourceVersion;
@@ -58,6 +58,7 @@ pub struct Selection {
 
 /// What to list. An unset version asks for the newest state (a consistent read).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListOptions {
     /// At most this many items in one page; 0 asks for all at once.
     pub limit: u32,
@@ -71,6 +72,7 @@ pub struct ListOptions {
 
 /// How the version of a list is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VersionMatch {
     /// The state of that version, or a newer one.
     #[default]
@@ -81,6 +83,7 @@ pub enum VersionMatch {
 
 /// What to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WatchOptions {
     /// Changes after this version.
     pub version: ResourceVersion,

@@ -1,4 +1,4 @@
-//! How do requests leave the process? Through one seam, with a deadline each, where others can listen for writes.
+//! The one place through which requests leave the process: a deadline for each, and hooks for writes.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ use kube_client::Client;
 use kube_client::client::Body;
 use parking_lot::RwLock;
 
-use super::resources::Resources;
+use super::api::Api;
 use super::user_agent::UserAgent;
 use crate::clock::Clock;
 use crate::env::Env;
@@ -23,7 +23,7 @@ use crate::wire::{ApiError, Class, OBJECT_CAP};
 /// Sends requests to an API server, each with a deadline. Clones share client and listeners.
 #[derive(Clone)]
 pub struct Requests {
-    client: Client,
+    kube: Client,
     agent: UserAgent,
     clock: Clock,
     deadline: Duration,
@@ -35,6 +35,7 @@ type Listener = Arc<dyn Fn(&Written) + Send + Sync>;
 
 /// A write that the API server has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// The path it was sent to, without the query.
     pub path: String,
@@ -47,8 +48,8 @@ pub struct Written {
 }
 
 impl Requests {
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn kube(&self) -> &Client {
+        &self.kube
     }
 
     pub(super) fn agent(&self) -> &UserAgent {
@@ -60,9 +61,9 @@ impl Requests {
         self.manager.as_deref()
     }
 
-    pub(super) fn new(client: Client, env: &Env, agent: UserAgent) -> Self {
+    pub(super) fn new(kube: Client, env: &Env, agent: UserAgent) -> Self {
         Self {
-            client,
+            kube,
             agent,
             clock: env.clock.clone(),
             deadline: Duration::from_secs(30),
@@ -91,13 +92,13 @@ impl Requests {
     }
 
     /// Requests about objects of kind `K`, known at compile time.
-    pub fn of<K: Kind<DynamicType: Default>>(&self) -> Resources<'_, K> {
-        self.of_kind(K::DynamicType::default())
+    pub fn api<K: Kind<DynamicType: Default>>(&self) -> Api<'_, K> {
+        self.api_of(K::DynamicType::default())
     }
 
     /// Requests about objects of a kind known at run time.
-    pub fn of_kind<K: Kind>(&self, kind: K::DynamicType) -> Resources<'_, K> {
-        Resources::new(self, kind)
+    pub fn api_of<K: Kind>(&self, kind: K::DynamicType) -> Api<'_, K> {
+        Api::new(self, kind)
     }
 
     /// Sends one request and reads the whole answer: the one place that does.
@@ -130,7 +131,7 @@ impl Requests {
 
     /// Sends a request under the program's name: the answer where it is a success, the error that it tells otherwise.
     pub(super) async fn exchange(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-        let answer = self.client.send(self.agent.sign(request)).await;
+        let answer = self.kube.send(self.agent.sign(request)).await;
         checked(answer.map_err(ApiError::from_transport)?).await
     }
 

@@ -1,4 +1,4 @@
-//! How is a reflector tested without a server? With a source that plays a script and records what it was asked.
+//! A source for tests that plays a script and records what it was asked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -114,18 +114,9 @@ impl Reply {
         self.first(bytes).then_hang()
     }
 
-    /// The answer has something foreign in it after `bytes` bytes.
-    #[must_use]
-    pub fn inject_at(self, bytes: usize, foreign: impl Into<Bytes>) -> Self {
-        self.edit(|whole| {
-            let rest = whole.split_off(bytes.min(whole.len()));
-            vec![std::mem::take(whole), foreign.into(), rest]
-        })
-    }
-
     /// The answer comes in pieces of `bytes` bytes.
     #[must_use]
-    pub fn in_pieces_of(self, bytes: usize) -> Self {
+    pub fn in_pieces(self, bytes: usize) -> Self {
         self.edit(|whole| {
             let mut pieces = Vec::new();
             while !whole.is_empty() {

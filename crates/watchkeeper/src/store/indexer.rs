@@ -1,4 +1,4 @@
-//! Who reads and who writes the store? Any number of readers of snapshots, and one writer after the other.
+//! The thread-safe store: any number of readers of snapshots, and one writer at a time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -116,15 +116,10 @@ impl<K> Indexer<K> {
         self.0.state.peek().version.clone()
     }
 
-    /// Puts an object in, in the place of one with the same key.
+    /// Adds an object, or replaces the one with the same key.
     pub fn add(&self, object: Object<K>) {
         // What it replaces is returned by the write, so that it is freed outside the lock.
         self.write(|batch| batch.put(&object));
-    }
-
-    /// As [`Indexer::add`]: the store does not ask whether the object was there.
-    pub fn update(&self, object: Object<K>) {
-        self.add(object);
     }
 
     /// Takes an object out.
@@ -239,6 +234,10 @@ impl<K> KnownObjects<K> for Indexer<K> {
 
     fn each_known(&self, each: &mut dyn FnMut(&Object<K>)) {
         self.snapshot().iter().for_each(each);
+    }
+
+    fn unchanged(&self, object: &Object<K>) -> Option<Object<K>> {
+        self.get_like(object).filter(|known| known.same_state(object))
     }
 
     fn ended(&self) {

@@ -1,10 +1,10 @@
-//! Where are the objects kept? In an [`Indexer`]: by key and by index, with the version that all of it reflects.
+//! The informer cache: objects by key and by index, with the version that all of it reflects.
 //!
-//! Readers take a [`Snapshot`] in O(1) and never wait for the writer, nor it for them. Who knows client-go's `Indexer` finds here:
+//! Readers take a [`Snapshot`] of an [`Indexer`] in O(1); readers and the writer never wait for each other. For users of client-go's `Indexer`:
 //!
 //! | client-go | here |
 //! |---|---|
-//! | `Add`, `Update`, `Delete`, `Replace` | [`Indexer::add`], [`Indexer::update`], [`Indexer::delete`], [`Indexer::replace`] |
+//! | `Add`, `Update`, `Delete`, `Replace` | [`Indexer::add`] for both, [`Indexer::delete`], [`Indexer::replace`] |
 //! | `Transaction`, `Bookmark` | [`Indexer::write`], with [`Batch::set_version`] |
 //! | `GetByKey`, `Get` | [`Indexer::get`], [`Indexer::get_like`] |
 //! | `List`, `ListKeys` | [`Snapshot::iter`], [`Snapshot::keys`] |
@@ -23,13 +23,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod trie;
-
-/// What [`publish`] stands on; a model checker puts its own in their place.
-mod sync {
-    pub(super) use arc_swap::ArcSwap as Place;
-    pub(super) use parking_lot::Mutex as Lock;
-    pub(super) use tokio::sync::Notify as Signal;
-}
 
 pub use batch::Batch;
 pub use index::{Index, NAMESPACE_INDEX, namespace_index};

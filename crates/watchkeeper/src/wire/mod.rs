@@ -15,4 +15,4 @@ pub use list::{ListMeta, ListSplitter};
 pub(crate) use pages::Pages;
 pub(crate) use pieces::OBJECT_CAP;
 pub use pieces::{SplitError, TooLarge};
-pub use watch::{BadEvent, EventType, WatchLine, WatchSplitter};
+pub use watch::{BadEvent, WatchEventType, WatchLine, WatchSplitter};

@@ -15,7 +15,7 @@ pub struct WatchSplitter {
 /// What has arrived of an event.
 #[derive(Debug, Default)]
 struct Partial {
-    event: Option<EventType>,
+    event: Option<WatchEventType>,
     /// An object that came before its type.
     early: Option<Vec<u8>>,
     told: bool,
@@ -24,7 +24,8 @@ struct Partial {
 
 /// The type of a watch event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventType {
+#[non_exhaustive]
+pub enum WatchEventType {
     /// An object came into sight.
     Added,
     /// An object changed.
@@ -41,6 +42,7 @@ pub enum EventType {
 
 /// An event that cannot be told, and was stepped over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadEvent {
     /// It lacks its type or its object.
     #[error(transparent)]
@@ -57,7 +59,7 @@ pub enum BadEvent {
 #[derive(Clone, Debug)]
 pub struct WatchLine<'a> {
     /// What happened.
-    pub event: EventType,
+    pub event: WatchEventType,
     /// The JSON of the object, or of a Status.
     pub object: &'a [u8],
 }
@@ -105,7 +107,7 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
             let mut cursor = Cursor::new(value);
             // What is no string is no type either; the end of the event tells so.
             let text = cursor.string().and_then(|raw| cursor.text(&raw));
-            self.partial.event = text.ok().map(|text| EventType::from(text.as_ref()));
+            self.partial.event = text.ok().map(|text| WatchEventType::from(text.as_ref()));
         } else if let Some(event) = self.partial.event.take() {
             // The usual order: the object is told from where it lies.
             self.partial.told = true;
@@ -119,7 +121,7 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
     fn too_large(&mut self, value: TooLarge) -> Result<(), SplitError> {
         self.partial.told = true;
         (self.tell)(Err(match self.partial.event {
-            Some(EventType::Deleted) => BadEvent::DeletedTooLarge(value),
+            Some(WatchEventType::Deleted) => BadEvent::DeletedTooLarge(value),
             _ => BadEvent::TooLarge(value),
         }));
         Ok(())
@@ -138,7 +140,7 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
     }
 }
 
-impl From<&str> for EventType {
+impl From<&str> for WatchEventType {
     fn from(text: &str) -> Self {
         match text {
             "ADDED" => Self::Added,
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
     use crate::object::ObjectName;
 
-    fn split(stream: &[u8], cuts: &[usize]) -> Result<Vec<(EventType, Value)>, SplitError> {
+    fn split(stream: &[u8], cuts: &[usize]) -> Result<Vec<(WatchEventType, Value)>, SplitError> {
         let mut splitter = WatchSplitter::default();
         let mut events = Vec::new();
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (stream.len() + 1)).collect();
@@ -178,7 +180,10 @@ mod tests {
     fn events_are_found_in_lines_and_in_pretty_printed_json() {
         let stream = b"{\"type\":\"ADDED\",\"object\":{\"a\":1}}\n\n{\n \"object\": {\"b\": \"}\"},\n \"type\": \"BOOKMARK\"\n}\r\n";
         let events = split(stream, &[]).unwrap();
-        assert_eq!(events, [(EventType::Added, json!({"a":1})), (EventType::Bookmark, json!({"b":"}"}))]);
+        assert_eq!(
+            events,
+            [(WatchEventType::Added, json!({"a":1})), (WatchEventType::Bookmark, json!({"b":"}"}))]
+        );
     }
 
     #[test]
@@ -194,7 +199,7 @@ mod tests {
         let stream = br#"{"type":"ADDED"}{"object":{}}{"type":7,"object":{}}{"type":"HELLO","object":{}}"#;
         WatchSplitter::default().feed(stream, |line| results.push(line.map(|l| l.event))).unwrap();
         assert!(results[..3].iter().all(Result::is_err));
-        assert_eq!(results[3], Ok(EventType::Unknown("HELLO".to_owned())));
+        assert_eq!(results[3], Ok(WatchEventType::Unknown("HELLO".to_owned())));
     }
 
     #[test]
@@ -207,7 +212,7 @@ mod tests {
                 splitter.feed(piece, |line| told.push(line.map(|line| line.event))).unwrap();
             }
             let big = TooLarge { size: 44, cap: 30, name: Some(ObjectName::cluster("big")) };
-            assert_eq!(told, [Err(big.into()), Ok(EventType::Added)]);
+            assert_eq!(told, [Err(big.into()), Ok(WatchEventType::Added)]);
         }
     }
 
@@ -236,7 +241,7 @@ mod tests {
                 stream.push('\n');
             }
             let expected: Vec<_> = bodies.iter().enumerate()
-                .map(|(i, b)| (EventType::Modified, json!({"n": i, "s": b, "l": [b, {}]}))).collect();
+                .map(|(i, b)| (WatchEventType::Modified, json!({"n": i, "s": b, "l": [b, {}]}))).collect();
             prop_assert_eq!(split(stream.as_bytes(), &cuts).unwrap(), expected);
         }
 

@@ -6,7 +6,7 @@ use super::priority::Priority;
 use super::slots::Slot;
 use super::tick::Tick;
 use crate::clock::Instant;
-use crate::report::What;
+use crate::report::WithCauses;
 
 /// What a queue knows of one key, at one moment: the answer to "why is it not worked on?".
 ///
@@ -46,7 +46,7 @@ const MESSAGE: usize = 512;
 
 /// The message of an error, fit to be kept.
 pub(super) fn message(error: &(dyn Error + 'static)) -> Box<str> {
-    let mut message = What::Error(error).to_string();
+    let mut message = WithCauses(error).to_string();
     message.truncate(message.floor_char_boundary(MESSAGE));
     message.into()
 }

@@ -19,6 +19,7 @@ pub trait QueueMetrics: Send + Sync {
 
 /// The figures of one queue at one moment. Each field names the metric of client-go that it feeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueFigures {
     /// `workqueue_depth`: runs that are needed and have not begun, by priority in the order of [`Priority::ALL`].
     ///

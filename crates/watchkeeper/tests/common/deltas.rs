@@ -15,5 +15,5 @@ pub(crate) fn deleted(name: &str, version: u64) -> Delta<()> {
 }
 
 pub(crate) fn delta_fifo() -> DeltaFifo<()> {
-    DeltaFifo::new(Generator::seeded(1).hasher())
+    DeltaFifo::new(&Generator::seeded(1))
 }

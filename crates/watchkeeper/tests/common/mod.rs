@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::Instant;
-use watchkeeper::informer::{Change, InformerBuilder, QueueKind, on_change};
-use watchkeeper::source::{Feed, Reply, ScriptedSource};
+use watchkeeper::informer::{Change, SharedInformerBuilder, on_change};
+use watchkeeper::queue::QueueKind;
+use watchkeeper::source::{Asked, Feed, ListOptions, Reply, ScriptedSource};
 use watchkeeper::store::{Indexer, namespace_index};
 use watchkeeper::{Env, SharedInformer};
 
@@ -125,6 +126,13 @@ pub(crate) async fn settle(env: &Env) {
     env.clock.sleep(Duration::from_millis(1)).await;
 }
 
+/// The request for the first page of a list.
+pub(crate) fn first_page(limit: u32) -> Asked {
+    let mut options = ListOptions::default();
+    options.limit = limit;
+    Asked::List(options)
+}
+
 /// What is in a store, as `name@version`.
 pub(crate) fn cached(store: &Indexer<ConfigMap>) -> Vec<String> {
     let snapshot = store.snapshot();
@@ -133,7 +141,9 @@ pub(crate) fn cached(store: &Indexer<ConfigMap>) -> Vec<String> {
     all
 }
 
-pub(crate) struct World {
+/// An informer whose source plays a script, and what its handler was told.
+/// An informer whose source plays a script, and what its handler was told.
+pub(crate) struct ScriptedInformer {
     pub(crate) env: Env,
     pub(crate) source: ScriptedSource,
     pub(crate) informer: SharedInformer<ConfigMap>,
@@ -142,7 +152,7 @@ pub(crate) struct World {
     pub(crate) began: Instant,
 }
 
-impl World {
+impl ScriptedInformer {
     pub(crate) fn new(queue: QueueKind, resync: Duration) -> Self {
         Self::on(queue, ScriptedSource::new(), |builder| builder.resync(resync))
     }
@@ -151,11 +161,11 @@ impl World {
     pub(crate) fn on(
         queue: QueueKind,
         source: ScriptedSource,
-        build: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>,
+        build: impl FnOnce(SharedInformerBuilder<ConfigMap>) -> SharedInformerBuilder<ConfigMap>,
     ) -> Self {
         let (env, log) = (Env::simulated(1), Log::default());
-        let builder = SharedInformer::builder(&env).queue(queue).indexes([namespace_index()]);
-        let informer = build(builder).build(source.clone());
+        let builder = SharedInformer::builder(source.clone(), &env).queue(queue).indexes([namespace_index()]);
+        let informer = build(builder).build();
         informer.add_handler(on_change(log.handler())).unwrap();
         let began = env.clock.now();
         Self { env, source, informer, log, stop: CancellationToken::new(), began }
@@ -185,12 +195,12 @@ impl World {
 
     /// A running informer that has listed `items` at version 10 and watches.
     pub(crate) async fn watching(queue: QueueKind, items: &[&str]) -> (Self, Feed) {
-        let world = Self::new(queue, Duration::ZERO);
+        let scripted = Self::new(queue, Duration::ZERO);
         let (reply, feed) = Reply::live();
-        world.source.on_list(list(10, items)).on_watch(reply);
-        world.start();
-        world.until_synced().await;
-        world.settle().await;
-        (world, feed)
+        scripted.source.on_list(list(10, items)).on_watch(reply);
+        scripted.start();
+        scripted.until_synced().await;
+        scripted.settle().await;
+        (scripted, feed)
     }
 }

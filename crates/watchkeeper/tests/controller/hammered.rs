@@ -12,7 +12,7 @@ use watchkeeper::clock::{Clock, Generator};
 use watchkeeper::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
 use watchkeeper::wire::ApiError;
 
-use crate::World;
+use crate::UnsharedInformer;
 use crate::common::{QUEUES, cached, event, gone, parse, settle};
 
 /// An API server of one kind: lists, watches that replay what came after their version, and ways to disturb them.
@@ -69,14 +69,14 @@ impl Server {
     }
 
     /// Waits, for at most so many seconds, until the store of `world` shows what is here.
-    async fn until_shown_by(&self, world: &World<Self>, seconds: u32) {
+    async fn until_shown_by(&self, unshared: &UnsharedInformer<Self>, seconds: u32) {
         for _ in 0..seconds * 10 {
-            if cached(&world.store) == self.items() {
+            if cached(&unshared.store) == self.items() {
                 return;
             }
-            world.env.clock.sleep(Duration::from_millis(100)).await;
+            unshared.env.clock.sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!(cached(&world.store), self.items());
+        assert_eq!(cached(&unshared.store), self.items());
     }
 
     /// Every state told in `lines` follows the one told before it, and is one that the server had; nobody is told of twice.
@@ -143,23 +143,24 @@ impl ListerWatcher for Server {
 async fn under_many_changes_and_resyncs_the_store_ends_as_the_server_says() {
     for kind in QUEUES {
         let server = Server::default();
-        let world = World::new(Env::simulated(1), server.clone(), kind, Duration::from_millis(100));
-        let task = world.start();
-        world.until_synced().await;
+        let unshared =
+            UnsharedInformer::new(Env::simulated(1), server.clone(), kind, Duration::from_millis(100));
+        let task = unshared.start();
+        unshared.until_synced().await;
         let chance = Generator::seeded(7);
         for _ in 2..3000 {
             server.change(&format!("o{}", chance.below(20)), chance.below(3) == 0);
             if chance.below(10) == 0 {
-                world.env.clock.sleep(Duration::from_millis(chance.below(30))).await;
+                unshared.env.clock.sleep(Duration::from_millis(chance.below(30))).await;
             }
         }
-        settle(&world.env).await;
-        assert_eq!(cached(&world.store), server.items());
-        let lines = world.log.take();
+        settle(&unshared.env).await;
+        assert_eq!(cached(&unshared.store), server.items());
+        let lines = unshared.log.take();
         let is_of_a_list = |line: &String| line.ends_with(" initial") || line.ends_with(" tombstone");
         assert!(!lines.iter().any(is_of_a_list), "all came through one watch");
         server.check(lines);
-        world.end(task).await;
+        unshared.end(task).await;
     }
 }
 
@@ -171,12 +172,13 @@ async fn only_transitions_that_happened_are_told_and_everything_is_deleted_in_th
     for kind in QUEUES {
         let server = Server::default();
         server.change("there-before", false);
-        let world = World::new(Env::simulated(3), server.clone(), kind, Duration::from_millis(7));
-        let task = world.start();
-        world.until_synced().await;
+        let unshared =
+            UnsharedInformer::new(Env::simulated(3), server.clone(), kind, Duration::from_millis(7));
+        let task = unshared.start();
+        unshared.until_synced().await;
         let mut plays = Vec::new();
         for (n, play) in PLAYS.iter().cycle().take(50).enumerate() {
-            let (server, env) = (server.clone(), world.env.fork(&n.to_string()));
+            let (server, env) = (server.clone(), unshared.env.fork(&n.to_string()));
             plays.push(tokio::spawn(async move {
                 for step in play.chars() {
                     env.clock.sleep(Duration::from_millis(env.generator.below(10))).await;
@@ -188,9 +190,9 @@ async fn only_transitions_that_happened_are_told_and_everything_is_deleted_in_th
             play.await.unwrap();
         }
         server.change("there-before", true);
-        server.until_shown_by(&world, 10).await;
-        assert!(world.store.snapshot().is_empty());
-        let lines = world.log.take();
+        server.until_shown_by(&unshared, 10).await;
+        assert!(unshared.store.snapshot().is_empty());
+        let lines = unshared.log.take();
         // Changed by one step: nothing is skipped while the watch goes on.
         let states = server.0.lock().states.clone();
         for line in lines.iter().filter_map(|line| line.split_once("->")) {
@@ -201,7 +203,7 @@ async fn only_transitions_that_happened_are_told_and_everything_is_deleted_in_th
         let deletes = states.values().flatten().filter(|version| **version == 0).count();
         assert_eq!(lines.iter().filter(|line| line.starts_with("- ")).count(), deletes);
         server.check(lines);
-        world.end(task).await;
+        unshared.end(task).await;
     }
 }
 
@@ -211,12 +213,13 @@ async fn changes_from_many_sides_amid_resyncs_and_relists_neither_hang_nor_get_l
     for kind in QUEUES {
         for seed in 1..=5 {
             let server = Server::default();
-            let world = World::new(Env::simulated(seed), server.clone(), kind, Duration::from_millis(100));
-            let task = world.start();
-            world.until_synced().await;
+            let unshared =
+                UnsharedInformer::new(Env::simulated(seed), server.clone(), kind, Duration::from_millis(100));
+            let task = unshared.start();
+            unshared.until_synced().await;
             let mut sides = Vec::new();
             for side in 0..10 {
-                let (server, env) = (server.clone(), world.env.fork(&format!("side {side}")));
+                let (server, env) = (server.clone(), unshared.env.fork(&format!("side {side}")));
                 sides.push(tokio::spawn(async move {
                     for _ in 0..200 {
                         let name = format!("o{}", env.generator.below(30));
@@ -232,10 +235,10 @@ async fn changes_from_many_sides_amid_resyncs_and_relists_neither_hang_nor_get_l
             for side in sides {
                 side.await.unwrap();
             }
-            server.until_shown_by(&world, 300).await;
-            server.check(world.log.take());
-            assert!(world.informer.health().lists > 1);
-            world.end(task).await;
+            server.until_shown_by(&unshared, 300).await;
+            server.check(unshared.log.take());
+            assert!(unshared.informer.health().lists > 1);
+            unshared.end(task).await;
             assert!(server.0.lock().watchers.iter().all(UnboundedSender::is_closed));
         }
     }
@@ -246,12 +249,12 @@ async fn changes_from_many_sides_amid_resyncs_and_relists_neither_hang_nor_get_l
 async fn a_hammered_informer_on_several_threads_ends_as_the_server_says() {
     for kind in QUEUES {
         let (env, server) = (Env::new(Clock::system(), Generator::seeded(1)), Server::default());
-        let world = World::new(env, server.clone(), kind, Duration::from_millis(5));
-        let task = world.start();
-        world.until_synced().await;
+        let unshared = UnsharedInformer::new(env, server.clone(), kind, Duration::from_millis(5));
+        let task = unshared.start();
+        unshared.until_synced().await;
         let mut sides = Vec::new();
         for side in 0..8 {
-            let (server, env) = (server.clone(), world.env.fork(&format!("side {side}")));
+            let (server, env) = (server.clone(), unshared.env.fork(&format!("side {side}")));
             sides.push(tokio::spawn(async move {
                 for _ in 0..300 {
                     server.change(&format!("o{}", env.generator.below(30)), env.generator.below(3) == 0);
@@ -262,8 +265,8 @@ async fn a_hammered_informer_on_several_threads_ends_as_the_server_says() {
         for side in sides {
             side.await.unwrap();
         }
-        server.until_shown_by(&world, 30).await;
-        world.end(task).await;
-        server.check(world.log.take());
+        server.until_shown_by(&unshared, 30).await;
+        unshared.end(task).await;
+        server.check(unshared.log.take());
     }
 }

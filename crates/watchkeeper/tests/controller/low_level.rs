@@ -9,14 +9,14 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
-use watchkeeper::informer::{Change, Controller, ProcessError, QueueKind, on_change, process_deltas};
-use watchkeeper::queue::{Delta, Popped};
+use watchkeeper::informer::{Change, DeltaController, on_change, process_deltas};
+use watchkeeper::queue::{Delta, Popped, ProcessError, QueueKind};
 use watchkeeper::reflector::Phase;
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::store::Indexer;
 
 use crate::common::{Log, QUEUES, cached, event, list, settle, silence, within_a_minute};
-use crate::{deleting, failing, object, queue, reports, run, until_synced};
+use crate::{deleting, failing, object, reports, run, until_synced};
 
 // client-go: Example
 #[tokio::test(start_paused = true)]
@@ -31,13 +31,17 @@ async fn a_hand_made_controller_sees_three_objects_come_and_go() {
         let store = Indexer::new(&env, []);
         let into = store.clone();
         let mut handler = deleting(feed, &log);
-        let controller = Controller::builder(&env).queue(queue(kind)).known_objects(store.clone()).build(
+        let controller = DeltaController::builder(
             source,
             move |popped: &Popped<ConfigMap>| {
                 process_deltas(&into, popped, &mut handler);
                 Ok::<(), Infallible>(())
             },
-        );
+            &env,
+        )
+        .queue(kind)
+        .known_objects(store.clone())
+        .build();
         let (stop, task) = run(&controller);
         settle(&env).await;
         assert_eq!(log.take_sorted(), ["ns/a-hello", "ns/b-controller", "ns/c-framework"]);
@@ -108,15 +112,19 @@ async fn resyncs_come_with_the_period_and_only_when_they_should() {
         let (store, should) = (Indexer::new(&env, []), Arc::new(AtomicBool::new(true)));
         let (into, asked) = (store.clone(), should.clone());
         let mut handler = on_change(log.handler());
-        let controller = Controller::builder(&env)
-            .queue(queue(kind))
-            .known_objects(store)
-            .full_resync(Duration::from_secs(10))
-            .should_resync(move || asked.load(Ordering::Relaxed))
-            .build(source, move |popped: &Popped<ConfigMap>| {
+        let controller = DeltaController::builder(
+            source,
+            move |popped: &Popped<ConfigMap>| {
                 process_deltas(&into, popped, &mut handler);
                 Ok::<(), Infallible>(())
-            });
+            },
+            &env,
+        )
+        .queue(kind)
+        .known_objects(store)
+        .resync(Duration::from_secs(10))
+        .should_resync(move || asked.load(Ordering::Relaxed))
+        .build();
         let (stop, task) = run(&controller);
         env.clock.sleep(Duration::from_secs(25)).await;
         assert_eq!(log.take(), ["+ a@1 initial", "= a@1", "= a@1"]);
@@ -167,12 +175,9 @@ async fn a_watch_is_read_no_faster_than_its_events_are_processed() {
         let (store, is_open) = (Indexer::new(&env, []), Arc::new(AtomicBool::new(false)));
         let (into, open) = (store.clone(), is_open.clone());
         let mut handler = on_change(|_: Change<'_, ConfigMap>| {});
-        let controller = Controller::builder(&env)
-            .queue(queue(kind))
-            .known_objects(store.clone())
-            .queue_bound(10_000)
-            .retry_on_error()
-            .build(source, move |popped: &Popped<ConfigMap>| {
+        let controller = DeltaController::builder(
+            source,
+            move |popped: &Popped<ConfigMap>| {
                 if !popped.deltas.is_empty()
                     && !open.load(Ordering::Relaxed)
                     && popped.version != Some(1.into())
@@ -181,7 +186,14 @@ async fn a_watch_is_read_no_faster_than_its_events_are_processed() {
                 }
                 process_deltas(&into, popped, &mut handler);
                 Ok(())
-            });
+            },
+            &env,
+        )
+        .queue(kind)
+        .known_objects(store.clone())
+        .queue_bound(10_000)
+        .retry_on_error()
+        .build();
         let (stop, task) = run(&controller);
         until_synced(&env, &controller).await;
         for n in 2..1002 {

@@ -14,21 +14,11 @@ use common::{Log, event, parse, within_a_minute};
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::clock::Generator;
-use watchkeeper::informer::{
-    Change, Controller, Handler, Informer, ProcessError, QueueKind, on_change, process_deltas,
-};
-use watchkeeper::queue::{DeltaFifo, OrderedFifo, Popped, Queue};
+use watchkeeper::informer::{Change, DeltaController, Handler, Informer, on_change, process_deltas};
+use watchkeeper::queue::{Popped, ProcessError, QueueKind};
 use watchkeeper::source::{Feed, ListerWatcher, ScriptedSource};
 use watchkeeper::store::{Indexer, namespace_index};
 use watchkeeper::{Env, Object};
-
-fn queue(kind: QueueKind) -> Box<dyn Queue<ConfigMap>> {
-    match kind {
-        QueueKind::Ordered => Box::new(OrderedFifo::new()),
-        QueueKind::Delta => Box::new(DeltaFifo::new(Generator::seeded(1).hasher())),
-    }
-}
 
 fn object(item: &str) -> Object<ConfigMap> {
     Object::from_json(parse(item).to_string().as_bytes()).unwrap()
@@ -38,7 +28,7 @@ fn object(item: &str) -> Object<ConfigMap> {
 fn reports(env: &Env) -> Log {
     let log = Log::default();
     let into = log.clone();
-    env.reporter.add_hook(move |report| into.add(format!("{} {}", report.part, report.what)));
+    env.reporter.add_hook(move |report| into.add(format!("{} {}", report.part, report.incident)));
     log
 }
 
@@ -61,34 +51,34 @@ fn failing(
     source: &ScriptedSource,
     retry: bool,
     mut fail: impl FnMut(&Popped<ConfigMap>) -> Result<(), ProcessError> + Send + 'static,
-) -> (Controller<ConfigMap>, Indexer<ConfigMap>, Log) {
+) -> (DeltaController<ConfigMap>, Indexer<ConfigMap>, Log) {
     let (store, log) = (Indexer::new(env, []), Log::default());
-    let mut builder =
-        Controller::builder(env).queue(queue(kind)).known_objects(store.clone()).describe("maps");
-    if retry {
-        builder = builder.retry_on_error();
-    }
     let (into, mut handler) = (store.clone(), on_change(log.handler()));
-    let controller = builder.build(source.clone(), move |popped: &Popped<ConfigMap>| {
+    let process = move |popped: &Popped<ConfigMap>| {
         fail(popped)?;
         process_deltas(&into, popped, &mut handler);
         Ok::<(), ProcessError>(())
-    });
-    (controller, store, log)
+    };
+    let builder = DeltaController::builder(source.clone(), process, env);
+    let mut builder = builder.queue(kind).known_objects(store.clone()).name("maps");
+    if retry {
+        builder = builder.retry_on_error();
+    }
+    (builder.build(), store, log)
 }
 
-async fn until_synced(env: &Env, controller: &Controller<ConfigMap>) {
+async fn until_synced(env: &Env, controller: &DeltaController<ConfigMap>) {
     within_a_minute(env, controller.wait_until_synced()).await;
 }
 
-fn run(controller: &Controller<ConfigMap>) -> (CancellationToken, JoinHandle<()>) {
+fn run(controller: &DeltaController<ConfigMap>) -> (CancellationToken, JoinHandle<()>) {
     let (controller, stop) = (controller.clone(), CancellationToken::new());
     let token = stop.clone();
     (stop, tokio::spawn(async move { controller.run(token).await }))
 }
 
 /// An unshared informer, and what its handler was told; the handler panics when `bad` is added.
-struct World<S> {
+struct UnsharedInformer<S> {
     env: Env,
     source: S,
     store: Indexer<ConfigMap>,
@@ -97,7 +87,7 @@ struct World<S> {
     stop: CancellationToken,
 }
 
-impl<S: ListerWatcher + Clone> World<S> {
+impl<S: ListerWatcher + Clone> UnsharedInformer<S> {
     fn new(env: Env, source: S, kind: QueueKind, resync: Duration) -> Self {
         let log = Log::default();
         let mut tell = log.handler();
@@ -107,7 +97,7 @@ impl<S: ListerWatcher + Clone> World<S> {
                 tell(change);
             }))
             .resync(resync)
-            .indexers([namespace_index()])
+            .indexes([namespace_index()])
             .queue(kind)
             .build();
         assert!(!informer.has_synced());

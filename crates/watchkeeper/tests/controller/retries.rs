@@ -7,13 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use watchkeeper::Env;
-use watchkeeper::informer::{Change, Controller, ProcessError, QueueKind, on_change, process_deltas};
-use watchkeeper::queue::{Delta, Popped};
+use watchkeeper::informer::{Change, DeltaController, on_change, process_deltas};
+use watchkeeper::queue::{Delta, Popped, ProcessError, QueueKind};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::store::Indexer;
 
 use crate::common::{QUEUES, cached, event, gone, list, raw, settle, silence, within_a_minute};
-use crate::{failing, queue, reports, run, until_synced};
+use crate::{failing, reports, run, until_synced};
 
 /// Fails the first `times` pops that bring `name` in a list or a change.
 fn fail_on(
@@ -130,18 +130,22 @@ async fn whole_states_do_not_pile_up_before_a_consumer_that_is_stuck() {
             }
             let (is_stuck, store) = (Arc::new(AtomicBool::new(true)), Indexer::new(&env, []));
             let (stuck, into) = (is_stuck.clone(), store.clone());
-            let controller = Controller::<ConfigMap>::builder(&env)
-                .queue(queue(kind))
-                .known_objects(store.clone())
-                .queue_bound(1)
-                .retry_on_error()
-                .build(source.clone(), move |popped: &Popped<ConfigMap>| {
+            let controller = DeltaController::<ConfigMap>::builder(
+                source.clone(),
+                move |popped: &Popped<ConfigMap>| {
                     if stuck.load(Ordering::Relaxed) {
                         return Err(ProcessError::from(std::fmt::Error));
                     }
                     process_deltas(&into, popped, &mut on_change(|_: Change<'_, ConfigMap>| {}));
                     Ok(())
-                });
+                },
+                &env,
+            )
+            .queue(kind)
+            .known_objects(store.clone())
+            .queue_bound(1)
+            .retry_on_error()
+            .build();
             let (stop, task) = run(&controller);
             env.clock.sleep(Duration::from_secs(3600)).await;
             let asked = source.asked().len();

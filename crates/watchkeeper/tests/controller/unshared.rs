@@ -7,16 +7,16 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, Informer, QueueKind, on_change};
-use watchkeeper::queue::Deleted;
+use watchkeeper::informer::{Change, Informer, on_change};
+use watchkeeper::queue::{Deleted, QueueKind};
 use watchkeeper::source::{Feed, Reply, ScriptedSource};
 use watchkeeper::store::{Indexer, NAMESPACE_INDEX};
 use watchkeeper::{Env, Object, ObjectName};
 
 use crate::common::{Log, QUEUES, cached, event, gone, list, settle, show, silence, within_a_minute};
-use crate::{World, deleting, object};
+use crate::{UnsharedInformer, deleting, object};
 
-impl World<ScriptedSource> {
+impl UnsharedInformer<ScriptedSource> {
     fn scripted(kind: QueueKind) -> Self {
         Self::new(Env::simulated(1), ScriptedSource::new(), kind, Duration::ZERO)
     }
@@ -27,13 +27,13 @@ impl World<ScriptedSource> {
     }
 
     async fn watching(kind: QueueKind, items: &[&str]) -> (Self, Feed) {
-        let world = Self::scripted(kind);
+        let unshared = Self::scripted(kind);
         let (reply, feed) = Reply::live();
-        world.source.on_list(list(10, items)).on_watch(reply);
-        world.start();
-        world.until_synced().await;
-        settle(&world.env).await;
-        (world, feed)
+        unshared.source.on_list(list(10, items)).on_watch(reply);
+        unshared.start();
+        unshared.until_synced().await;
+        settle(&unshared.env).await;
+        (unshared, feed)
     }
 }
 
@@ -41,36 +41,36 @@ impl World<ScriptedSource> {
 #[tokio::test(start_paused = true)]
 async fn an_unshared_informer_hears_of_everything_unchanged_objects_of_a_relist_included() {
     for kind in QUEUES {
-        let (world, feed) = World::watching(kind, &["a@1", "b@2", "c@3"]).await;
-        assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "+ c@3 initial"]);
+        let (unshared, feed) = UnsharedInformer::watching(kind, &["a@1", "b@2", "c@3"]).await;
+        assert_eq!(unshared.log.take_sorted(), ["+ a@1 initial", "+ b@2 initial", "+ c@3 initial"]);
         feed.send(event("MODIFIED", "a@11"));
-        settle(&world.env).await;
-        assert_eq!(world.log.take(), ["a 1->11"]);
-        world.source.on_list(list(20, &["a@11", "b@15", "d@16"])).on_watch(silence());
+        settle(&unshared.env).await;
+        assert_eq!(unshared.log.take(), ["a 1->11"]);
+        unshared.source.on_list(list(20, &["a@11", "b@15", "d@16"])).on_watch(silence());
         feed.send(gone());
-        world.until_asked(4).await;
-        settle(&world.env).await;
-        assert_eq!(world.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@11", "b 2->15"]);
-        assert_eq!(cached(&world.store), ["a@11", "b@15", "d@16"]);
-        assert_eq!(world.store.snapshot().by_index(NAMESPACE_INDEX, "ns").unwrap().count(), 3);
-        assert_eq!((world.store.version(), world.informer.last_sync_version()), (20.into(), 20.into()));
-        world.stop.cancel();
+        unshared.until_asked(4).await;
+        settle(&unshared.env).await;
+        assert_eq!(unshared.log.take_sorted(), ["+ d@16", "- c@3 tombstone", "= a@11", "b 2->15"]);
+        assert_eq!(cached(&unshared.store), ["a@11", "b@15", "d@16"]);
+        assert_eq!(unshared.store.snapshot().by_index(NAMESPACE_INDEX, "ns").unwrap().count(), 3);
+        assert_eq!((unshared.store.version(), unshared.informer.last_sync_version()), (20.into(), 20.into()));
+        unshared.stop.cancel();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_put_in_by_hand_is_reported_gone_by_the_first_list() {
     for kind in QUEUES {
-        let world = World::scripted(kind);
-        world.store.add(object("mypod@0"));
+        let unshared = UnsharedInformer::scripted(kind);
+        unshared.store.add(object("mypod@0"));
         let listed = json!({"metadata": {"name": "listed", "namespace": "ns"}});
-        world.store.add(Object::from_json(listed.to_string().as_bytes()).unwrap());
-        world.source.on_list(list(10, &["a@1", "listed@2"])).on_watch(silence());
-        world.start();
-        world.until_synced().await;
-        assert_eq!(world.log.take_sorted(), ["+ a@1 initial", "- mypod@0 tombstone", "listed ->2"]);
-        assert_eq!(cached(&world.store), ["a@1", "listed@2"]);
-        world.stop.cancel();
+        unshared.store.add(Object::from_json(listed.to_string().as_bytes()).unwrap());
+        unshared.source.on_list(list(10, &["a@1", "listed@2"])).on_watch(silence());
+        unshared.start();
+        unshared.until_synced().await;
+        assert_eq!(unshared.log.take_sorted(), ["+ a@1 initial", "- mypod@0 tombstone", "listed ->2"]);
+        assert_eq!(cached(&unshared.store), ["a@1", "listed@2"]);
+        unshared.stop.cancel();
     }
 }
 
@@ -123,13 +123,13 @@ async fn the_store_shows_what_the_handler_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_is_reported_and_told_the_next_change() {
     for kind in QUEUES {
-        let (world, feed) = World::watching(kind, &["a@1"]).await;
+        let (unshared, feed) = UnsharedInformer::watching(kind, &["a@1"]).await;
         feed.send(event("ADDED", "bad@11") + &event("ADDED", "good@12"));
-        settle(&world.env).await;
-        assert_eq!(world.log.take(), ["+ a@1 initial", "+ good@12"]);
-        assert_eq!(cached(&world.store), ["a@1", "bad@11", "good@12"]);
-        assert_eq!(world.env.reporter.panics(), 1);
-        world.stop.cancel();
+        settle(&unshared.env).await;
+        assert_eq!(unshared.log.take(), ["+ a@1 initial", "+ good@12"]);
+        assert_eq!(cached(&unshared.store), ["a@1", "bad@11", "good@12"]);
+        assert_eq!(unshared.env.reporter.panics(), 1);
+        unshared.stop.cancel();
     }
 }
 

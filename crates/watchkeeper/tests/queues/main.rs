@@ -44,6 +44,7 @@ fn show(delta: &Delta<()>) -> String {
         }
         Delta::SyncAll => "sync all".into(),
         Delta::Bookmark(version) => format!("bookmark {version}"),
+        other => format!("{:?}", other.key()),
     }
 }
 

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube_client::Client;
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use watchkeeper::{Clients, Env};
+use watchkeeper::{Client, Env};
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ impl Server {
         server
     }
 
-    pub(crate) fn clients(&self, env: &Env) -> Clients {
+    pub(crate) fn client(&self, env: &Env) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -74,7 +73,7 @@ impl Server {
                 Ok(response.unwrap())
             }
         });
-        Clients::from_client(Client::new(service, "default"), env)
+        Client::from_kube(kube_client::Client::new(service, "default"), env)
     }
 
     fn serve(&self, method: Method, path: String, body: Value) -> (Fate, (u16, Value)) {

@@ -8,22 +8,22 @@ use watchkeeper::reflector::{Backoff, ListReason};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class};
 
-use crate::common::{QUEUES, World, event, gone, list, raw, silence, status};
+use crate::common::{QUEUES, ScriptedInformer, event, gone, list, raw, silence, status};
 use crate::{bookmark, error};
 
 // client-go: TestCloseWatchChannelOnError
 #[tokio::test(start_paused = true)]
 async fn an_error_event_that_tells_no_status_ends_the_watch() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1"]).await;
-        world.source.on_watch(silence());
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
+        scripted.source.on_watch(silence());
         feed.send(raw("ERROR", &json!({"kind": "ConfigMap", "metadata": {"name": "no-status"}})));
-        world.settle().await;
+        scripted.settle().await;
         assert!(!feed.send(event("MODIFIED", "a@11")), "the stream was let go");
-        world.until_asked(3).await;
-        assert_eq!(world.asked(), ["list 500", "watch 10", "watch 10"]);
-        assert!((0.8..1.7).contains(&world.elapsed()));
-        assert_eq!((world.cached(), world.reports()), (vec!["a@1".to_owned()], 1));
+        scripted.until_asked(3).await;
+        assert_eq!(scripted.asked(), ["list 500", "watch 10", "watch 10"]);
+        assert!((0.8..1.7).contains(&scripted.elapsed()));
+        assert_eq!((scripted.cached(), scripted.reports()), (vec!["a@1".to_owned()], 1));
     }
 }
 
@@ -35,16 +35,16 @@ async fn watches_that_end_at_once_with_nothing_are_spaced_out_and_lead_to_a_list
         source.on_list(list(10, &["a@1"])).on_watch(Reply::body("")).on_watch(Reply::body(""));
         let (reply, feed) = Reply::live();
         source.on_watch(reply);
-        let world = World::started(queue, source);
-        world.until_asked(4).await;
-        assert_eq!(world.asked(), ["list 500", "watch 10", "watch 10", "watch 10"]);
-        assert!((2.4..4.8).contains(&world.elapsed()), "0.8 and 1.6, with jitter: {}", world.elapsed());
-        world.source.on_list(list(20, &["a@1", "b@15"])).on_watch(silence());
-        world.env.clock.sleep(Duration::from_millis(10)).await;
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_asked(4).await;
+        assert_eq!(scripted.asked(), ["list 500", "watch 10", "watch 10", "watch 10"]);
+        assert!((2.4..4.8).contains(&scripted.elapsed()), "0.8 and 1.6, with jitter: {}", scripted.elapsed());
+        scripted.source.on_list(list(20, &["a@1", "b@15"])).on_watch(silence());
+        scripted.env.clock.sleep(Duration::from_millis(10)).await;
         drop(feed);
-        world.until_asked(6).await;
-        assert_eq!(world.asked()[4..], ["list 500", "watch 20"]);
-        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::KeptFailing, 1)]);
+        scripted.until_asked(6).await;
+        assert_eq!(scripted.asked()[4..], ["list 500", "watch 20"]);
+        assert_eq!(scripted.reasons(), [(ListReason::First, 1), (ListReason::KeptFailing, 1)]);
     }
 }
 
@@ -52,27 +52,27 @@ async fn watches_that_end_at_once_with_nothing_are_spaced_out_and_lead_to_a_list
 #[tokio::test(start_paused = true)]
 async fn what_is_cached_stays_while_lists_and_watches_fail() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["foo@1", "bar@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["foo@1", "bar@2"]).await;
         feed.send(event("ADDED", "baz@12"));
-        world.settle().await;
-        world.source.on_watch(Reply::refuse(error(Class::Expired)));
-        world
+        scripted.settle().await;
+        scripted.source.on_watch(Reply::refuse(error(Class::Expired)));
+        scripted
             .source
             .on_list(Reply::refuse(error(Class::Other)))
             .on_list(Reply::refuse(ApiError::from_transport(io::Error::other("no route"))));
         drop(feed);
-        world.until_asked(5).await;
-        world.settle().await;
-        assert_eq!(world.cached(), ["bar@2", "baz@12", "foo@1"]);
-        let (since, why) = world.informer.health().degraded.unwrap();
+        scripted.until_asked(5).await;
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["bar@2", "baz@12", "foo@1"]);
+        let (since, why) = scripted.informer.health().degraded.unwrap();
         assert_eq!(why, "cannot list configmaps: cannot reach the API server: no route");
-        assert!(since > world.began);
-        world.source.on_list(list(20, &["foo@1"])).on_watch(silence());
-        world.until_asked(7).await;
-        world.settle().await;
-        assert_eq!(world.cached(), ["foo@1"]);
-        assert!(world.informer.health().degraded.is_none());
-        assert_eq!(world.asked()[2..], ["watch 12", "list 500", "list 500", "list 500", "watch 20"]);
+        assert!(since > scripted.began);
+        scripted.source.on_list(list(20, &["foo@1"])).on_watch(silence());
+        scripted.until_asked(7).await;
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["foo@1"]);
+        assert!(scripted.informer.health().degraded.is_none());
+        assert_eq!(scripted.asked()[2..], ["watch 12", "list 500", "list 500", "list 500", "watch 20"]);
     }
 }
 
@@ -89,18 +89,18 @@ async fn a_busy_server_is_left_alone_longer_each_time_and_never_listed_again() {
                     .on_watch(Reply::body(status(429, "TooManyRequests")));
             }
             source.on_watch(Reply::body(event("MODIFIED", "a@11")).then_hang());
-            let world = World::started(queue, source);
+            let scripted = ScriptedInformer::started(queue, source);
             let mut last = 0.0;
             for (asked, base) in (3..).zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6]) {
-                world.until_asked(asked).await;
-                let waited = world.elapsed() - last;
+                scripted.until_asked(asked).await;
+                let waited = scripted.elapsed() - last;
                 assert!((base..2.0 * base + 0.01).contains(&waited), "{waited} for {base}");
-                last = world.elapsed();
+                last = scripted.elapsed();
             }
-            world.settle().await;
-            assert_eq!(world.cached(), ["a@11"]);
-            assert!(world.asked()[1..].iter().all(|asked| asked == "watch 10"));
-            assert_eq!((world.asked().len(), world.reasons()), (8, vec![(ListReason::First, 1)]));
+            scripted.settle().await;
+            assert_eq!(scripted.cached(), ["a@11"]);
+            assert!(scripted.asked()[1..].iter().all(|asked| asked == "watch 10"));
+            assert_eq!((scripted.asked().len(), scripted.reasons()), (8, vec![(ListReason::First, 1)]));
         }
     }
 }
@@ -115,11 +115,11 @@ async fn who_is_not_let_in_does_not_list_for_it() {
                 source.on_watch(Reply::refuse(error(class)));
             }
             source.on_watch(Reply::body(event("MODIFIED", "a@11")).then_hang());
-            let world = World::started(queue, source);
-            world.until_asked(11).await;
-            world.settle().await;
-            assert!(world.asked()[1..].iter().all(|asked| asked == "watch 10"), "{:?}", world.asked());
-            assert_eq!((world.cached(), world.reports()), (vec!["a@11".to_owned()], 9));
+            let scripted = ScriptedInformer::started(queue, source);
+            scripted.until_asked(11).await;
+            scripted.settle().await;
+            assert!(scripted.asked()[1..].iter().all(|asked| asked == "watch 10"), "{:?}", scripted.asked());
+            assert_eq!((scripted.cached(), scripted.reports()), (vec!["a@11".to_owned()], 9));
         }
     }
 }
@@ -137,18 +137,20 @@ async fn internal_errors_of_a_watch_are_retried_for_the_time_that_is_set() {
         source.on_list(list(20, &["b@12"]));
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
         let limit = Duration::from_secs(10);
-        let world = World::on(queue, source, |builder| builder.backoff(backoff).retry_internal_errors(limit));
-        world.start();
-        world.until_asked(4).await;
-        world.settle().await;
+        let scripted = ScriptedInformer::on(queue, source, |builder| {
+            builder.backoff(backoff).retry_internal_errors(limit)
+        });
+        scripted.start();
+        scripted.until_asked(4).await;
+        scripted.settle().await;
         assert_eq!(
-            (world.asked()[1..4].join(", ").as_str(), world.cached()),
+            (scripted.asked()[1..4].join(", ").as_str(), scripted.cached()),
             ("watch 10, watch 11, watch 11", vec!["a@11".to_owned()])
         );
-        world.until_cached(&["b@12"]).await;
+        scripted.until_cached(&["b@12"]).await;
         // Waits of one to two seconds: it took more than ten for the list to follow.
-        assert!((10.0..14.0).contains(&world.elapsed()), "{}", world.elapsed());
-        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
+        assert!((10.0..14.0).contains(&scripted.elapsed()), "{}", scripted.elapsed());
+        assert_eq!(scripted.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
     }
 }
 
@@ -157,14 +159,14 @@ async fn internal_errors_of_a_watch_are_retried_for_the_time_that_is_set() {
 async fn an_error_of_the_servers_own_leads_to_a_list_that_drops_what_vanished() {
     for queue in QUEUES {
         for reason in ["InternalError", "StoreReadError"] {
-            let (world, feed) = World::watching(queue, &["foo@1", "corrupt@2"]).await;
+            let (scripted, feed) = ScriptedInformer::watching(queue, &["foo@1", "corrupt@2"]).await;
             feed.send(event("MODIFIED", "foo@11") + &status(500, reason));
-            world.source.on_list(list(20, &["foo@11"])).on_watch(silence());
-            world.until_asked(4).await;
-            world.settle().await;
-            assert_eq!(world.cached(), ["foo@11"]);
-            assert_eq!(world.asked()[2..], ["list 500", "watch 20"]);
-            assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
+            scripted.source.on_list(list(20, &["foo@11"])).on_watch(silence());
+            scripted.until_asked(4).await;
+            scripted.settle().await;
+            assert_eq!(scripted.cached(), ["foo@11"]);
+            assert_eq!(scripted.asked()[2..], ["list 500", "watch 20"]);
+            assert_eq!(scripted.reasons(), [(ListReason::First, 1), (ListReason::ServerError, 1)]);
         }
     }
 }
@@ -177,9 +179,12 @@ async fn a_connection_that_fails_for_unknown_reasons_does_not_turn_streaming_off
         source.on_watch(no_route()).on_watch(no_route()).on_watch(no_route());
         source.on_list(list(5, &["a@1"])).on_watch(Reply::body(gone())).on_watch(no_route());
         source.on_watch(Reply::body(event("ADDED", "a@2") + &bookmark(10, true)).then_hang());
-        let world = World::started(queue, source);
-        world.until_cached(&["a@2"]).await;
-        assert_eq!(world.asked(), ["stream", "stream", "stream", "list 500", "watch 5", "stream", "stream"]);
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_cached(&["a@2"]).await;
+        assert_eq!(
+            scripted.asked(),
+            ["stream", "stream", "stream", "list 500", "watch 5", "stream", "stream"]
+        );
     }
 }
 
@@ -193,11 +198,11 @@ async fn the_waits_between_tries_can_be_set() {
         }
         source.on_list(list(10, &["a@1"])).on_watch(silence());
         let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
-        let world = World::on(queue, source, |builder| builder.backoff(backoff));
-        world.start();
-        world.until_asked(6).await;
+        let scripted = ScriptedInformer::on(queue, source, |builder| builder.backoff(backoff));
+        scripted.start();
+        scripted.until_asked(6).await;
         // 10 + 20 + 40 + 80 + 100 ms, and up to as much again by jitter.
-        let waited = world.elapsed();
+        let waited = scripted.elapsed();
         assert!((0.25..0.51).contains(&waited), "{waited}");
     }
 }
@@ -221,10 +226,10 @@ async fn a_version_that_the_server_does_not_know_yet_leads_to_a_list() {
                     .on_watch(reply)
                     .on_list(list(5, &["a@1"]))
                     .on_watch(silence());
-                let world = World::started(queue, source);
-                world.until_asked(4).await;
-                assert_eq!(world.asked(), ["list 500", "watch 10", "list 500", "watch 5"]);
-                assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::VersionTooLarge, 1)]);
+                let scripted = ScriptedInformer::started(queue, source);
+                scripted.until_asked(4).await;
+                assert_eq!(scripted.asked(), ["list 500", "watch 10", "list 500", "watch 5"]);
+                assert_eq!(scripted.reasons(), [(ListReason::First, 1), (ListReason::VersionTooLarge, 1)]);
             }
         }
     }

@@ -12,9 +12,9 @@ mod watches;
 
 use std::time::Duration;
 
-use common::{World, raw, soon};
+use common::{ScriptedInformer, raw, soon};
 use serde_json::json;
-use watchkeeper::informer::QueueKind;
+use watchkeeper::queue::QueueKind;
 use watchkeeper::reflector::ListReason;
 use watchkeeper::source::{Asked, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class};
@@ -31,11 +31,11 @@ fn error(class: Class) -> ApiError {
     ApiError::new(class, "scripted")
 }
 
-impl World {
+impl ScriptedInformer {
     fn started(queue: QueueKind, source: ScriptedSource) -> Self {
-        let world = Self::on(queue, source, |builder| builder);
-        world.start();
-        world
+        let scripted = Self::on(queue, source, |builder| builder);
+        scripted.start();
+        scripted
     }
 
     /// Waits until the cache holds these.

@@ -6,7 +6,7 @@ use watchkeeper::reflector::Phase;
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::wire::Class;
 
-use crate::common::{QUEUES, World, event, list, silence, soon};
+use crate::common::{QUEUES, ScriptedInformer, event, list, silence, soon};
 use crate::error;
 
 // client-go: TestReflectorWatchStoppedBefore, TestReflectorHandleWatchStoppedBefore, TestReflectorStopWatch
@@ -15,11 +15,11 @@ async fn after_a_stop_nothing_is_asked_at_all() {
     for queue in QUEUES {
         let source = ScriptedSource::new();
         source.on_list(list(10, &["a@1"])).on_watch(silence());
-        let world = World::on(queue, source, |builder| builder);
-        world.stop.cancel();
-        soon(&world.env, world.start()).await.unwrap();
-        assert!(world.asked().is_empty());
-        assert_eq!(world.informer.health().phase, Phase::Stopped);
+        let scripted = ScriptedInformer::on(queue, source, |builder| builder);
+        scripted.stop.cancel();
+        soon(&scripted.env, scripted.start()).await.unwrap();
+        assert!(scripted.asked().is_empty());
+        assert_eq!(scripted.informer.health().phase, Phase::Stopped);
     }
 }
 
@@ -29,17 +29,17 @@ async fn a_stop_ends_the_one_watch_and_lets_go_of_its_stream() {
     for queue in QUEUES {
         let (source, (reply, feed)) = (ScriptedSource::new(), Reply::live());
         source.on_list(list(10, &["a@1"])).on_watch(reply).on_watch(silence());
-        let world = World::on(queue, source, |builder| builder);
-        let task = world.start();
-        world.until_synced().await;
-        world.settle().await;
+        let scripted = ScriptedInformer::on(queue, source, |builder| builder);
+        let task = scripted.start();
+        scripted.until_synced().await;
+        scripted.settle().await;
         assert!(feed.send(event("MODIFIED", "a@11")));
-        world.settle().await;
-        world.stop.cancel();
-        soon(&world.env, task).await.unwrap();
+        scripted.settle().await;
+        scripted.stop.cancel();
+        soon(&scripted.env, task).await.unwrap();
         assert!(!feed.send(event("MODIFIED", "a@12")), "nobody reads any more");
         assert_eq!(
-            (world.asked(), world.cached()),
+            (scripted.asked(), scripted.cached()),
             (vec!["list 500".into(), "watch 10".into()], vec!["a@11".into()])
         );
     }
@@ -71,14 +71,14 @@ async fn a_stop_is_heard_at_once_whatever_is_waited_for() {
     ];
     for queue in QUEUES {
         for (source, seconds, phase) in cases {
-            let world = World::on(queue, source(), |builder| builder);
-            let task = world.start();
-            world.env.clock.sleep(Duration::from_secs(seconds)).await;
-            assert_eq!(world.informer.health().phase, phase);
-            let (asked, now) = (world.asked().len(), world.env.clock.now());
-            world.stop.cancel();
-            soon(&world.env, task).await.unwrap();
-            assert_eq!((world.asked().len(), world.env.clock.now() - now), (asked, Duration::ZERO));
+            let scripted = ScriptedInformer::on(queue, source(), |builder| builder);
+            let task = scripted.start();
+            scripted.env.clock.sleep(Duration::from_secs(seconds)).await;
+            assert_eq!(scripted.informer.health().phase, phase);
+            let (asked, now) = (scripted.asked().len(), scripted.env.clock.now());
+            scripted.stop.cancel();
+            soon(&scripted.env, task).await.unwrap();
+            assert_eq!((scripted.asked().len(), scripted.env.clock.now() - now), (asked, Duration::ZERO));
         }
     }
 }

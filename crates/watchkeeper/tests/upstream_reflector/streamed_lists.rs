@@ -10,7 +10,7 @@ use watchkeeper::reflector::{ListMode, ListReason};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::wire::{ApiError, Class};
 
-use crate::common::{QUEUES, World, event, status};
+use crate::common::{QUEUES, ScriptedInformer, event, status};
 use crate::{bookmark, error};
 
 /// A transform that counts its calls by name and version.
@@ -32,14 +32,14 @@ async fn each_object_of_a_streamed_list_is_transformed_once() {
         let ((transform, calls), source) = (counting(), ScriptedSource::new().streaming());
         let (reply, feed) = Reply::live();
         source.on_watch(reply);
-        let world = World::on(queue, source, |builder| builder.transform(transform));
-        world.start();
+        let scripted = ScriptedInformer::on(queue, source, |builder| builder.transform(transform));
+        scripted.start();
         feed.send(
             event("ADDED", "a@1") + &event("ADDED", "b@2") + &bookmark(10, true) + &event("ADDED", "c@11"),
         );
-        world.until_synced().await;
-        world.settle().await;
-        assert_eq!(world.cached(), ["a@1", "b@2", "c@11"]);
+        scripted.until_synced().await;
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["a@1", "b@2", "c@11"]);
         let calls: Vec<_> = calls.lock().iter().map(|(item, count)| format!("{item} {count}")).collect();
         assert_eq!(calls, ["a@1 1", "b@2 1", "c@11 1"]);
     }
@@ -51,18 +51,21 @@ async fn a_streamed_list_has_no_version_before_its_end() {
     for queue in QUEUES {
         let (source, (reply, feed)) = (ScriptedSource::new().streaming(), Reply::live());
         source.on_watch(reply);
-        let world = World::started(queue, source);
+        let scripted = ScriptedInformer::started(queue, source);
         for chunk in
             [event("ADDED", "a@1"), event("ADDED", "b@7"), bookmark(8, false), event("MODIFIED", "a@9")]
         {
             feed.send(chunk);
-            world.settle().await;
-            assert!(!world.informer.has_synced() && world.informer.last_sync_version().is_unset());
+            scripted.settle().await;
+            assert!(!scripted.informer.has_synced() && scripted.informer.last_sync_version().is_unset());
         }
         feed.send(bookmark(10, true));
-        world.settle().await;
-        assert_eq!((world.informer.has_synced(), world.informer.last_sync_version()), (true, 10.into()));
-        assert_eq!(world.asked(), ["stream"]);
+        scripted.settle().await;
+        assert_eq!(
+            (scripted.informer.has_synced(), scripted.informer.last_sync_version()),
+            (true, 10.into())
+        );
+        assert_eq!(scripted.asked(), ["stream"]);
     }
 }
 
@@ -75,12 +78,15 @@ async fn a_streamed_list_begins_anew_with_nothing_of_its_broken_forerunner() {
         source.on_watch(Reply::body(event("ADDED", "old@1") + &status(429, "TooManyRequests")));
         source.on_watch(Reply::body(event("ADDED", "old@1") + &bookmark(5, false)));
         source.on_watch(Reply::body(event("ADDED", "new@2") + &bookmark(10, true)).then_hang());
-        let world = World::started(queue, source);
-        world.until_synced().await;
-        world.settle().await;
-        assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 4], vec!["new@2".to_owned()]));
-        assert!(world.elapsed() >= 0.8 + 1.6 + 3.2);
-        assert_eq!(world.reasons(), [(ListReason::First, 1)]);
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_synced().await;
+        scripted.settle().await;
+        assert_eq!(
+            (scripted.asked(), scripted.cached()),
+            (vec!["stream".to_owned(); 4], vec!["new@2".to_owned()])
+        );
+        assert!(scripted.elapsed() >= 0.8 + 1.6 + 3.2);
+        assert_eq!(scripted.reasons(), [(ListReason::First, 1)]);
     }
 }
 
@@ -91,11 +97,14 @@ async fn a_server_that_is_unwell_is_streamed_from_when_it_asks_for_it() {
         let unwell = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(20), b"");
         source.on_watch(Reply::refuse(unwell)).on_watch(Reply::body(status(500, "InternalError")));
         source.on_watch(Reply::body(event("ADDED", "a@2") + &bookmark(10, true)).then_hang());
-        let world = World::started(queue, source);
-        world.until_synced().await;
-        world.settle().await;
-        assert_eq!((world.asked(), world.cached()), (vec!["stream".to_owned(); 3], vec!["a@2".to_owned()]));
-        assert!((20.0 + 1.6..20.0 + 3.3).contains(&world.elapsed()), "{}", world.elapsed());
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_synced().await;
+        scripted.settle().await;
+        assert_eq!(
+            (scripted.asked(), scripted.cached()),
+            (vec!["stream".to_owned(); 3], vec!["a@2".to_owned()])
+        );
+        assert!((20.0 + 1.6..20.0 + 3.3).contains(&scripted.elapsed()), "{}", scripted.elapsed());
     }
 }
 
@@ -108,12 +117,12 @@ async fn a_watch_that_expires_after_a_streamed_list_is_followed_by_another_strea
             event("ADDED", "a@1") + &event("ADDED", "b@2") + &bookmark(10, true) + &event("MODIFIED", "a@11");
         source.on_watch(Reply::body(list)).on_watch(Reply::refuse(error(Class::Expired)));
         source.on_watch(Reply::body(event("ADDED", "a@11") + &bookmark(20, true)).then_hang());
-        let world = World::started(queue, source);
-        world.until_asked(3).await;
-        assert_eq!(world.asked(), ["stream", "watch 11", "stream"]);
-        world.settle().await;
-        assert_eq!(world.cached(), ["a@11"]);
-        assert_eq!(world.reasons(), [(ListReason::First, 1), (ListReason::Expired, 1)]);
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_asked(3).await;
+        assert_eq!(scripted.asked(), ["stream", "watch 11", "stream"]);
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["a@11"]);
+        assert_eq!(scripted.reasons(), [(ListReason::First, 1), (ListReason::Expired, 1)]);
     }
 }
 
@@ -127,10 +136,10 @@ async fn a_list_is_streamed_only_where_both_the_source_and_the_user_want_it() {
             (ScriptedSource::new(), ListMode::Stream, "list 500"),
             (ScriptedSource::new(), ListMode::Paged, "list 500"),
         ] {
-            let world = World::on(queue, source, |builder| builder.list_mode(mode));
-            world.start();
-            world.until_asked(1).await;
-            assert_eq!(world.asked(), [first]);
+            let scripted = ScriptedInformer::on(queue, source, |builder| builder.list_mode(mode));
+            scripted.start();
+            scripted.until_asked(1).await;
+            assert_eq!(scripted.asked(), [first]);
         }
     }
 }

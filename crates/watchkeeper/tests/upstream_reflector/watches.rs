@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use watchkeeper::informer::QueueKind;
 use watchkeeper::object::Transform;
+use watchkeeper::queue::QueueKind;
 use watchkeeper::reflector::ListReason;
 use watchkeeper::source::{Asked, Reply, ScriptedSource};
 
 use crate::bookmark;
-use crate::common::{QUEUES, World, event, list, raw, silence, watched};
+use crate::common::{QUEUES, ScriptedInformer, event, list, raw, silence, watched};
 
 #[tokio::test(start_paused = true)]
 async fn a_short_watch_that_brought_something_is_resumed_at_once() {
@@ -19,10 +19,10 @@ async fn a_short_watch_that_brought_something_is_resumed_at_once() {
         (11..31)
             .for_each(|n| drop(source.on_watch(Reply::body(event("MODIFIED", &format!("a@{n}")))).clone()));
         source.on_watch(silence());
-        let world = World::started(queue, source);
-        world.until_asked(22).await;
-        assert_eq!((world.asked().pop().unwrap(), world.elapsed()), ("watch 30".to_owned(), 0.0));
-        assert_eq!(world.reasons(), [(ListReason::First, 1)]);
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_asked(22).await;
+        assert_eq!((scripted.asked().pop().unwrap(), scripted.elapsed()), ("watch 30".to_owned(), 0.0));
+        assert_eq!(scripted.reasons(), [(ListReason::First, 1)]);
     }
 }
 
@@ -30,7 +30,7 @@ async fn a_short_watch_that_brought_something_is_resumed_at_once() {
 #[tokio::test(start_paused = true)]
 async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts_even_if_it_is_lower() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["foo@1", "bar@2"]).await;
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["foo@1", "bar@2"]).await;
         let mut other = watched("rejected@99");
         other["kind"] = "Service".into();
         let mut group = watched("rejected@99");
@@ -38,18 +38,18 @@ async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts
         let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "99"}, "rows": []});
         feed.send(raw("ADDED", &other) + &raw("MODIFIED", &group) + &raw("ADDED", &table));
         feed.send(event("DANCED", "rejected@99"));
-        world.settle().await;
-        assert_eq!((world.reports(), world.informer.last_sync_version()), (4, 10.into()));
+        scripted.settle().await;
+        assert_eq!((scripted.reports(), scripted.informer.last_sync_version()), (4, 10.into()));
         feed.send(event("DELETED", "foo@11") + &event("MODIFIED", "bar@55"));
         feed.send(event("ADDED", "baz@32"));
-        world.settle().await;
-        assert_eq!(world.cached(), ["bar@55", "baz@32"]);
-        assert_eq!(world.informer.last_sync_version(), 32.into());
-        assert_eq!(world.informer.indexer().version(), 32.into());
+        scripted.settle().await;
+        assert_eq!(scripted.cached(), ["bar@55", "baz@32"]);
+        assert_eq!(scripted.informer.last_sync_version(), 32.into());
+        assert_eq!(scripted.informer.indexer().version(), 32.into());
         drop(feed);
-        world.until_asked(3).await;
-        assert_eq!(world.asked()[2], "watch 32");
-        assert_eq!(world.reports(), 4, "one report for each");
+        scripted.until_asked(3).await;
+        assert_eq!(scripted.asked()[2], "watch 32");
+        assert_eq!(scripted.reports(), 4, "one report for each");
     }
 }
 
@@ -57,8 +57,8 @@ async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts
 #[tokio::test(start_paused = true)]
 async fn the_version_moves_with_every_event_and_can_be_read() {
     for queue in QUEUES {
-        let (world, feed) = World::watching(queue, &["a@1"]).await;
-        assert_eq!(world.informer.last_sync_version(), 10.into());
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
+        assert_eq!(scripted.informer.last_sync_version(), 10.into());
         let events = [
             (event("ADDED", "b@11"), 11),
             (event("MODIFIED", "b@12"), 12),
@@ -67,11 +67,11 @@ async fn the_version_moves_with_every_event_and_can_be_read() {
         ];
         for (event, version) in events {
             feed.send(event);
-            world.settle().await;
+            scripted.settle().await;
             let version = version.into();
-            assert_eq!(world.informer.last_sync_version(), version);
+            assert_eq!(scripted.informer.last_sync_version(), version);
             assert_eq!(
-                (world.informer.health().version, world.informer.indexer().version()),
+                (scripted.informer.health().version, scripted.informer.indexer().version()),
                 (version.clone(), version)
             );
         }
@@ -87,12 +87,12 @@ async fn watches_last_for_the_time_that_was_set_but_not_less_than_five_minutes()
         for version in 11..31 {
             source.on_watch(Reply::body(bookmark(version, false)));
         }
-        let world = World::on(QueueKind::Ordered, source, |builder| {
+        let scripted = ScriptedInformer::on(QueueKind::Ordered, source, |builder| {
             builder.min_watch_timeout(Duration::from_secs(set))
         });
-        world.start();
-        world.until_asked(22).await;
-        let mut lengths: Vec<_> = world.source.asked()[1..]
+        scripted.start();
+        scripted.until_asked(22).await;
+        let mut lengths: Vec<_> = scripted.source.asked()[1..]
             .iter()
             .map(|asked| match asked {
                 Asked::Watch(options) => options.timeout.as_secs(),
@@ -115,19 +115,19 @@ async fn a_transform_cannot_take_the_version_away_and_the_store_follows_every_ev
         });
         let (source, (reply, feed)) = (ScriptedSource::new(), Reply::live());
         source.on_list(list(10, &["a@1"])).on_watch(reply);
-        let world = World::on(queue, source, |builder| builder.transform(transform));
-        world.start();
-        world.until_synced().await;
-        world.settle().await;
-        assert_eq!(world.informer.indexer().version(), 10.into());
+        let scripted = ScriptedInformer::on(queue, source, |builder| builder.transform(transform));
+        scripted.start();
+        scripted.until_synced().await;
+        scripted.settle().await;
+        assert_eq!(scripted.informer.indexer().version(), 10.into());
         feed.send(event("ADDED", "b@11") + &event("MODIFIED", "a@12"));
-        world.settle().await;
+        scripted.settle().await;
         assert_eq!(
-            (world.cached(), world.informer.indexer().version()),
+            (scripted.cached(), scripted.informer.indexer().version()),
             (vec!["a@12".into(), "b@11".into()], 12.into())
         );
         feed.send(bookmark(15, false));
-        world.settle().await;
-        assert_eq!(world.informer.indexer().version(), 15.into());
+        scripted.settle().await;
+        assert_eq!(scripted.informer.indexer().version(), 15.into());
     }
 }

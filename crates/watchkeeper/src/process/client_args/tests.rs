@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::*;
 
 /// A folder of kubeconfig files, and what is around the process.
-struct World {
+struct Machine {
     folder: tempfile::TempDir,
     around: Surroundings,
     args: ClientArgs,
@@ -30,7 +30,7 @@ fn unusable_pod() -> Result<Option<Config>, String> {
     Err("the token is empty".to_owned())
 }
 
-impl World {
+impl Machine {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let around =
@@ -95,89 +95,89 @@ fn list(files: &[&Path]) -> Option<OsString> {
 
 #[tokio::test]
 async fn flag_then_variable_then_pod_then_home() {
-    let mut world = World::new();
-    assert_eq!(world.error().await, ConnectError::Nothing.to_string());
-    world.write(".kube/config", &simple("https://home"));
-    world.around.home = Some(world.folder.path().to_owned());
-    assert_eq!(world.server().await, "https://home/");
-    world.around.in_cluster = pod;
-    assert_eq!(world.server().await, "https://pod/");
-    world.args.context = Some("c".into());
-    assert_eq!(world.server().await, "https://home/", "a context is one of a file");
-    world.args.context = None;
-    world.around.kubeconfig = list(&[&world.write("variable", &simple("https://variable"))]);
-    assert_eq!(world.server().await, "https://variable/");
-    world.args.kubeconfig = Some(world.write("flag", &simple("https://flag")));
-    let config = world.config().await;
+    let mut machine = Machine::new();
+    assert_eq!(machine.error().await, ConnectError::Nothing.to_string());
+    machine.write(".kube/config", &simple("https://home"));
+    machine.around.home = Some(machine.folder.path().to_owned());
+    assert_eq!(machine.server().await, "https://home/");
+    machine.around.in_cluster = pod;
+    assert_eq!(machine.server().await, "https://pod/");
+    machine.args.context = Some("c".into());
+    assert_eq!(machine.server().await, "https://home/", "a context is one of a file");
+    machine.args.context = None;
+    machine.around.kubeconfig = list(&[&machine.write("variable", &simple("https://variable"))]);
+    assert_eq!(machine.server().await, "https://variable/");
+    machine.args.kubeconfig = Some(machine.write("flag", &simple("https://flag")));
+    let config = machine.config().await;
     assert_eq!((config.cluster_url.to_string(), &*config.default_namespace), ("https://flag/".into(), "ns"));
     assert!(config.auth_info.token.is_some());
 }
 
 #[tokio::test]
 async fn a_home_without_a_file_and_an_empty_variable_are_none() {
-    let mut world = World::new();
-    world.around.home = Some(world.folder.path().to_owned());
-    world.around.kubeconfig = Some("".into());
-    assert_eq!(world.error().await, ConnectError::Nothing.to_string());
+    let mut machine = Machine::new();
+    machine.around.home = Some(machine.folder.path().to_owned());
+    machine.around.kubeconfig = Some("".into());
+    assert_eq!(machine.error().await, ConnectError::Nothing.to_string());
 }
 
 #[tokio::test]
 async fn of_several_files_the_first_that_says_something_wins() {
-    let mut world = World::new();
-    let first = world.write("first", "contexts: [{name: c, context: {cluster: k, user: u}}]\n");
-    let second = world.write("second", &simple("https://second"));
+    let mut machine = Machine::new();
+    let first = machine.write("first", "contexts: [{name: c, context: {cluster: k, user: u}}]\n");
+    let second = machine.write("second", &simple("https://second"));
     let third =
-        world.write("third", &simple("https://third").replace("current-context: c", "current-context: x"));
-    let empty = world.write("empty", "");
-    let missing = world.path("missing");
-    world.around.kubeconfig = list(&[Path::new(""), &missing, &empty, &first, &second, &second, &third]);
-    let config = world.config().await;
+        machine.write("third", &simple("https://third").replace("current-context: c", "current-context: x"));
+    let empty = machine.write("empty", "");
+    let missing = machine.path("missing");
+    machine.around.kubeconfig = list(&[Path::new(""), &missing, &empty, &first, &second, &second, &third]);
+    let config = machine.config().await;
     assert_eq!(config.cluster_url.to_string(), "https://second/");
     assert_eq!(config.default_namespace, "default", "an entry is taken whole, or not at all");
 }
 
 #[tokio::test]
 async fn a_variable_that_names_no_file_is_told() {
-    let mut world = World::new();
-    world.around.kubeconfig = list(&[&world.path("a"), &world.path("b")]);
-    assert_eq!(world.error().await, "KUBECONFIG names no file that exists: /a:/b");
+    let mut machine = Machine::new();
+    machine.around.kubeconfig = list(&[&machine.path("a"), &machine.path("b")]);
+    assert_eq!(machine.error().await, "KUBECONFIG names no file that exists: /a:/b");
 }
 
 #[tokio::test]
 async fn a_pod_without_a_usable_service_account_is_told() {
-    let mut world = World::new();
-    world.around.in_cluster = unusable_pod;
-    assert_eq!(world.error().await, "cannot use the service account of the pod: the token is empty");
+    let mut machine = Machine::new();
+    machine.around.in_cluster = unusable_pod;
+    assert_eq!(machine.error().await, "cannot use the service account of the pod: the token is empty");
 }
 
 #[tokio::test]
 async fn a_master_is_talked_to_with_the_credentials_of_the_file() {
-    let mut world = World::new();
-    world.args.master = Some("https://master:6443".into());
-    world.around.in_cluster = pod;
-    let config = world.config().await;
+    let mut machine = Machine::new();
+    machine.args.master = Some("https://master:6443".into());
+    machine.around.in_cluster = pod;
+    let config = machine.config().await;
     assert_eq!(
         (config.cluster_url.to_string(), config.auth_info.token.is_some()),
         ("https://master:6443/".into(), false)
     );
-    world.args.kubeconfig = Some(world.write("file", &simple("https://file")));
-    let config = world.config().await;
+    machine.args.kubeconfig = Some(machine.write("file", &simple("https://file")));
+    let config = machine.config().await;
     assert_eq!(config.cluster_url.to_string(), "https://master:6443/");
     assert!(config.auth_info.token.is_some() && config.tls_server_name.is_none());
     // A file without a server will do.
-    world.write("file", &simple("").replace("server: '', ", ""));
-    assert_eq!(world.server().await, "https://master:6443/");
-    world.args.master = Some("a b".into());
-    assert_eq!(world.error().await, "--master \"a b\" is not a URL such as https://127.0.0.1:6443");
+    machine.write("file", &simple("").replace("server: '', ", ""));
+    assert_eq!(machine.server().await, "https://master:6443/");
+    machine.args.master = Some("a b".into());
+    assert_eq!(machine.error().await, "--master \"a b\" is not a URL such as https://127.0.0.1:6443");
 }
 
 #[tokio::test]
 async fn no_credentials_are_sent_over_plain_http() {
-    let mut world = World::new();
-    world.args.kubeconfig = Some(world.write("file", &simple("http://file")));
-    assert!(world.config().await.auth_info.token.is_none());
-    world.args.master = Some("127.0.0.1:8080".into());
-    let config = world.config().await;
+    let mut machine = Machine::new();
+    machine.args.kubeconfig = Some(machine.write("file", &simple("http://file")));
+    assert!(machine.config().await.auth_info.token.is_none());
+    machine.args.master = Some("127.0.0.1:8080".into());
+    let config = machine.config().await;
     assert_eq!(
         (config.cluster_url.to_string(), config.auth_info.token.is_none()),
         ("http://127.0.0.1:8080/".into(), true)
@@ -186,28 +186,28 @@ async fn no_credentials_are_sent_over_plain_http() {
 
 #[tokio::test]
 async fn relative_paths_are_those_of_the_file() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let text = simple("https://k").replace("token: hunter2", "tokenFile: secrets/token");
-    world.write("deep/secrets/token", "t");
-    world.args.kubeconfig = Some(world.write("deep/file", &text));
-    let token = world.config().await.auth_info.token_file.unwrap();
-    assert_eq!(Path::new(&token), world.path("deep/secrets/token"));
+    machine.write("deep/secrets/token", "t");
+    machine.args.kubeconfig = Some(machine.write("deep/file", &text));
+    let token = machine.config().await.auth_info.token_file.unwrap();
+    assert_eq!(Path::new(&token), machine.path("deep/secrets/token"));
 }
 
 #[tokio::test]
 async fn a_file_that_cannot_be_read_is_named() {
-    let mut world = World::new();
-    world.args.kubeconfig = Some(world.path("nothing"));
-    let error = world.error().await;
+    let mut machine = Machine::new();
+    machine.args.kubeconfig = Some(machine.path("nothing"));
+    let error = machine.error().await;
     assert!(error.starts_with("cannot read the kubeconfig /nothing: No such file"), "{error}");
-    world.args.kubeconfig = Some(world.folder.path().to_owned());
-    let error = world.error().await;
+    machine.args.kubeconfig = Some(machine.folder.path().to_owned());
+    let error = machine.error().await;
     assert!(error.starts_with("cannot read the kubeconfig : Is a directory"), "{error}");
 }
 
 #[tokio::test]
 async fn a_file_that_makes_no_sense_is_named_with_the_field() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let good = simple("https://k");
     let context = "contexts: [{name: c, context: {cluster: k, user: u, namespace: ns}}]\n";
     let cases = [
@@ -260,12 +260,12 @@ async fn a_file_that_makes_no_sense_is_named_with_the_field() {
         ),
     ];
     for (text, problem) in cases {
-        let error = world.error_of(text).await;
+        let error = machine.error_of(text).await;
         assert_eq!(error, format!("cannot use the kubeconfig /file: {problem}"));
         assert!(!error.contains("hunter2"));
     }
-    world.args.context = Some("y".into());
-    let error = world.error_of(&good).await;
+    machine.args.context = Some("y".into());
+    let error = machine.error_of(&good).await;
     assert_eq!(
         error,
         "cannot use the kubeconfig /file: --context names the context \"y\", which is not there; there are: c"
@@ -275,56 +275,57 @@ async fn a_file_that_makes_no_sense_is_named_with_the_field() {
 // client-go: TestDuplicateClusterName, TestDuplicateContextName, TestDuplicateUserName
 #[tokio::test]
 async fn two_entries_of_one_name_are_told() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let good = simple("https://k");
     for (list, name) in [("contexts", "c"), ("clusters", "k"), ("users", "u")] {
         let twice = good.replace(&format!("{list}: ["), &format!("{list}: [{{name: {name}}}, "));
         assert_ne!(twice, good);
         let problem = format!("{list} has two entries of the name {name:?}: leave one out");
-        assert_eq!(world.error_of(&twice).await, format!("cannot use the kubeconfig /file: {problem}"));
+        assert_eq!(machine.error_of(&twice).await, format!("cannot use the kubeconfig /file: {problem}"));
     }
 }
 
 // client-go: TestConfirmUsableBadInfoButOkConfig
 #[tokio::test]
 async fn what_another_context_uses_may_be_wrong() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let text = simple("https://k")
         .replace("contexts: [", "contexts: [{name: bad, context: {cluster: bad, user: bad}}, ")
         .replace("clusters: [", "clusters: [{name: bad, cluster: {certificate-authority: missing}}, ")
         .replace("users: [", "users: [{name: bad, user: {client-certificate: missing}}, ");
-    world.args.kubeconfig = Some(world.write("file", &text));
-    assert_eq!(world.server().await, "https://k/");
-    world.args.context = Some("bad".into());
-    assert!(world.error().await.contains("[bad]"));
+    machine.args.kubeconfig = Some(machine.write("file", &text));
+    assert_eq!(machine.server().await, "https://k/");
+    machine.args.context = Some("bad".into());
+    assert!(machine.error().await.contains("[bad]"));
 }
 
 #[tokio::test]
 async fn a_user_may_have_no_name_and_a_context_of_a_later_file_names_that_file() {
-    let mut world = World::new();
-    world.args.kubeconfig = Some(world.write("file", &simple("https://k").replace("user: u,", "user: '',")));
-    assert!(world.config().await.auth_info.token.is_none());
-    world.args.kubeconfig = None;
-    let first = world.write("first", "current-context: c\n");
-    let second = world.write("second", "contexts: [{name: c, context: {cluster: x}}]\n");
-    world.around.kubeconfig = list(&[&first, &second]);
+    let mut machine = Machine::new();
+    machine.args.kubeconfig =
+        Some(machine.write("file", &simple("https://k").replace("user: u,", "user: '',")));
+    assert!(machine.config().await.auth_info.token.is_none());
+    machine.args.kubeconfig = None;
+    let first = machine.write("first", "current-context: c\n");
+    let second = machine.write("second", "contexts: [{name: c, context: {cluster: x}}]\n");
+    machine.around.kubeconfig = list(&[&first, &second]);
     assert!(
-        world.error().await.starts_with("cannot use the kubeconfig /second: contexts[c].context.cluster")
+        machine.error().await.starts_with("cannot use the kubeconfig /second: contexts[c].context.cluster")
     );
-    world.args.context = Some("z".into());
-    assert!(world.error().await.starts_with("cannot use the kubeconfig /first, /second: --context"));
+    machine.args.context = Some("z".into());
+    assert!(machine.error().await.starts_with("cannot use the kubeconfig /first, /second: --context"));
 }
 
 #[tokio::test]
 async fn a_cluster_that_is_found_gives_clients() {
-    let mut world = World::new();
-    world.args.kubeconfig = Some(world.write("file", &simple("https://127.0.0.1:1")));
-    assert!(world.args.connect(&Env::simulated(1)).await.is_ok());
+    let mut machine = Machine::new();
+    machine.args.kubeconfig = Some(machine.write("file", &simple("https://127.0.0.1:1")));
+    assert!(machine.args.connect(&Env::simulated(1)).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let data = |text: &str| BASE64_STANDARD.encode(text);
     let pair = rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
     let authority = format!("certificate-authority-data: {}", data(&pair.cert.pem()));
@@ -342,25 +343,25 @@ async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
         (plain.replace("token: hunter2", &certificate), "https"),
     ];
     for (text, scheme) in cases {
-        world.args.kubeconfig = Some(world.write("file", &text));
-        world.args.master = None;
-        assert_eq!(world.server().await, format!("{scheme}://k:6443/"), "{text}");
-        world.args.master = Some("10.0.0.1:6443".into());
-        let config = world.config().await;
+        machine.args.kubeconfig = Some(machine.write("file", &text));
+        machine.args.master = None;
+        assert_eq!(machine.server().await, format!("{scheme}://k:6443/"), "{text}");
+        machine.args.master = Some("10.0.0.1:6443".into());
+        let config = machine.config().await;
         assert_eq!(config.cluster_url.to_string(), format!("{scheme}://10.0.0.1:6443/"), "{text}");
         let info = config.auth_info;
         assert_eq!(info.token.is_some() || info.client_key_data.is_some(), scheme == "https", "{text}");
     }
     // With a scheme it is as it says.
-    world.args.master = Some("http://10.0.0.1:8080".into());
-    assert_eq!(world.server().await, "http://10.0.0.1:8080/");
+    machine.args.master = Some("http://10.0.0.1:8080".into());
+    assert_eq!(machine.server().await, "http://10.0.0.1:8080/");
 }
 
 #[tokio::test]
 async fn a_pod_without_a_usable_service_account_uses_the_file_at_home() {
-    let mut world = World::new();
-    world.around.in_cluster = unusable_pod;
-    world.write(".kube/config", &simple("https://home"));
-    world.around.home = Some(world.folder.path().to_owned());
-    assert_eq!(world.server().await, "https://home/");
+    let mut machine = Machine::new();
+    machine.around.in_cluster = unusable_pod;
+    machine.write(".kube/config", &simple("https://home"));
+    machine.around.home = Some(machine.folder.path().to_owned());
+    assert_eq!(machine.server().await, "https://home/");
 }

@@ -11,8 +11,9 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::sheet::Sheet;
-use crate::reflector::{InformerId, InformerMetrics, InformerStats, ListReason, MetricsProvider, Observed};
-use crate::wire::EventType;
+use crate::informer::{InformerId, InformerMetrics, InformerStats, MetricsProvider, Observed};
+use crate::reflector::ListReason;
+use crate::wire::WatchEventType;
 
 /// Tells Prometheus of the informers that it gives their metrics. Clones share them.
 ///
@@ -22,10 +23,10 @@ use crate::wire::EventType;
 /// use watchkeeper::SharedInformerFactory;
 /// use watchkeeper::process::metrics::InformerCollector;
 ///
-/// # fn factory(clients: watchkeeper::Clients) {
+/// # fn factory(client: watchkeeper::Client) {
 /// let mut registry = Registry::default();
 /// let metrics = InformerCollector::register(&mut registry);
-/// let factory = SharedInformerFactory::builder(&clients).metrics("my-operator", Arc::new(metrics)).build();
+/// let factory = SharedInformerFactory::builder(&client).name("my-operator").metrics(Arc::new(metrics)).build();
 /// # }
 /// ```
 #[derive(Clone, Default)]
@@ -117,14 +118,14 @@ impl InformerMetrics for Counted {
         self.lists[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn event(&self, event: &EventType) {
+    fn event(&self, event: &WatchEventType) {
         let at = match event {
-            EventType::Added => 0,
-            EventType::Modified => 1,
-            EventType::Deleted => 2,
-            EventType::Bookmark => 3,
-            EventType::Error => 4,
-            EventType::Unknown(_) => 5,
+            WatchEventType::Added => 0,
+            WatchEventType::Modified => 1,
+            WatchEventType::Deleted => 2,
+            WatchEventType::Bookmark => 3,
+            WatchEventType::Error => 4,
+            WatchEventType::Unknown(_) => 5,
         };
         self.events[at].fetch_add(1, Ordering::Relaxed);
     }

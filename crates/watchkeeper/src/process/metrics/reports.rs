@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::report::{Reporter, What};
+use crate::report::{Incident, Reporter};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Part {
@@ -18,9 +18,9 @@ pub fn register_reports(registry: &mut Registry, reporter: &Reporter) {
     registry.register("watchkeeper_handled_errors", "Errors that were handled; work went on", errors.clone());
     registry.register("watchkeeper_caught_panics", "Panics of user code that were caught", panics.clone());
     reporter.add_hook(move |report| {
-        let counters = match report.what {
-            What::Error(_) => &errors,
-            What::Panic(_) => &panics,
+        let counters = match report.incident {
+            Incident::Error(_) => &errors,
+            Incident::Panic(_) => &panics,
         };
         counters.get_or_create(&Part { part: report.part }).inc();
     });

@@ -11,13 +11,13 @@ use crate::clock::Clock;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A correlator, and the time that it is told.
-struct World {
+struct TimedCorrelator {
     correlator: EventCorrelator,
     now: Instant,
     number: u64,
 }
 
-impl World {
+impl TimedCorrelator {
     fn new(options: CorrelatorOptions) -> Self {
         let correlator = EventCorrelator::new(options, &Generator::seeded(1));
         Self { correlator, now: Clock::system().now(), number: 0 }
@@ -52,47 +52,47 @@ const COMBINED: &str = "(combined from similar events): ";
 // client-go: TestEventCorrelator (create-a-single-event, the-same-event-should-just-count)
 #[test]
 fn an_event_is_written_as_it_is_and_a_repetition_counts_it() {
-    let mut world = World::new(CorrelatorOptions::default());
-    let first = world.record("Why", "because", |_| {}).unwrap();
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default());
+    let first = timed.record("Why", "because", |_| {}).unwrap();
     assert_eq!((&*first.name, first.count, &*first.message), ("pod.1", 1, "because"));
     assert!(!first.is_combined);
-    let second = world.record("Why", "because", |_| {}).unwrap();
+    let second = timed.record("Why", "because", |_| {}).unwrap();
     assert_eq!(second, Correlated { count: 2, ..first });
 }
 
 // client-go: TestEventCorrelator (the-same-event-should-just-count-even-if-more-than-aggregate)
 #[test]
 fn repetitions_are_counted_and_never_combined() {
-    let mut world = World::new(CorrelatorOptions::default());
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default());
     for count in 1..=25 {
-        assert_eq!(world.say("Why", "because"), says(count, "because"));
+        assert_eq!(timed.say("Why", "because"), says(count, "because"));
     }
 }
 
 // client-go: TestEventCorrelator (the-same-event-is-spam-if-happens-too-frequently)
 #[test]
 fn an_object_with_too_many_events_is_filtered_and_its_events_are_still_counted() {
-    let mut world = World::new(CorrelatorOptions::default());
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default());
     for _ in 1..=25 {
-        assert!(world.say("Why", "because").is_some());
+        assert!(timed.say("Why", "because").is_some());
     }
-    assert_eq!(world.say("Why", "because"), None);
-    assert_eq!(world.say("Another", "reason"), None);
+    assert_eq!(timed.say("Why", "because"), None);
+    assert_eq!(timed.say("Another", "reason"), None);
     // 25 tokens were there 27 seconds ago, and there is one after 300.
-    world.now += 270 * SECOND;
-    assert_eq!(world.say("Why", "because"), None);
-    world.now += 2 * SECOND;
-    assert_eq!(world.say("Why", "because"), says(28, "because"));
-    assert_eq!(world.say("Why", "because"), None);
+    timed.now += 270 * SECOND;
+    assert_eq!(timed.say("Why", "because"), None);
+    timed.now += 2 * SECOND;
+    assert_eq!(timed.say("Why", "because"), says(28, "because"));
+    assert_eq!(timed.say("Why", "because"), None);
 }
 
 #[test]
 fn an_event_whose_first_occurrences_were_filtered_is_created_with_their_count() {
-    let mut world = World::new(CorrelatorOptions::default().spam_filter(1, 10 * SECOND));
-    assert!(world.say("Why", "because").is_some());
-    assert_eq!((world.say("Another", "reason"), world.say("Another", "reason")), (None, None));
-    world.now += 10 * SECOND;
-    let passed = world.record("Another", "reason", |_| {}).unwrap();
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default().spam_filter(1, 10 * SECOND));
+    assert!(timed.say("Why", "because").is_some());
+    assert_eq!((timed.say("Another", "reason"), timed.say("Another", "reason")), (None, None));
+    timed.now += 10 * SECOND;
+    let passed = timed.record("Another", "reason", |_| {}).unwrap();
     assert_eq!((passed.count, &*passed.name), (3, "pod.2"));
     assert_eq!(passed.first, event(2, "", "").at);
 }
@@ -101,47 +101,47 @@ fn an_event_whose_first_occurrences_were_filtered_is_created_with_their_count() 
 // similar-events-many-times-should-count-the-aggregate), TestEventAggregatorByReasonMessageFunc
 #[test]
 fn the_tenth_different_message_and_all_after_it_are_combined() {
-    let mut world = World::new(CorrelatorOptions::default());
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default());
     for number in 1..=9 {
-        assert_eq!(world.say("Why", &format!("{number}")), says(1, &format!("{number}")));
+        assert_eq!(timed.say("Why", &format!("{number}")), says(1, &format!("{number}")));
     }
-    let tenth = world.record("Why", "10", |event| drop(event.annotations.insert("a".into(), "b".into())));
+    let tenth = timed.record("Why", "10", |event| drop(event.annotations.insert("a".into(), "b".into())));
     let tenth = tenth.unwrap();
     assert_eq!((tenth.count, &*tenth.name, &*tenth.message), (1, "pod.a", &*format!("{COMBINED}10")));
     assert!(tenth.is_combined);
-    let eleventh = world.record("Why", "11", |_| {}).unwrap();
+    let eleventh = timed.record("Why", "11", |_| {}).unwrap();
     assert_eq!((eleventh.count, &*eleventh.message), (2, &*format!("{COMBINED}11")));
     assert!(eleventh.name == tenth.name && eleventh.first == tenth.first);
     // Those that came first keep their own.
-    assert_eq!(world.say("Why", "1"), says(2, "1"));
-    assert_eq!(world.say("Why", "9"), says(2, "9"));
+    assert_eq!(timed.say("Why", "1"), says(2, "1"));
+    assert_eq!(timed.say("Why", "9"), says(2, "9"));
     // Another reason has nothing to do with it.
-    assert_eq!(world.say("Another", "12"), says(1, "12"));
-    assert_eq!(world.say("Why", "10"), says(3, &format!("{COMBINED}10")));
+    assert_eq!(timed.say("Another", "12"), says(1, "12"));
+    assert_eq!(timed.say("Why", "10"), says(3, &format!("{COMBINED}10")));
 }
 
 // client-go: TestEventCorrelator (similar-events-whose-interval-is-greater-than-aggregate-interval-do-not-aggregate)
 #[test]
 fn messages_further_apart_than_the_interval_are_not_combined() {
-    let mut world = World::new(CorrelatorOptions::default().aggregate(2, 10 * SECOND));
-    assert_eq!(world.say("Why", "1"), says(1, "1"));
-    world.now += 9 * SECOND;
-    assert_eq!(world.say("Why", "2"), says(1, &format!("{COMBINED}2")));
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default().aggregate(2, 10 * SECOND));
+    assert_eq!(timed.say("Why", "1"), says(1, "1"));
+    timed.now += 9 * SECOND;
+    assert_eq!(timed.say("Why", "2"), says(1, &format!("{COMBINED}2")));
     // Each event, combined or not, begins the interval again; more than an interval later all is forgotten.
-    world.now += 9 * SECOND;
-    assert_eq!(world.say("Why", "3"), says(2, &format!("{COMBINED}3")));
-    world.now += 10 * SECOND;
-    assert_eq!(world.say("Why", "4"), says(1, "4"));
-    assert_eq!(world.say("Why", "5"), says(3, &format!("{COMBINED}5")));
+    timed.now += 9 * SECOND;
+    assert_eq!(timed.say("Why", "3"), says(2, &format!("{COMBINED}3")));
+    timed.now += 10 * SECOND;
+    assert_eq!(timed.say("Why", "4"), says(1, "4"));
+    assert_eq!(timed.say("Why", "5"), says(3, &format!("{COMBINED}5")));
 }
 
 // client-go: TestEventCorrelator (events-from-different-containers-do-not-aggregate)
 #[test]
 fn events_on_different_parts_of_an_object_are_different_events() {
-    let mut world = World::new(CorrelatorOptions::default().aggregate(2, 600 * SECOND));
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default().aggregate(2, 600 * SECOND));
     for container in ["a", "b", "c", "d"] {
         let path = |event: &mut Occurrence| event.regarding.field_path = Some(container.to_owned());
-        let correlated = world.record("Why", "because", path).unwrap();
+        let correlated = timed.record("Why", "because", path).unwrap();
         assert_eq!((correlated.count, correlated.is_combined), (1, false));
     }
 }
@@ -194,10 +194,10 @@ fn what_tells_events_apart_is_in_each_key() {
 #[test]
 fn what_the_spam_filter_counts_together_can_be_chosen() {
     let strict = || CorrelatorOptions::default().spam_filter(1, 3600 * SECOND);
-    let mut by_object = World::new(strict());
+    let mut by_object = TimedCorrelator::new(strict());
     assert!(by_object.say("Why", "because").is_some());
     assert!(by_object.say("Another", "because").is_none(), "another reason is spam too");
-    let mut by_reason = World::new(strict().spam_key(|event, key| event.reason.hash(key)));
+    let mut by_reason = TimedCorrelator::new(strict().spam_key(|event, key| event.reason.hash(key)));
     assert!(by_reason.say("Why", "because").is_some());
     assert!(by_reason.say("Another", "because").is_some(), "another reason is none");
     assert!(by_reason.say("Why", "another message").is_none(), "another message is");
@@ -209,43 +209,43 @@ fn what_is_combined_and_what_it_says_can_be_chosen() {
         .aggregate(2, 60 * SECOND)
         .aggregate_key(|event, key| event.regarding.uid.hash(key), |event, key| event.reason.hash(key))
         .combined_message(|event| format!("and {}", event.reason));
-    let mut world = World::new(options);
-    assert_eq!(world.say("A", "1"), says(1, "1"));
-    assert_eq!(world.say("A", "2"), says(1, "2"));
-    assert_eq!(world.say("B", "3"), says(1, "and B"));
-    assert_eq!(world.say("C", "4"), says(2, "and C"));
+    let mut timed = TimedCorrelator::new(options);
+    assert_eq!(timed.say("A", "1"), says(1, "1"));
+    assert_eq!(timed.say("A", "2"), says(1, "2"));
+    assert_eq!(timed.say("B", "3"), says(1, "and B"));
+    assert_eq!(timed.say("C", "4"), says(2, "and C"));
 }
 
 #[test]
 fn with_a_maximum_of_one_everything_is_combined() {
     for max in [0, 1] {
-        let mut world = World::new(CorrelatorOptions::default().aggregate(max, 60 * SECOND));
-        assert_eq!(world.say("A", "1"), says(1, &format!("{COMBINED}1")));
-        assert_eq!(world.say("A", "1"), says(2, &format!("{COMBINED}1")));
+        let mut timed = TimedCorrelator::new(CorrelatorOptions::default().aggregate(max, 60 * SECOND));
+        assert_eq!(timed.say("A", "1"), says(1, &format!("{COMBINED}1")));
+        assert_eq!(timed.say("A", "1"), says(2, &format!("{COMBINED}1")));
     }
 }
 
 #[test]
 fn what_was_used_last_is_remembered_and_the_rest_counted_anew() {
-    let mut world = World::new(CorrelatorOptions::default().cache_size(2));
-    assert_eq!([world.say("A", "m"), world.say("B", "m")], [says(1, "m"), says(1, "m")]);
-    assert_eq!(world.say("A", "m"), says(2, "m"));
-    assert_eq!(world.say("C", "m"), says(1, "m"), "and B is forgotten");
-    assert_eq!(world.say("A", "m"), says(3, "m"));
-    let again = world.record("B", "m", |_| {}).unwrap();
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default().cache_size(2));
+    assert_eq!([timed.say("A", "m"), timed.say("B", "m")], [says(1, "m"), says(1, "m")]);
+    assert_eq!(timed.say("A", "m"), says(2, "m"));
+    assert_eq!(timed.say("C", "m"), says(1, "m"), "and B is forgotten");
+    assert_eq!(timed.say("A", "m"), says(3, "m"));
+    let again = timed.record("B", "m", |_| {}).unwrap();
     assert_eq!((again.count, &*again.name), (1, "pod.6"));
     // A cache of no size is one of one.
-    let mut small = World::new(CorrelatorOptions::default().cache_size(0));
+    let mut small = TimedCorrelator::new(CorrelatorOptions::default().cache_size(0));
     assert_eq!([small.say("A", "m"), small.say("A", "m")], [says(1, "m"), says(2, "m")]);
 }
 
 #[test]
 fn a_count_stops_at_its_highest_value() {
-    let mut world = World::new(CorrelatorOptions::default());
-    let first = world.record("A", "m", |_| {}).unwrap();
-    world.correlator.counted.peek_mut(&first.key).unwrap().count = i32::MAX - 1;
-    assert_eq!(world.say("A", "m"), says(i32::MAX, "m"));
-    assert_eq!(world.say("A", "m"), says(i32::MAX, "m"));
+    let mut timed = TimedCorrelator::new(CorrelatorOptions::default());
+    let first = timed.record("A", "m", |_| {}).unwrap();
+    timed.correlator.counted.peek_mut(&first.key).unwrap().count = i32::MAX - 1;
+    assert_eq!(timed.say("A", "m"), says(i32::MAX, "m"));
+    assert_eq!(timed.say("A", "m"), says(i32::MAX, "m"));
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn play(
     options: CorrelatorOptions,
     events: &[(u8, u8, u8, u16)],
 ) -> (BTreeMap<String, i32>, usize, EventCorrelator) {
-    let mut world = World::new(options);
+    let mut timed = TimedCorrelator::new(options);
     let (mut server, mut filtered) = (BTreeMap::new(), 0);
     for (object, reason, message, pause) in events {
-        world.now += u32::from(*pause) * SECOND;
-        let correlated = world.record(&format!("r{reason}"), &format!("m{message}"), |event| {
+        timed.now += u32::from(*pause) * SECOND;
+        let correlated = timed.record(&format!("r{reason}"), &format!("m{message}"), |event| {
             event.regarding.uid = Some(format!("u{object}"));
         });
         match correlated {
@@ -281,7 +281,7 @@ fn play(
             None => filtered += 1,
         }
     }
-    (server, filtered, world.correlator)
+    (server, filtered, timed.correlator)
 }
 
 proptest! {

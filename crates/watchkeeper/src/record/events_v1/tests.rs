@@ -4,21 +4,21 @@ use crate::clock::Clock;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A ledger, the time that it is told, and a server that takes every write.
-struct World {
-    ledger: SeriesLedger,
+/// A correlation, the time that it is told, and a server that takes every write.
+struct TimedSeries {
+    correlation: SeriesCorrelation,
     start: Instant,
 }
 
-impl World {
+impl TimedSeries {
     fn new(size: usize) -> Self {
         let start = Clock::system().now();
         let size = NonZeroUsize::new(size).unwrap();
-        Self { ledger: SeriesLedger::new(size, &Generator::seeded(1), start), start }
+        Self { correlation: SeriesCorrelation::new(size, &Generator::seeded(1), start), start }
     }
 
     fn record(&mut self, minute: u32, event: &Occurrence) -> Vec<String> {
-        match self.ledger.observe(event, self.start + minute * MINUTE) {
+        match self.correlation.observe(event, self.start + minute * MINUTE) {
             Decision::Write(jobs) => self.written(jobs),
             Decision::Hold => Vec::new(),
             Decision::Filter => panic!("nothing is filtered"),
@@ -26,13 +26,13 @@ impl World {
     }
 
     fn tick(&mut self, minute: u32) -> Vec<String> {
-        let jobs = self.ledger.tick(self.start + minute * MINUTE);
+        let jobs = self.correlation.tick(self.start + minute * MINUTE);
         self.written(jobs)
     }
 
     /// What was written: the name, whether by patch, and the count.
     fn written(&mut self, jobs: Vec<Job<Event>>) -> Vec<String> {
-        jobs.iter().for_each(|job| self.ledger.written(job));
+        jobs.iter().for_each(|job| self.correlation.written(job));
         jobs.iter().map(told).collect()
     }
 }
@@ -53,13 +53,13 @@ fn told(job: &Job<Event>) -> String {
 // client-go: TestEventSeriesf
 #[test]
 fn the_first_is_created_the_second_patched_and_the_others_held() {
-    let mut world = World::new(9);
-    assert_eq!(world.record(0, &event(1, "Why", "a")), ["create pod.1"]);
+    let mut timed = TimedSeries::new(9);
+    assert_eq!(timed.record(0, &event(1, "Why", "a")), ["create pod.1"]);
     // What is said is not part of what makes a series.
-    assert_eq!(world.record(0, &event(2, "Why", "b")), ["patch pod.1 2"]);
-    assert_eq!(world.record(0, &event(3, "Why", "c")), [""; 0]);
-    assert_eq!(world.record(0, &event(4, "Another", "c")), ["create pod.4"]);
-    let jobs = world.ledger.flush();
+    assert_eq!(timed.record(0, &event(2, "Why", "b")), ["patch pod.1 2"]);
+    assert_eq!(timed.record(0, &event(3, "Why", "c")), [""; 0]);
+    assert_eq!(timed.record(0, &event(4, "Another", "c")), ["create pod.4"]);
+    let jobs = timed.correlation.flush();
     assert_eq!(jobs.iter().map(told).collect::<Vec<_>>(), ["patch pod.1 3"]);
     let series = jobs[0].event.series.as_ref().unwrap();
     assert_eq!(series.last_observed_time.0, event(3, "", "").at);
@@ -78,87 +78,90 @@ fn a_changed_object_or_another_related_one_begins_another_series() {
         |event| event.host = "another".into(),
         |event| event.event_type = super::super::EventType::Normal,
     ];
-    let mut world = World::new(99);
-    world.record(0, &event(1, "Why", "a"));
+    let mut timed = TimedSeries::new(99);
+    timed.record(0, &event(1, "Why", "a"));
     for change in changes {
         let mut changed = event(2, "Why", "a");
         change(&mut changed);
-        assert_eq!(world.record(0, &changed), ["create pod.2"]);
-        assert_eq!(world.record(0, &changed), ["patch pod.2 2"]);
+        assert_eq!(timed.record(0, &changed), ["create pod.2"]);
+        assert_eq!(timed.record(0, &changed), ["patch pod.2 2"]);
     }
-    assert_eq!(world.record(0, &event(3, "Why", "a")), ["patch pod.1 2"]);
+    assert_eq!(timed.record(0, &event(3, "Why", "a")), ["patch pod.1 2"]);
 }
 
 // client-go: TestFinishSeries
 #[test]
 fn a_series_that_is_quiet_for_six_minutes_is_written_a_last_time_and_forgotten() {
-    let mut world = World::new(9);
+    let mut timed = TimedSeries::new(9);
     for number in 1..=3 {
-        world.record(0, &event(number, "Series", "a"));
+        timed.record(0, &event(number, "Series", "a"));
     }
-    world.record(0, &event(4, "Single", "a"));
-    world.record(1, &event(5, "Later", "a"));
-    assert_eq!(world.ledger.due(), Some(world.start + 6 * MINUTE));
-    assert_eq!(world.tick(5), [""; 0]);
+    timed.record(0, &event(4, "Single", "a"));
+    timed.record(1, &event(5, "Later", "a"));
+    assert_eq!(timed.correlation.due(), Some(timed.start + 6 * MINUTE));
+    assert_eq!(timed.tick(5), [""; 0]);
     // Six minutes are not more than six minutes.
-    assert_eq!(world.tick(6), [""; 0]);
-    assert_eq!((world.ledger.due(), world.ledger.series.len()), (Some(world.start + 12 * MINUTE), 3));
-    assert_eq!(world.tick(12), ["patch pod.1 3"]);
-    assert_eq!(world.ledger.series.len(), 0);
-    assert_eq!(world.record(13, &event(6, "Series", "a")), ["create pod.6"]);
+    assert_eq!(timed.tick(6), [""; 0]);
+    assert_eq!(
+        (timed.correlation.due(), timed.correlation.series.len()),
+        (Some(timed.start + 12 * MINUTE), 3)
+    );
+    assert_eq!(timed.tick(12), ["patch pod.1 3"]);
+    assert_eq!(timed.correlation.series.len(), 0);
+    assert_eq!(timed.record(13, &event(6, "Series", "a")), ["create pod.6"]);
 }
 
 #[test]
 fn a_last_state_that_the_server_knows_is_not_written_again() {
-    let mut world = World::new(9);
-    world.record(0, &event(1, "Why", "a"));
-    world.record(0, &event(2, "Why", "a"));
-    assert_eq!(world.tick(7), [""; 0]);
-    assert!(world.ledger.series.is_empty());
+    let mut timed = TimedSeries::new(9);
+    timed.record(0, &event(1, "Why", "a"));
+    timed.record(0, &event(2, "Why", "a"));
+    assert_eq!(timed.tick(7), [""; 0]);
+    assert!(timed.correlation.series.is_empty());
 }
 
 // client-go: TestRefreshExistingEventSeries
 #[test]
 fn a_series_that_goes_on_is_written_every_half_hour() {
-    let mut world = World::new(9);
+    let mut timed = TimedSeries::new(9);
     for minute in 0..=30 {
-        world.record(minute, &event(1 + u64::from(minute), "Why", "a"));
+        timed.record(minute, &event(1 + u64::from(minute), "Why", "a"));
         if minute < 30 {
-            assert_eq!(world.tick(minute), [""; 0]);
+            assert_eq!(timed.tick(minute), [""; 0]);
         }
     }
-    world.record(30, &event(98, "Single", "a"));
-    assert_eq!(world.tick(30), ["patch pod.1 31"]);
-    assert_eq!(world.ledger.series.len(), 2);
-    assert_eq!(world.ledger.due(), Some(world.start + 36 * MINUTE));
+    timed.record(30, &event(98, "Single", "a"));
+    assert_eq!(timed.tick(30), ["patch pod.1 31"]);
+    assert_eq!(timed.correlation.series.len(), 2);
+    assert_eq!(timed.correlation.due(), Some(timed.start + 36 * MINUTE));
     // And again, whether something was added or not.
-    world.record(59, &event(99, "Why", "a"));
-    assert_eq!(world.tick(60), ["patch pod.1 32"]);
+    timed.record(59, &event(99, "Why", "a"));
+    assert_eq!(timed.tick(60), ["patch pod.1 32"]);
 }
 
 #[test]
 fn a_state_that_could_not_be_written_is_written_later() {
-    let mut world = World::new(9);
+    let mut timed = TimedSeries::new(9);
     for number in 1..=2 {
         // Nobody says that these were written.
-        world.ledger.observe(&event(number, "Why", "a"), world.start);
+        timed.correlation.observe(&event(number, "Why", "a"), timed.start);
     }
     // A single event has no later state: only its next occurrence could have told of it.
-    world.ledger.observe(&event(3, "Single", "a"), world.start);
-    assert_eq!(world.tick(7), ["patch pod.1 2"]);
+    timed.correlation.observe(&event(3, "Single", "a"), timed.start);
+    assert_eq!(timed.tick(7), ["patch pod.1 2"]);
 }
 
 #[test]
 fn when_there_are_too_many_the_one_that_was_quiet_for_longest_is_over() {
-    let mut world = World::new(2);
+    let mut timed = TimedSeries::new(2);
     for number in 1..=3 {
-        world.record(0, &event(number, "A", "a"));
+        timed.record(0, &event(number, "A", "a"));
     }
-    world.record(0, &event(4, "B", "a"));
-    assert_eq!(world.record(0, &event(5, "C", "a")), ["patch pod.1 3", "create pod.5"]);
+    timed.record(0, &event(4, "B", "a"));
+    assert_eq!(timed.record(0, &event(5, "C", "a")), ["patch pod.1 3", "create pod.5"]);
     // A single event has nothing more to tell.
-    assert_eq!(world.record(0, &event(6, "D", "a")), ["create pod.6"]);
-    assert_eq!(world.ledger.series.len(), 2);
+    assert_eq!(timed.record(0, &event(6, "D", "a")), ["create pod.6"]);
+    assert_eq!(timed.correlation.series.len(), 2);
 }
 
 // client-go: TestEventf (events)

@@ -3,13 +3,16 @@
 use super::*;
 use crate::clock::Clock;
 
-struct World {
+/// A plan, and the time that it is given.
+/// A plan, and the time that it is given.
+/// A plan, and the time that it is given.
+struct TimedPlan {
     plan: Plan,
     now: Instant,
 }
 
-fn world() -> World {
-    World::new(false)
+fn timed_plan() -> TimedPlan {
+    TimedPlan::new(false)
 }
 
 fn page(version: &str, token: &str) -> ListMeta {
@@ -24,7 +27,7 @@ fn answer(code: u16) -> ApiError {
     ApiError::from_response(http::StatusCode::from_u16(code).unwrap(), None, b"")
 }
 
-impl World {
+impl TimedPlan {
     fn new(streams: bool) -> Self {
         let plan = Plan::new(&Options::default(), streams, Generator::seeded(1));
         Self { plan, now: Clock::system().now() }
@@ -35,9 +38,9 @@ impl World {
     }
 
     fn watching(version: &str) -> Self {
-        let mut world = world();
-        assert_eq!(world.plan.listed(&page(version, "")), Some(version.into()));
-        world
+        let mut timed = timed_plan();
+        assert_eq!(timed.plan.listed(&page(version, "")), Some(version.into()));
+        timed
     }
 
     fn ended(&mut self, ended: Ended, lived: u64) -> Duration {
@@ -61,44 +64,44 @@ impl World {
 
 #[test]
 fn the_first_list_is_consistent_and_paged() {
-    let options = world().asks_for_list().unwrap();
+    let options = timed_plan().asks_for_list().unwrap();
     assert_eq!(options, ListOptions { limit: 500, ..ListOptions::default() });
 }
 
 #[test]
 fn lists_bring_a_whole_state_paged_or_streamed_and_watches_do_not() {
-    let worlds = [world(), World::new(true), World::watching("7")];
-    assert_eq!(worlds.each_ref().map(|world| world.plan.ask().brings_whole_state()), [true, true, false]);
-    assert_eq!(worlds.each_ref().map(|world| world.plan.is_streaming_list()), [false, true, false]);
+    let worlds = [timed_plan(), TimedPlan::new(true), TimedPlan::watching("7")];
+    assert_eq!(worlds.each_ref().map(|timed| timed.plan.ask().brings_whole_state()), [true, true, false]);
+    assert_eq!(worlds.each_ref().map(|timed| timed.plan.is_streaming_list()), [false, true, false]);
 }
 
 #[test]
 fn pages_follow_their_tokens_and_the_watch_follows_the_first() {
-    let mut world = world();
-    assert_eq!(world.plan.listed(&page("7", "t1")), None);
-    assert_eq!(world.asks_for_list().unwrap().continue_token, "t1");
+    let mut timed = timed_plan();
+    assert_eq!(timed.plan.listed(&page("7", "t1")), None);
+    assert_eq!(timed.asks_for_list().unwrap().continue_token, "t1");
     // A server whose pages are of different versions: what happened since the first must not be missed.
-    assert_eq!(world.plan.listed(&page("9", "")), Some("7".into()));
-    assert_eq!(world.watches_from(), Some("7".into()));
+    assert_eq!(timed.plan.listed(&page("9", "")), Some("7".into()));
+    assert_eq!(timed.watches_from(), Some("7".into()));
 }
 
 // client-go: TestReflectorFullListIfExpired
 #[test]
 fn an_expired_token_leads_to_one_list_without_pages_at_once() {
-    let mut world = world();
-    world.plan.listed(&page("7", "t1"));
-    assert_eq!(world.plan.list_failed(&error(Class::Expired), world.now), Duration::ZERO);
-    assert_eq!(world.asks_for_list(), Some(ListOptions::default()));
-    assert!(world.plan.list_failed(&error(Class::Expired), world.now) > Duration::ZERO);
-    assert_eq!(world.asks_for_list().unwrap().limit, 500);
+    let mut timed = timed_plan();
+    timed.plan.listed(&page("7", "t1"));
+    assert_eq!(timed.plan.list_failed(&error(Class::Expired), timed.now), Duration::ZERO);
+    assert_eq!(timed.asks_for_list(), Some(ListOptions::default()));
+    assert!(timed.plan.list_failed(&error(Class::Expired), timed.now) > Duration::ZERO);
+    assert_eq!(timed.asks_for_list().unwrap().limit, 500);
 }
 
 #[test]
 fn a_failed_list_starts_again_at_the_first_page_after_a_delay() {
-    let mut world = world();
-    world.plan.listed(&page("7", "t1"));
-    assert!(world.plan.list_failed(&error(Class::Other), world.now) >= Duration::from_millis(800));
-    assert_eq!(world.asks_for_list().unwrap(), ListOptions { limit: 500, ..ListOptions::default() });
+    let mut timed = timed_plan();
+    timed.plan.listed(&page("7", "t1"));
+    assert!(timed.plan.list_failed(&error(Class::Other), timed.now) >= Duration::from_millis(800));
+    assert_eq!(timed.asks_for_list().unwrap(), ListOptions { limit: 500, ..ListOptions::default() });
 }
 
 #[test]
@@ -113,66 +116,66 @@ fn a_page_that_fails_for_now_is_asked_for_again_and_only_in_the_end_the_whole_li
         || answer(500),
         || answer(503),
     ] {
-        let mut world = world();
-        world.plan.listed(&page("7", "t1"));
+        let mut timed = timed_plan();
+        timed.plan.listed(&page("7", "t1"));
         for token in ["t2", "t3"] {
             for _ in 0..PAGE_TRIES {
-                assert!(!world.plan.list_failed(&failure(), world.now).is_zero() && world.plan.keeps_pages());
+                assert!(!timed.plan.list_failed(&failure(), timed.now).is_zero() && timed.plan.keeps_pages());
             }
-            assert_eq!(world.plan.listed(&page("8", token)), None);
-            assert_eq!(world.asks_for_list().unwrap().continue_token, token);
+            assert_eq!(timed.plan.listed(&page("8", token)), None);
+            assert_eq!(timed.asks_for_list().unwrap().continue_token, token);
         }
         for tries in (0..=PAGE_TRIES).rev() {
-            world.plan.list_failed(&failure(), world.now);
-            assert_eq!(world.plan.keeps_pages(), tries > 0);
+            timed.plan.list_failed(&failure(), timed.now);
+            assert_eq!(timed.plan.keeps_pages(), tries > 0);
         }
-        assert_eq!(world.asks_for_list(), Some(ListOptions { limit: 500, ..ListOptions::default() }));
+        assert_eq!(timed.asks_for_list(), Some(ListOptions { limit: 500, ..ListOptions::default() }));
         // A first page has nothing before it that could be kept, and what the next list begins with counts anew.
-        world.plan.list_failed(&failure(), world.now);
-        assert!(!world.plan.keeps_pages());
-        world.plan.listed(&page("9", "t4"));
-        world.plan.list_failed(&failure(), world.now);
-        assert_eq!(world.asks_for_list().unwrap().continue_token, "t4");
+        timed.plan.list_failed(&failure(), timed.now);
+        assert!(!timed.plan.keeps_pages());
+        timed.plan.listed(&page("9", "t4"));
+        timed.plan.list_failed(&failure(), timed.now);
+        assert_eq!(timed.asks_for_list().unwrap().continue_token, "t4");
     }
-    let mut world = world();
-    world.plan.listed(&page("7", "t1"));
+    let mut timed = timed_plan();
+    timed.plan.listed(&page("7", "t1"));
     let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
-    assert_eq!(world.plan.list_failed(&busy, world.now), Duration::from_secs(50));
-    assert_eq!(world.plan.listed(&page("9", "")), Some("7".into()));
+    assert_eq!(timed.plan.list_failed(&busy, timed.now), Duration::from_secs(50));
+    assert_eq!(timed.plan.listed(&page("9", "")), Some("7".into()));
 }
 
 #[test]
 fn a_closed_watch_resumes_at_once_from_the_last_version_seen() {
-    let mut world = World::watching("7");
-    world.plan.watched(&"9".into());
-    assert_eq!(world.ended(Ended::Closed, 0), Duration::ZERO);
-    assert_eq!(world.watches_from(), Some("9".into()));
-    assert_eq!(world.ended(Ended::Closed, 300), Duration::ZERO);
-    assert_eq!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 5), Duration::ZERO);
-    assert_eq!(world.watches_from(), Some("9".into()));
+    let mut timed = TimedPlan::watching("7");
+    timed.plan.watched(&"9".into());
+    assert_eq!(timed.ended(Ended::Closed, 0), Duration::ZERO);
+    assert_eq!(timed.watches_from(), Some("9".into()));
+    assert_eq!(timed.ended(Ended::Closed, 300), Duration::ZERO);
+    assert_eq!(timed.ended(Ended::Failed(error(Class::ConnectionLost)), 5), Duration::ZERO);
+    assert_eq!(timed.watches_from(), Some("9".into()));
 }
 
 #[test]
 fn a_very_short_watch_waits_and_does_not_relist() {
-    let mut world = World::watching("7");
-    assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
-    assert_eq!(world.watches_from(), Some("7".into()));
+    let mut timed = TimedPlan::watching("7");
+    assert!(timed.ended(Ended::Closed, 0) >= Duration::from_millis(800));
+    assert_eq!(timed.watches_from(), Some("7".into()));
     // A bookmark of the same version is nothing new.
-    world.plan.watched(&"7".into());
-    assert!(world.ended(Ended::Closed, 0) >= Duration::from_millis(800));
+    timed.plan.watched(&"7".into());
+    assert!(timed.ended(Ended::Closed, 0) >= Duration::from_millis(800));
 }
 
 #[test]
 fn a_version_that_is_gone_leads_to_a_list_wherever_the_answer_came() {
     for class in [Class::Expired, Class::VersionTooLarge] {
         for ended in [Ended::NotOpened(error(class)), Ended::Failed(error(class))] {
-            let mut world = World::watching("7");
-            world.plan.watched(&"8".into());
-            assert!(world.ended(ended, 60) >= Duration::from_millis(800));
-            assert!(world.asks_for_list().unwrap().version.is_unset());
+            let mut timed = TimedPlan::watching("7");
+            timed.plan.watched(&"8".into());
+            assert!(timed.ended(ended, 60) >= Duration::from_millis(800));
+            assert!(timed.asks_for_list().unwrap().version.is_unset());
             let reason =
                 if class == Class::Expired { ListReason::Expired } else { ListReason::VersionTooLarge };
-            assert_eq!(world.plan.reason(), reason);
+            assert_eq!(timed.plan.reason(), reason);
         }
     }
 }
@@ -180,43 +183,43 @@ fn a_version_that_is_gone_leads_to_a_list_wherever_the_answer_came() {
 // client-go: TestNoRelistOnTooManyRequests
 #[test]
 fn a_server_that_is_away_or_busy_is_watched_again_and_not_listed() {
-    let mut world = World::watching("7");
+    let mut timed = TimedPlan::watching("7");
     for _ in 0..20 {
-        assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
-        assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
+        assert!(timed.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
+        assert!(timed.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
     }
-    assert_eq!(world.watches_from(), Some("7".into()));
+    assert_eq!(timed.watches_from(), Some("7".into()));
 }
 
 #[test]
 fn a_version_that_keeps_failing_is_given_up() {
-    let mut world = World::watching("7");
-    world.ended(Ended::NotOpened(error(Class::Other)), 0);
-    world.ended(Ended::NotOpened(error(Class::Other)), 0);
-    assert!(world.watches_from().is_some());
-    world.ended(Ended::NotOpened(error(Class::Other)), 0);
-    assert!(world.asks_for_list().is_some());
-    assert_eq!(world.plan.reason(), ListReason::KeptFailing);
+    let mut timed = TimedPlan::watching("7");
+    timed.ended(Ended::NotOpened(error(Class::Other)), 0);
+    timed.ended(Ended::NotOpened(error(Class::Other)), 0);
+    assert!(timed.watches_from().is_some());
+    timed.ended(Ended::NotOpened(error(Class::Other)), 0);
+    assert!(timed.asks_for_list().is_some());
+    assert_eq!(timed.plan.reason(), ListReason::KeptFailing);
 }
 
 #[test]
 fn failures_with_good_watches_between_them_are_not_in_a_row() {
-    let mut world = World::watching("7");
+    let mut timed = TimedPlan::watching("7");
     for _ in 0..5 {
-        assert!(world.ended(Ended::Closed, 0) > Duration::ZERO);
-        assert_eq!(world.ended(Ended::Closed, 300), Duration::ZERO);
+        assert!(timed.ended(Ended::Closed, 0) > Duration::ZERO);
+        assert_eq!(timed.ended(Ended::Closed, 300), Duration::ZERO);
     }
-    assert_eq!(world.watches_from(), Some("7".into()));
+    assert_eq!(timed.watches_from(), Some("7".into()));
 }
 
 // client-go: TestReflectorReplacesStoreOnUnsafeDelete
 #[test]
 fn an_error_that_the_server_tells_of_itself_leads_to_a_list_at_once() {
-    let mut world = World::watching("7");
+    let mut timed = TimedPlan::watching("7");
     let told = ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"StoreReadError"}"#);
-    assert!(world.ended(Ended::Failed(told), 60) > Duration::ZERO);
-    assert!(world.asks_for_list().is_some());
-    assert_eq!(world.plan.reason(), ListReason::ServerError);
+    assert!(timed.ended(Ended::Failed(told), 60) > Duration::ZERO);
+    assert!(timed.asks_for_list().is_some());
+    assert_eq!(timed.plan.reason(), ListReason::ServerError);
 }
 
 fn internal() -> Ended {
@@ -228,14 +231,14 @@ fn internal() -> Ended {
 fn internal_errors_are_answered_with_another_watch_for_the_time_that_is_set() {
     // How many of 50 errors, one a `pause`, are answered with a watch before the first list.
     let retries = |limit: u64, pause: u64, gap_after: usize| {
-        let mut world = World::watching("7");
-        world.plan.internal_errors.limit = Duration::from_secs(limit);
+        let mut timed = TimedPlan::watching("7");
+        timed.plan.internal_errors.limit = Duration::from_secs(limit);
         (0..50)
             .take_while(|retry| {
-                assert!(world.ended(internal(), 0) >= Duration::from_millis(800));
+                assert!(timed.ended(internal(), 0) >= Duration::from_millis(800));
                 let gap = if retry + 1 == gap_after { 60 } else { pause };
-                world.now += Duration::from_secs(gap);
-                world.watches_from() == Some("7".into())
+                timed.now += Duration::from_secs(gap);
+                timed.watches_from() == Some("7".into())
             })
             .count()
     };
@@ -243,46 +246,46 @@ fn internal_errors_are_answered_with_another_watch_for_the_time_that_is_set() {
     assert_eq!(retries(30, 1, 0), 31);
     assert_eq!(retries(30, 1, 10), 41, "a minute without an error begins the time anew");
     // Other errors of the server's own do not count.
-    let mut world = World::watching("7");
-    world.plan.internal_errors.limit = Duration::from_secs(30);
-    world.ended(
+    let mut timed = TimedPlan::watching("7");
+    timed.plan.internal_errors.limit = Duration::from_secs(30);
+    timed.ended(
         Ended::Failed(ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"StoreReadError"}"#)),
         9,
     );
-    assert!(world.asks_for_list().is_some());
+    assert!(timed.asks_for_list().is_some());
     // After the list the time begins anew.
-    let mut world = World::watching("7");
-    world.plan.internal_errors.limit = Duration::from_secs(5);
+    let mut timed = TimedPlan::watching("7");
+    timed.plan.internal_errors.limit = Duration::from_secs(5);
     for version in ["7", "8"] {
         for _ in 0..6 {
-            world.ended(internal(), 0);
-            assert_eq!(world.watches_from(), Some(version.into()));
-            world.now += Duration::from_secs(1);
+            timed.ended(internal(), 0);
+            assert_eq!(timed.watches_from(), Some(version.into()));
+            timed.now += Duration::from_secs(1);
         }
-        world.ended(internal(), 0);
-        assert_eq!(world.plan.reason(), ListReason::ServerError);
-        world.plan.listed(&page("8", ""));
+        timed.ended(internal(), 0);
+        assert_eq!(timed.plan.reason(), ListReason::ServerError);
+        timed.plan.listed(&page("8", ""));
     }
 }
 
 #[test]
 fn retry_after_is_honoured() {
-    let mut world = World::watching("7");
+    let mut timed = TimedPlan::watching("7");
     let busy = ApiError::from_response(http::StatusCode::TOO_MANY_REQUESTS, Some(50), b"");
-    assert_eq!(world.ended(Ended::NotOpened(busy), 0), Duration::from_secs(50));
+    assert_eq!(timed.ended(Ended::NotOpened(busy), 0), Duration::from_secs(50));
     let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(1 << 60), b"");
-    assert_eq!(world.ended(Ended::NotOpened(asleep), 0), LONGEST);
+    assert_eq!(timed.ended(Ended::NotOpened(asleep), 0), LONGEST);
 }
 
 #[test]
 fn the_first_state_is_streamed_where_the_server_can() {
-    let mut world = World::new(true);
-    assert!(world.streams());
-    world.plan.synced(&"7".into());
-    assert_eq!((world.watches_from(), world.streams()), (Some("7".into()), false));
+    let mut timed = TimedPlan::new(true);
+    assert!(timed.streams());
+    timed.plan.synced(&"7".into());
+    assert_eq!((timed.watches_from(), timed.streams()), (Some("7".into()), false));
     // And so is the next one, after a gap.
-    world.ended(Ended::Failed(error(Class::Expired)), 60);
-    assert!(world.streams());
+    timed.ended(Ended::Failed(error(Class::Expired)), 60);
+    assert!(timed.streams());
 }
 
 // client-go: TestWatchList "returning any other error", TestNewReflectorWithDisablementWatchList
@@ -297,36 +300,36 @@ fn a_server_that_cannot_stream_is_listed_at_once_and_not_asked_again_for_a_while
         Ended::Failed(error(Class::Other)),
         Ended::Failed(error(Class::Timeout)),
     ] {
-        let mut world = World::new(true);
-        assert_eq!(world.ended(ended, 0), Duration::ZERO);
-        assert_eq!(world.asks_for_list().unwrap().limit, 500);
-        world.plan.listed(&page("7", ""));
-        world.ended(Ended::Failed(error(Class::Expired)), 60);
-        assert!(world.asks_for_list().is_some(), "remembered");
-        world.plan.listed(&page("8", ""));
-        world.now += REMEMBERED;
-        world.ended(Ended::Failed(error(Class::Expired)), 60);
-        assert!(world.streams(), "tried again");
+        let mut timed = TimedPlan::new(true);
+        assert_eq!(timed.ended(ended, 0), Duration::ZERO);
+        assert_eq!(timed.asks_for_list().unwrap().limit, 500);
+        timed.plan.listed(&page("7", ""));
+        timed.ended(Ended::Failed(error(Class::Expired)), 60);
+        assert!(timed.asks_for_list().is_some(), "remembered");
+        timed.plan.listed(&page("8", ""));
+        timed.now += REMEMBERED;
+        timed.ended(Ended::Failed(error(Class::Expired)), 60);
+        assert!(timed.streams(), "tried again");
     }
 }
 
 // client-go: TestWatchList "retries 429", "stopping a watcher before sync"
 #[test]
 fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
-    let mut world = World::new(true);
+    let mut timed = TimedPlan::new(true);
     for _ in 0..10 {
-        assert!(world.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
-        assert!(world.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
-        assert!(world.streams());
+        assert!(timed.ended(Ended::NotOpened(error(Class::ConnectionRefused)), 0) > Duration::ZERO);
+        assert!(timed.ended(Ended::Failed(error(Class::TooManyRequests)), 0) > Duration::ZERO);
+        assert!(timed.streams());
     }
-    assert!(world.ended(Ended::Failed(error(Class::ConnectionLost)), 9) > Duration::ZERO);
-    assert!(world.ended(Ended::Closed, 9) > Duration::ZERO && world.streams());
-    assert_eq!(world.ended(Ended::Closed, 9), Duration::ZERO);
-    assert!(world.asks_for_list().is_some());
+    assert!(timed.ended(Ended::Failed(error(Class::ConnectionLost)), 9) > Duration::ZERO);
+    assert!(timed.ended(Ended::Closed, 9) > Duration::ZERO && timed.streams());
+    assert_eq!(timed.ended(Ended::Closed, 9), Duration::ZERO);
+    assert!(timed.asks_for_list().is_some());
     for class in [Class::Forbidden, Class::Unauthorized, Class::Expired] {
-        let mut world = World::new(true);
+        let mut timed = TimedPlan::new(true);
         assert!(
-            world.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && world.streams(),
+            timed.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && timed.streams(),
             "{class:?}"
         );
     }
@@ -336,28 +339,28 @@ fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
 fn a_server_that_is_unwell_may_stream_all_the_same_and_is_listed_only_in_the_end() {
     for code in [500, 502, 503, 504] {
         for failed in [Ended::NotOpened, Ended::Failed] {
-            let mut world = World::new(true);
+            let mut timed = TimedPlan::new(true);
             for _ in 1..SUSPECT {
-                assert!(!world.ended(failed(answer(code)), 0).is_zero() && world.streams(), "{code}");
+                assert!(!timed.ended(failed(answer(code)), 0).is_zero() && timed.streams(), "{code}");
             }
-            assert_eq!(world.ended(failed(answer(code)), 0), Duration::ZERO);
-            assert!(world.asks_for_list().is_some());
+            assert_eq!(timed.ended(failed(answer(code)), 0), Duration::ZERO);
+            assert!(timed.asks_for_list().is_some());
         }
     }
     for code in [400, 404, 405, 406, 501] {
-        let mut world = World::new(true);
-        assert_eq!(world.ended(Ended::NotOpened(answer(code)), 0), Duration::ZERO);
-        assert!(world.asks_for_list().is_some(), "{code}");
+        let mut timed = TimedPlan::new(true);
+        assert_eq!(timed.ended(Ended::NotOpened(answer(code)), 0), Duration::ZERO);
+        assert!(timed.asks_for_list().is_some(), "{code}");
     }
-    let mut world = World::new(true);
+    let mut timed = TimedPlan::new(true);
     let asleep = ApiError::from_response(http::StatusCode::SERVICE_UNAVAILABLE, Some(20), b"");
-    assert_eq!(world.ended(Ended::NotOpened(asleep), 0), Duration::from_secs(20));
+    assert_eq!(timed.ended(Ended::NotOpened(asleep), 0), Duration::from_secs(20));
 }
 
 #[test]
 fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
     for class in [Class::Unreachable, Class::Unauthorized, Class::Forbidden] {
-        let (mut watching, mut streaming) = (World::watching("7"), World::new(true));
+        let (mut watching, mut streaming) = (TimedPlan::watching("7"), TimedPlan::new(true));
         for _ in 0..20 {
             assert!(!watching.ended(Ended::NotOpened(error(class)), 0).is_zero());
             assert!(!streaming.ended(Ended::NotOpened(error(class)), 0).is_zero());
@@ -371,16 +374,16 @@ fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
 #[test]
 fn a_stream_that_is_not_answered_is_tried_again_then_listed_once_and_not_turned_off() {
     for class in [Class::Other, Class::ConnectionLost] {
-        let mut world = World::new(true);
+        let mut timed = TimedPlan::new(true);
         for _ in 0..3 {
             for _ in 1..SUSPECT {
-                assert!(!world.ended(Ended::NotOpened(error(class)), 0).is_zero());
-                assert!(world.streams(), "{class:?}");
+                assert!(!timed.ended(Ended::NotOpened(error(class)), 0).is_zero());
+                assert!(timed.streams(), "{class:?}");
             }
-            assert!(!world.ended(Ended::NotOpened(error(class)), 0).is_zero());
-            assert_eq!(world.asks_for_list().unwrap().limit, 500);
-            world.plan.list_failed(&error(class), world.now);
-            assert!(world.streams(), "{class:?}: the list was not answered either");
+            assert!(!timed.ended(Ended::NotOpened(error(class)), 0).is_zero());
+            assert_eq!(timed.asks_for_list().unwrap().limit, 500);
+            timed.plan.list_failed(&error(class), timed.now);
+            assert!(timed.streams(), "{class:?}: the list was not answered either");
         }
     }
 }
@@ -388,9 +391,9 @@ fn a_stream_that_is_not_answered_is_tried_again_then_listed_once_and_not_turned_
 #[test]
 fn a_stream_that_lasts_as_long_as_a_watch_and_brings_no_list_is_given_up() {
     for ended in [Ended::Closed, Ended::Failed(error(Class::ConnectionLost))] {
-        let mut world = World::new(true);
-        assert!(world.ended(Ended::Closed, 299) > Duration::ZERO && world.streams());
-        assert_eq!((world.ended(ended, 300), world.streams()), (Duration::ZERO, false));
+        let mut timed = TimedPlan::new(true);
+        assert!(timed.ended(Ended::Closed, 299) > Duration::ZERO && timed.streams());
+        assert_eq!((timed.ended(ended, 300), timed.streams()), (Duration::ZERO, false));
     }
 }
 
@@ -406,9 +409,9 @@ fn page_size_and_watch_time_can_be_set() {
 
 #[test]
 fn watches_end_after_five_to_ten_minutes() {
-    let world = World::watching("7");
+    let timed = TimedPlan::watching("7");
     for _ in 0..100 {
-        let Ask::Watch(options) = world.plan.ask() else { unreachable!() };
+        let Ask::Watch(options) = timed.plan.ask() else { unreachable!() };
         assert!((300..600).contains(&options.timeout.as_secs()) && options.bookmarks);
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let cases = [
         ("token: \"hunter2\\n\"", "users[u].user.token"),
         (
@@ -16,23 +16,23 @@ async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
         ),
     ];
     for (user, field) in cases {
-        let error = world.error_of(&simple("https://k").replace("token: hunter2", user)).await;
+        let error = machine.error_of(&simple("https://k").replace("token: hunter2", user)).await;
         let problem = "holds what no header may, such as a line break";
         assert_eq!(error, format!("cannot use the kubeconfig /file: {field} {problem}"));
     }
     // What a program prints is known when it has run.
     let printed = r#"{"status": {"token": "hunter2\\n"}}"#;
     let exec = format!("exec: {{command: printf, args: ['{printed}'], interactiveMode: Never}}");
-    world.write("file", &simple("https://k").replace("token: hunter2", &exec));
-    let config = world.config().await;
-    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
+    machine.write("file", &simple("https://k").replace("token: hunter2", &exec));
+    let config = machine.config().await;
+    let error = Client::from_config(config, &Env::simulated(1)).unwrap_err();
     assert!(error.to_string().contains("what no header may hold"), "{error}");
     assert!(!format!("{error:?}").contains("hunter2"));
 }
 
 #[tokio::test]
 async fn credentials_that_cannot_be_used_are_named_with_their_field() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     let data = |text: &str| BASE64_STANDARD.encode(text);
     let pair = || rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
     let (mine, other) = (pair(), pair());
@@ -87,7 +87,7 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
         ),
     ];
     for (user, problem) in user_cases {
-        let error = world.error_of(&simple("https://k").replace("token: hunter2", &user)).await;
+        let error = machine.error_of(&simple("https://k").replace("token: hunter2", &user)).await;
         assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.{problem}"));
     }
     let cluster_cases = [
@@ -101,14 +101,14 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
         ("tls-server-name: 'a b'".to_owned(), "tls-server-name is no name of a server"),
     ];
     for (cluster, problem) in cluster_cases {
-        let error = world.error_of(&simple("https://k").replace("tls-server-name: t", &cluster)).await;
+        let error = machine.error_of(&simple("https://k").replace("tls-server-name: t", &cluster)).await;
         assert_eq!(error, format!("cannot use the kubeconfig /file: clusters[k].cluster.{problem}"));
     }
-    let error = world.error_of(&simple("ftp://u:hunter2@k")).await;
+    let error = machine.error_of(&simple("ftp://u:hunter2@k")).await;
     assert!(error.contains("server is \"ftp://k\", and"), "{error}");
-    world.args.master = Some("ftp://u:hunter2@k".into());
-    assert!(world.error().await.starts_with("--master \"ftp://k\" is not"));
-    world.args.master = None;
+    machine.args.master = Some("ftp://u:hunter2@k".into());
+    assert!(machine.error().await.starts_with("--master \"ftp://k\" is not"));
+    machine.args.master = None;
 
     let good = simple("https://k")
         .replace("tls-server-name: t", &format!("certificate-authority-data: {certificate}"))
@@ -116,38 +116,38 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
             "token: hunter2",
             &format!("token: '', client-certificate-data: {certificate}, client-key-data: {key}"),
         );
-    world.write("file", &good);
-    let config = world.config().await;
+    machine.write("file", &good);
+    let config = machine.config().await;
     assert_eq!(config.root_cert.as_deref(), Some(&[mine.cert.der().to_vec()][..]));
     assert!(config.auth_info.token.is_none(), "what is empty is not there");
-    assert!(Clients::from_config(config, &Env::simulated(1)).is_ok());
+    assert!(Client::from_config(config, &Env::simulated(1)).is_ok());
     let empty = simple("https://k").replace("tls-server-name: t", "certificate-authority-data: ''");
-    world.write("file", &empty);
-    assert!(world.config().await.root_cert.is_none(), "what is empty is not there");
+    machine.write("file", &empty);
+    assert!(machine.config().await.root_cert.is_none(), "what is empty is not there");
 }
 
 #[tokio::test]
 async fn what_a_credential_program_prints_is_not_told() {
-    let mut world = World::new();
-    let answer = world.write("answer", "");
+    let mut machine = Machine::new();
+    let answer = machine.write("answer", "");
     let script = format!("cat {} && exit; echo hunter2; exit 3", answer.display());
     let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
     let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    let config = world.config().await;
-    let clients = || Clients::from_config(config.clone(), &Env::simulated(1));
+    machine.args.kubeconfig = Some(machine.write("file", &text));
+    let config = machine.config().await;
+    let client = || Client::from_config(config.clone(), &Env::simulated(1));
 
-    world.write("answer", "status: {token: [hunter2]}");
-    let error = clients().unwrap_err();
+    machine.write("answer", "status: {token: [hunter2]}");
+    let error = client().unwrap_err();
     assert!(error.to_string().ends_with("what the program printed is no ExecCredential"), "{error}");
     assert!(!format!("{error:?}").contains("hunter2"));
 
-    world.write("answer", "status: {token: t, expirationTimestamp: '2020-01-01T00:00:00Z'}");
-    let begun = clients().unwrap();
+    machine.write("answer", "status: {token: t, expirationTimestamp: '2020-01-01T00:00:00Z'}");
+    let begun = client().unwrap();
     fs::remove_file(&answer).unwrap();
     let request = http::Request::get("/").body(Vec::new()).unwrap();
-    let asked = begun.watch().request_text(request).await.unwrap_err();
-    let error = clients().unwrap_err();
+    let asked = begun.kube().request_text(request).await.unwrap_err();
+    let error = client().unwrap_err();
     for told in [format!("{error} {error:?}"), format!("{asked} {asked:?}")] {
         assert!(told.contains("the program failed: exit status: 3") && !told.contains("hunter2"), "{told}");
     }
@@ -155,13 +155,13 @@ async fn what_a_credential_program_prints_is_not_told() {
 
 #[tokio::test]
 async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate() {
-    let mut world = World::new();
-    let runs = world.path("runs");
+    let mut machine = Machine::new();
+    let runs = machine.path("runs");
     let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
     let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
     let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    world.args.connect(&Env::simulated(1)).await.unwrap();
+    machine.args.kubeconfig = Some(machine.write("file", &text));
+    machine.args.connect(&Env::simulated(1)).await.unwrap();
     assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
 }
 
@@ -169,7 +169,7 @@ async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate()
 async fn heads(mut config: Config, requests: usize) -> Vec<String> {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     config.cluster_url = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();
-    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    let client = Client::from_config(config, &Env::simulated(1)).unwrap();
     let mut heads = Vec::new();
     for _ in 0..requests {
         let serve = async {
@@ -179,7 +179,7 @@ async fn heads(mut config: Config, requests: usize) -> Vec<String> {
             stream.write_all(answer).await.unwrap();
         };
         let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-        let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
+        let (answer, ()) = tokio::join!(client.kube().request_text(request), serve);
         assert_eq!(answer.unwrap(), "hi");
     }
     heads
@@ -188,8 +188,8 @@ async fn heads(mut config: Config, requests: usize) -> Vec<String> {
 #[tokio::test]
 async fn a_credential_program_runs_again_when_its_token_has_expired_and_not_before() {
     for (expires, is_made_anew) in [("2020-01-01T00:00:00Z", true), ("2999-01-01T00:00:00Z", false)] {
-        let mut world = World::new();
-        let runs = world.path("runs");
+        let mut machine = Machine::new();
+        let runs = machine.path("runs");
         let script = format!(
             "echo run >> {runs}; printf \"{{status: {{token: t%d, expirationTimestamp: {expires}}}}}\" \
              $(wc -l < {runs})",
@@ -197,8 +197,8 @@ async fn a_credential_program_runs_again_when_its_token_has_expired_and_not_befo
         );
         let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
         let text = simple("https://k").replace("token: hunter2", &exec);
-        world.args.kubeconfig = Some(world.write("file", &text));
-        let heads = heads(world.config().await, 2).await;
+        machine.args.kubeconfig = Some(machine.write("file", &text));
+        let heads = heads(machine.config().await, 2).await;
         let tokens: Vec<u32> = heads
             .iter()
             .map(|head| head.split_once("authorization: bearer t").unwrap().1.lines().next().unwrap())
@@ -211,8 +211,8 @@ async fn a_credential_program_runs_again_when_its_token_has_expired_and_not_befo
 // client-go: TestFullImpersonateConfig, TestBasicAuthData, TestPrecedenceTokenFile
 #[tokio::test]
 async fn what_a_user_has_is_sent_with_each_request() {
-    let mut world = World::new();
-    world.write("token", "of-the-file");
+    let mut machine = Machine::new();
+    machine.write("token", "of-the-file");
     let cases = [
         (
             "as: alice, as-uid: abc123, as-groups: [g1, g2], as-user-extra: {some-key: [v]}",
@@ -224,8 +224,8 @@ async fn what_a_user_has_is_sent_with_each_request() {
     ];
     for (user, headers) in cases {
         let text = simple("https://k").replace("token: hunter2", user);
-        world.args.kubeconfig = Some(world.write("file", &text));
-        let head = heads(world.config().await, 1).await.remove(0);
+        machine.args.kubeconfig = Some(machine.write("file", &text));
+        let head = heads(machine.config().await, 1).await.remove(0);
         for header in headers {
             assert!(head.lines().any(|line| line == header), "{header} is not in {head}");
         }
@@ -234,39 +234,40 @@ async fn what_a_user_has_is_sent_with_each_request() {
 
 #[tokio::test]
 async fn the_token_of_a_file_is_sent_without_its_line_break() {
-    let mut world = World::new();
-    let file = world.write("token", "hunter2\n");
+    let mut machine = Machine::new();
+    let file = machine.write("token", "hunter2\n");
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
     config.auth_info.token_file = Some(file.display().to_string());
-    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    let client = Client::from_config(config, &Env::simulated(1)).unwrap();
     let serve = async {
         let (mut stream, _) = server.accept().await.unwrap();
         assert!(head(&mut stream).await.contains("authorization: bearer hunter2\r\n"));
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
     };
     let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let asked = async { assert_eq!(clients.watch().request_text(request).await.unwrap(), "hi") };
+    let asked = async { assert_eq!(client.kube().request_text(request).await.unwrap(), "hi") };
     tokio::select! {
         biased;
         () = asked => {}
         () = async { serve.await; std::future::pending().await } => {}
     }
     for (text, problem) in [("", "is empty"), ("a\nb", "holds what no header may, such as a line break")] {
-        world.write("token", text);
-        let error = world.error_of(&simple("https://k").replace("token: hunter2", "tokenFile: token")).await;
+        machine.write("token", text);
+        let error =
+            machine.error_of(&simple("https://k").replace("token: hunter2", "tokenFile: token")).await;
         assert_eq!(error, format!("cannot use the kubeconfig /file: users[u].user.tokenFile {problem}"));
     }
 }
 
 #[tokio::test]
 async fn after_a_refusal_the_token_is_read_again() {
-    let world = World::new();
-    let file = world.write("token", "old\n");
+    let machine = Machine::new();
+    let file = machine.write("token", "old\n");
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
     config.auth_info.token_file = Some(file.display().to_string());
-    let clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+    let client = Client::from_config(config, &Env::simulated(1)).unwrap();
     for (token, next, answer) in
         [("old", "new", "401 Unauthorized"), ("new", "newer", "200 OK"), ("new", "", "200 OK")]
     {
@@ -274,12 +275,12 @@ async fn after_a_refusal_the_token_is_read_again() {
             let (mut stream, _) = server.accept().await.unwrap();
             let head = head(&mut stream).await;
             assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
-            world.write("token", next);
+            machine.write("token", next);
             let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
             stream.write_all(answer.as_bytes()).await.unwrap();
         };
         let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-        let (asked, ()) = tokio::join!(clients.watch().request_text(request), serve);
+        let (asked, ()) = tokio::join!(client.kube().request_text(request), serve);
         assert_eq!(asked.is_ok(), answer == "200 OK");
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 /// Sends a request through the proxy that the kubeconfig of a plain server names, answers it, and tells its head; `talk` is what the proxy says first,
 /// and `more` what else the kubeconfig says of the cluster.
 async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
-    world: &mut World,
+    machine: &mut Machine,
     scheme: &str,
     more: &str,
     talk: impl AsyncFnOnce(TcpStream) -> S,
@@ -20,8 +20,8 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("proxy-url: '{scheme}://alice:hunter2@{}'{more}", proxy.local_addr().unwrap());
     let text = simple("http://api.invalid:8080").replace("tls-server-name: t", &url);
-    world.args.kubeconfig = Some(world.write("file", &text));
-    let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+    machine.args.kubeconfig = Some(machine.write("file", &text));
+    let client = Client::from_config(machine.config().await, &Env::simulated(1)).unwrap();
     let serve = async {
         let (stream, _) = proxy.accept().await.unwrap();
         let mut stream = talk(stream).await;
@@ -30,7 +30,7 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
         request
     };
     let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-    let (answer, passed) = tokio::join!(clients.watch().request_text(request), serve);
+    let (answer, passed) = tokio::join!(client.kube().request_text(request), serve);
     assert_eq!(answer.unwrap(), "hi");
     assert!(passed.starts_with("get /hello http/1.1\r\n"), "{passed}");
     assert!(!passed.contains("proxy"), "{passed}");
@@ -47,10 +47,10 @@ async fn agree<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> S {
 
 #[tokio::test]
 async fn requests_go_through_the_proxy_of_the_cluster() {
-    let mut world = World::new();
+    let mut machine = Machine::new();
     // The proxy of a file is asked whatever the variables say.
-    world.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
-    pass_on(&mut world, "http", "", agree).await;
+    machine.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
+    pass_on(&mut machine, "http", "", agree).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_proxy_may_be_reached_over_tls() {
     let acceptor = TlsAcceptor::from(Arc::new(tls));
     let authority = format!(", certificate-authority-data: {}", BASE64_STANDARD.encode(pair.cert.pem()));
     let talk = async |stream| agree(acceptor.accept(stream).await.unwrap()).await;
-    pass_on(&mut World::new(), "https", &authority, talk).await;
+    pass_on(&mut Machine::new(), "https", &authority, talk).await;
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_proxy_may_be_of_socks() {
         }
         stream
     };
-    pass_on(&mut World::new(), "socks5", "", talk).await;
+    pass_on(&mut Machine::new(), "socks5", "", talk).await;
 }
 
 #[tokio::test]
@@ -95,12 +95,13 @@ async fn servers_are_reached_through_the_proxy_of_the_variable() {
     for (server, asked) in
         [("https://api.invalid", "api.invalid:443"), ("http://api.invalid", "api.invalid:80")]
     {
-        let mut world = World::new();
+        let mut machine = Machine::new();
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = proxy.local_addr().unwrap().to_string();
-        world.around.proxies = Proxies { https: address.clone(), http: address, no: "other.invalid".into() };
-        world.args.kubeconfig = Some(world.write("file", &simple(server)));
-        let clients = Clients::from_config(world.config().await, &Env::simulated(1)).unwrap();
+        machine.around.proxies =
+            Proxies { https: address.clone(), http: address, no: "other.invalid".into() };
+        machine.args.kubeconfig = Some(machine.write("file", &simple(server)));
+        let client = Client::from_config(machine.config().await, &Env::simulated(1)).unwrap();
         let serve = async {
             let (mut stream, _) = proxy.accept().await.unwrap();
             let connect = head(&mut stream).await;
@@ -111,24 +112,24 @@ async fn servers_are_reached_through_the_proxy_of_the_variable() {
         tokio::select! {
             biased;
             () = serve => {}
-            answer = clients.watch().request_text(request) => panic!("without the proxy: {answer:?}"),
+            answer = client.kube().request_text(request) => panic!("without the proxy: {answer:?}"),
         }
     }
 }
 
 #[tokio::test]
 async fn a_proxy_that_cannot_be_used_is_told_without_its_password() {
-    let mut world = World::new();
-    world.around.proxies.https = "ftp://alice:hunter2@proxy".into();
-    world.args.kubeconfig = Some(world.write("file", &simple("https://k")));
-    assert_eq!(world.error().await, "HTTPS_PROXY has a scheme other than http, https and socks5");
+    let mut machine = Machine::new();
+    machine.around.proxies.https = "ftp://alice:hunter2@proxy".into();
+    machine.args.kubeconfig = Some(machine.write("file", &simple("https://k")));
+    assert_eq!(machine.error().await, "HTTPS_PROXY has a scheme other than http, https and socks5");
     let text = simple("https://k").replace("tls-server-name: t", "proxy-url: 'ftp://alice:hunter2@proxy'");
     assert_eq!(
-        world.error_of(&text).await,
+        machine.error_of(&text).await,
         "cannot use the kubeconfig /file: clusters[k].cluster.proxy-url has a scheme other than http, https and socks5"
     );
     let mut config = Config::new("https://u:hunter2@k".parse().unwrap());
     config.proxy_url = Some("ftp://alice:hunter2@proxy".parse().unwrap());
-    let error = Clients::from_config(config, &Env::simulated(1)).unwrap_err();
+    let error = Client::from_config(config, &Env::simulated(1)).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
 }

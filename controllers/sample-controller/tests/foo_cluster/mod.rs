@@ -11,8 +11,8 @@ use futures::stream::{self, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_client::Config;
 use kube_client::config::Kubeconfig;
-use kube_client::{Client, Config};
 use kube_core::params::Patch;
 use sample_controller::Options;
 use sample_controller::api::{self, Foo, FooSpec};
@@ -20,11 +20,12 @@ use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{Change, QueueKind, on_change};
+use watchkeeper::informer::{Change, on_change};
 use watchkeeper::process::ClientArgs;
-use watchkeeper::source::Resources;
+use watchkeeper::queue::QueueKind;
+use watchkeeper::source::Api;
 use watchkeeper::wire::Class;
-use watchkeeper::{Clients, Env, Kind, Object, ObjectName, SharedInformer, SharedInformerFactory};
+use watchkeeper::{Client, Env, Kind, Object, ObjectName, SharedInformer, SharedInformerFactory};
 use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening};
 use watchkeeper_controllers::garbage_collector;
 use watchkeeper_sim::{Net, Trace};
@@ -41,9 +42,9 @@ pub(crate) enum Transport {
 static CLUSTER: Mutex<()> = Mutex::const_new(());
 
 /// A server, the controller on it, and an observer whose own connection nothing disturbs.
-pub(crate) struct World {
+pub(crate) struct FooCluster {
     pub(crate) controller_env: Env,
-    admin: Clients,
+    admin: Client,
     namespace: String,
     factory: SharedInformerFactory,
     changed: Arc<Notify>,
@@ -60,22 +61,22 @@ enum Link {
     Cluster { _alone: MutexGuard<'static, ()> },
 }
 
-impl World {
+impl FooCluster {
     pub(crate) async fn start(transport: Transport, queue: QueueKind) -> Self {
         let env = match transport {
             Transport::InProcess => Env::simulated(1),
             Transport::Socket => Env::system(),
         };
         let controller_env = Env::new(env.clock.clone(), env.generator.fork("controller"));
-        let (link, admin, clients) = match (transport, std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG")) {
+        let (link, admin, client) = match (transport, std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG")) {
             (Transport::InProcess, _) => Link::in_process(&env, &controller_env),
             (Transport::Socket, None) => Link::loopback(&env, &controller_env).await,
             (Transport::Socket, Some(path)) => Link::cluster(path.into(), &env, &controller_env).await,
         };
         let namespace = format!("foos-{}", &env.generator.uuid()[..8]);
         let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
-        admin.requests().of::<Namespace>().create(&object).await.unwrap();
-        match admin.requests().of::<CustomResourceDefinition>().create(&api::crd()).await {
+        admin.api::<Namespace>().create(&object).await.unwrap();
+        match admin.api::<CustomResourceDefinition>().create(&api::crd()).await {
             Err(error) if error.class() == Class::AlreadyExists => {}
             created => drop(created.unwrap()),
         }
@@ -87,7 +88,7 @@ impl World {
         let stop = CancellationToken::new();
         let (token, options) = (stop.clone(), Options { queue, ..Options::default() });
         let controller =
-            tokio::spawn(async move { sample_controller::run(&clients, &options, &token).await.unwrap() });
+            tokio::spawn(async move { sample_controller::run(&client, &options, &token).await.unwrap() });
 
         let factory = SharedInformerFactory::builder(&admin).namespace(&namespace).build();
         observe::<Foo>(&factory, &changed);
@@ -121,7 +122,7 @@ impl World {
         self.stop.cancel();
         self.controller.await.unwrap();
         self.collector.await.unwrap();
-        self.factory.shut_down().await.unwrap();
+        self.factory.join().await.unwrap();
         if let Link::Loopback { listening: Some(listening), .. } = self.link {
             listening.stop().await;
         }
@@ -176,12 +177,12 @@ impl World {
         ObjectName::namespaced(&self.namespace, name)
     }
 
-    pub(crate) fn foos(&self) -> Resources<'_, Foo> {
-        self.admin.requests().of()
+    pub(crate) fn foos(&self) -> Api<'_, Foo> {
+        self.admin.api()
     }
 
-    pub(crate) fn deployments(&self) -> Resources<'_, Deployment> {
-        self.admin.requests().of()
+    pub(crate) fn deployments(&self) -> Api<'_, Deployment> {
+        self.admin.api()
     }
 
     pub(crate) async fn create_foo(&self, name: &str, deployment: &str, replicas: i32) {
@@ -241,32 +242,32 @@ fn observe<K: Kind<DynamicType: Default>>(factory: &SharedInformerFactory, chang
 }
 
 impl Link {
-    fn in_process(env: &Env, controller: &Env) -> (Self, Clients, Clients) {
+    fn in_process(env: &Env, controller: &Env) -> (Self, Client, Client) {
         let server = ApiServer::new(env);
         let net = Net::new(&server, &env.clock, env.generator.fork("net"), &Trace::new(&env.clock));
-        let clients = Clients::from_client(Client::new(net.service(), "default"), controller);
-        let admin = Clients::from_client(server.client(), env);
-        (Self::InProcess { server, net }, admin, clients)
+        let client = Client::from_kube(kube_client::Client::new(net.service(), "default"), controller);
+        let admin = Client::from_kube(server.client(), env);
+        (Self::InProcess { server, net }, admin, client)
     }
 
-    async fn loopback(env: &Env, controller: &Env) -> (Self, Clients, Clients) {
+    async fn loopback(env: &Env, controller: &Env) -> (Self, Client, Client) {
         let server = ApiServer::new(env);
         let listening = server.listen(ListenOptions::default()).await.unwrap();
         let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
         config.proxy_url = None;
-        let clients = Clients::from_config(config, controller).unwrap();
-        let admin = Clients::from_client(server.client(), env);
+        let client = Client::from_config(config, controller).unwrap();
+        let admin = Client::from_kube(server.client(), env);
         let (address, credentials) = (listening.address(), listening.credentials().cloned());
         let options = ListenOptions { address, credentials, ..ListenOptions::default() };
-        (Self::Loopback { server, options, listening: Some(listening) }, admin, clients)
+        (Self::Loopback { server, options, listening: Some(listening) }, admin, client)
     }
 
-    async fn cluster(kubeconfig: PathBuf, env: &Env, controller: &Env) -> (Self, Clients, Clients) {
+    async fn cluster(kubeconfig: PathBuf, env: &Env, controller: &Env) -> (Self, Client, Client) {
         let alone = CLUSTER.lock().await;
         let args = ClientArgs { kubeconfig: Some(kubeconfig), ..ClientArgs::default() };
-        let (admin, clients) = (args.connect(env).await.unwrap(), args.connect(controller).await.unwrap());
-        (Self::Cluster { _alone: alone }, admin, clients)
+        let (admin, client) = (args.connect(env).await.unwrap(), args.connect(controller).await.unwrap());
+        (Self::Cluster { _alone: alone }, admin, client)
     }
 }
 

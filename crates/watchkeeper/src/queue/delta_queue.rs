@@ -1,4 +1,4 @@
-//! How do a producer and a consumer meet at a queue? Under one lock; each waits without holding it, and wakes the other.
+//! A queue of deltas with its lock, its wake-ups and its byte bound.
 
 use std::error::Error;
 use std::fmt;
@@ -7,11 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::latch::Latch;
+use super::{Delta, KnownObjects, NoKnown, Popped, Queue};
 use crate::env::Env;
+use crate::latch::Latch;
 use crate::object::{Object, ObjectName, ResourceVersion};
-use crate::queue::{Delta, KnownObjects, NoKnown, Popped, Queue};
-use crate::store::Indexer;
 
 /// A queue with its lock and its wake-ups: any number of producers, one consumer.
 ///
@@ -19,8 +18,7 @@ use crate::store::Indexer;
 ///
 /// ```
 /// use watchkeeper::{Env, Object};
-/// use watchkeeper::informer::DeltaQueue;
-/// use watchkeeper::queue::{Delta, OrderedFifo};
+/// use watchkeeper::queue::{Delta, DeltaQueue, OrderedFifo};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let queue = DeltaQueue::<()>::new(Box::new(OrderedFifo::new()), &Env::simulated(1));
@@ -53,10 +51,11 @@ const DEEP: usize = 10;
 const SLOW: Duration = Duration::from_millis(100);
 
 /// Bytes that may wait in a queue before producers are asked to wait.
-pub(super) const DEFAULT_BOUND: usize = 64 << 20;
+pub(crate) const DEFAULT_BOUND: usize = 64 << 20;
 
 /// Why deltas were not processed. Any error turns into [`ProcessError::Failed`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ProcessError {
     /// It failed; whoever drives the queue decides whether to try again.
     Failed(Box<dyn Error + Send + Sync>),
@@ -92,10 +91,10 @@ impl<K> DeltaQueue<K> {
         }
     }
 
-    /// What reports call it; `deltas` by default.
+    /// Calls it `name` in reports and logs; `deltas` by default.
     #[must_use]
-    pub fn describe(mut self, description: &str) -> Self {
-        description.clone_into(&mut self.name);
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
         self
     }
 
@@ -105,7 +104,7 @@ impl<K> DeltaQueue<K> {
         self.known_boxed(Box::new(known))
     }
 
-    pub(super) fn known_boxed(mut self, known: Box<dyn KnownObjects<K> + Send + Sync>) -> Self {
+    pub(crate) fn known_boxed(mut self, known: Box<dyn KnownObjects<K> + Send + Sync>) -> Self {
         self.known = known;
         self
     }
@@ -181,7 +180,7 @@ impl<K> DeltaQueue<K> {
     }
 
     /// Calls `process` with what was popped; its result, and how long it took. One that holds many entries up for long is reported.
-    pub(super) fn timed<R>(
+    pub(crate) fn timed<R>(
         &self,
         popped: &Popped<K>,
         process: impl FnOnce(&Popped<K>) -> R,
@@ -258,18 +257,18 @@ impl<K> DeltaQueue<K> {
         self.queue.lock().bytes()
     }
 
-    /// What is kept already of the same state as `object`.
-    pub(super) fn kept(&self, object: &Object<K>) -> Option<Object<K>> {
-        self.known.kept(object)
+    /// The consumer's copy of `object`, where it has one in the same state.
+    pub(crate) fn unchanged(&self, object: &Object<K>) -> Option<Object<K>> {
+        self.known.unchanged(object)
     }
 
-    /// What is kept under that name.
-    pub(super) fn known(&self, name: &ObjectName) -> Option<Object<K>> {
+    /// The object of that name that the consumer holds.
+    pub(crate) fn known(&self, name: &ObjectName) -> Option<Object<K>> {
         self.known.known(name)
     }
 
     /// Tells the known objects that their consumer has stopped.
-    pub(super) fn ended(&self) {
+    pub(crate) fn ended(&self) {
         self.known.ended();
     }
 
@@ -309,25 +308,4 @@ struct SlowPop {
     deltas: usize,
     first: Option<ObjectName>,
     depth: usize,
-}
-
-/// The objects of a store, found without making a key first.
-pub(super) struct InStore<K>(pub(super) Indexer<K>);
-
-impl<K> KnownObjects<K> for InStore<K> {
-    fn known(&self, key: &ObjectName) -> Option<Object<K>> {
-        self.0.get(key)
-    }
-
-    fn each_known(&self, each: &mut dyn FnMut(&Object<K>)) {
-        self.0.each_known(each);
-    }
-
-    fn kept(&self, like: &Object<K>) -> Option<Object<K>> {
-        self.0.get_like(like).filter(|kept| kept.same_state(like))
-    }
-
-    fn ended(&self) {
-        self.0.ended();
-    }
 }

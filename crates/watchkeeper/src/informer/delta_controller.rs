@@ -1,4 +1,4 @@
-//! What is the loop between a queue and a store, without either? A controller with a queue and a process function of the caller's.
+//! The loop of an informer with a process function of the caller's in the place of store and handlers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,40 +9,39 @@ use tokio_util::sync::CancellationToken;
 
 use super::apply::apply;
 use super::handler::Handler;
-use super::ingest::{Ingest, ingest_settings};
-use super::intake::{DeltaQueue, ProcessError};
-use super::latch::Latch;
-use super::pump::{Consumer, Outcome, Pump, Start, start};
+use super::pipeline::{Pipeline, pipeline_settings};
+use super::pump::{Consumer, Outcome, Pump, SourceStart, Start, start_from};
 use crate::clock::Instant;
 use crate::env::Env;
+use crate::latch::Latch;
 use crate::object::{Kind, ObjectName, ResourceVersion};
-use crate::queue::{Delta, KnownObjects, NoKnown, OrderedFifo, Popped, Queue};
+use crate::queue::{Delta, DeltaQueue, KnownObjects, NoKnown, Popped, ProcessError, Queue};
 use crate::reflector::Health;
 use crate::source::ListerWatcher;
 use crate::store::Indexer;
 
-/// Lists and watches one kind into a queue, and hands what comes out to a process function. Clones share it.
+/// Lists and watches one kind into a queue, and calls a process function with what comes out. Clones share it.
 ///
-/// The low-level piece that informers are made of. Deltas are processed one pop after the other, in the order of the queue.
+/// The low-level piece that informers are made of: client-go's `cache.Controller`. Deltas are processed one pop after the other, in the
+/// order of the queue.
 ///
 /// ```
 /// use std::convert::Infallible;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use tokio_util::sync::CancellationToken;
 /// use watchkeeper::Env;
-/// use watchkeeper::informer::Controller;
-/// use watchkeeper::queue::{DeltaFifo, Popped};
+/// use watchkeeper::informer::DeltaController;
+/// use watchkeeper::queue::{Popped, QueueKind};
 /// use watchkeeper::source::{Reply, ScriptedSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let (env, source) = (Env::simulated(1), ScriptedSource::new());
 /// source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}"#));
-/// let controller = Controller::<Pod>::builder(&env)
-///     .queue(Box::new(DeltaFifo::new(env.generator.hasher())))
-///     .build(source, |popped: &Popped<Pod>| {
-///         println!("{} deltas", popped.deltas.len());
-///         Ok::<(), Infallible>(())
-///     });
+/// let process = |popped: &Popped<Pod>| {
+///     println!("{} deltas", popped.deltas.len());
+///     Ok::<(), Infallible>(())
+/// };
+/// let controller = DeltaController::builder(source, process, &env).queue(QueueKind::Delta).build();
 /// let stop = CancellationToken::new();
 /// tokio::join!(controller.run(stop.clone()), async {
 ///     controller.wait_until_synced().await;
@@ -51,7 +50,7 @@ use crate::store::Indexer;
 /// assert_eq!(controller.last_sync_version(), 1.into());
 /// # }
 /// ```
-pub struct Controller<K: Kind>(Arc<Inner<K>>);
+pub struct DeltaController<K: Kind>(Arc<Inner<K>>);
 
 struct Inner<K: Kind> {
     pump: Arc<Pump<K>>,
@@ -67,24 +66,25 @@ struct Inner<K: Kind> {
 type Process<K> = Box<dyn FnMut(&Popped<K>) -> Result<(), ProcessError> + Send>;
 type ShouldResync = Box<dyn FnMut() -> bool + Send>;
 
-/// Settings of a [`Controller`]: client-go's `Config`.
-pub struct ControllerBuilder<K: Kind> {
+/// Settings of a [`DeltaController`]: client-go's `Config`.
+pub struct DeltaControllerBuilder<K: Kind> {
     kind: K::DynamicType,
-    pub(super) env: Env,
-    name: Option<String>,
-    queue: Box<dyn Queue<K>>,
+    env: Env,
+    source: SourceStart<K>,
+    process: Process<K>,
+    /// In the place of the one that the settings name.
+    queue: Option<Box<dyn Queue<K>>>,
     known: Box<dyn KnownObjects<K> + Send + Sync>,
-    resync: Duration,
     should_resync: ShouldResync,
     retry_on_error: bool,
-    ingest: Ingest,
+    pub(super) pipeline: Pipeline,
 }
 
-impl<K: Kind> ControllerBuilder<K> {
-    /// Uses that queue; an [`OrderedFifo`] by default.
+impl<K: Kind> DeltaControllerBuilder<K> {
+    /// Uses a queue of the caller's.
     #[must_use]
-    pub fn queue(mut self, queue: Box<dyn Queue<K>>) -> Self {
-        self.queue = queue;
+    pub fn custom_queue(mut self, queue: Box<dyn Queue<K>>) -> Self {
+        self.queue = Some(queue);
         self
     }
 
@@ -92,20 +92,6 @@ impl<K: Kind> ControllerBuilder<K> {
     #[must_use]
     pub fn known_objects(mut self, known: impl KnownObjects<K> + Send + Sync + 'static) -> Self {
         self.known = Box::new(known);
-        self
-    }
-
-    /// What reports call it; the plural name of the kind by default.
-    #[must_use]
-    pub fn describe(mut self, description: &str) -> Self {
-        self.name = Some(description.to_owned());
-        self
-    }
-
-    /// Tells of every object again after each `period`; zero, the default, is never.
-    #[must_use]
-    pub fn full_resync(mut self, period: Duration) -> Self {
-        self.resync = period;
         self
     }
 
@@ -126,64 +112,85 @@ impl<K: Kind> ControllerBuilder<K> {
         self
     }
 
-    ingest_settings!();
+    pipeline_settings!();
 
     /// The controller, not yet running.
-    ///
-    /// `process` is called with each pop, in the loop itself. An error, or a panic, is reported; the deltas are given up, unless it is a
-    /// [`ProcessError::Requeue`] or [`ControllerBuilder::retry_on_error`] was set.
-    pub fn build<S, P, E>(mut self, source: S, mut process: P) -> Controller<K>
-    where
-        S: ListerWatcher,
-        P: FnMut(&Popped<K>) -> Result<(), E> + Send + 'static,
-        E: Into<ProcessError>,
-    {
-        let name = self.name.unwrap_or_else(|| K::plural(&self.kind).into_owned());
-        let (maker, _decoded) = self.ingest.maker::<K>(&self.kind);
-        let queue = DeltaQueue::new(self.queue, &self.env)
-            .describe(&name)
-            .known_boxed(self.known)
-            .bound(self.ingest.bound);
+    pub fn build(mut self) -> DeltaController<K> {
+        let name = self.pipeline.name::<K>(&self.kind);
+        let env = self.env.fork(&format!("controller {name}"));
+        let (maker, _decoded) = self.pipeline.maker::<K>(&self.kind);
+        let queue = self.queue.unwrap_or_else(|| self.pipeline.queue.make(&env));
+        let queue =
+            DeltaQueue::new(queue, &env).name(&name).known_boxed(self.known).bound(self.pipeline.bound);
         let pump = Pump {
-            metrics: self.ingest.guarded_metrics(&name, &self.env.reporter),
-            env: self.env.fork(&format!("controller {name}")),
+            metrics: self.pipeline.guarded_metrics(&name, &env.reporter),
+            env,
             name,
             queue: Arc::new(queue),
             health: Arc::default(),
             stopped: Latch::default(),
         };
-        Controller(Arc::new(Inner {
+        DeltaController(Arc::new(Inner {
             pump: Arc::new(pump),
-            start: Mutex::new(Some(start(source, maker, self.ingest.reflector))),
-            process: Mutex::new(Box::new(move |popped| process(popped).map_err(Into::into))),
+            start: Mutex::new(Some((self.source)(maker, self.pipeline.reflector))),
+            process: Mutex::new(self.process),
             retry_on_error: self.retry_on_error,
-            resync: self.resync,
+            resync: self.pipeline.resync,
             should_resync: Mutex::new(self.should_resync),
         }))
     }
 }
 
-impl<K: Kind> Controller<K> {
+impl<K: Kind> DeltaController<K> {
     /// A controller of a kind known at compile time.
-    pub fn builder(env: &Env) -> ControllerBuilder<K>
+    ///
+    /// `process` is called with each pop, in the loop itself. An error, or a panic, is reported; the deltas are given up, unless it is a
+    /// [`ProcessError::Requeue`] or [`DeltaControllerBuilder::retry_on_error`] was set.
+    pub fn builder<S, P, E>(source: S, process: P, env: &Env) -> DeltaControllerBuilder<K>
     where
         K::DynamicType: Default,
+        S: ListerWatcher,
+        P: FnMut(&Popped<K>) -> Result<(), E> + Send + 'static,
+        E: Into<ProcessError>,
     {
-        Self::builder_of(K::DynamicType::default(), env)
+        Self::builder_of(K::DynamicType::default(), source, process, env)
     }
 
-    /// A controller of a kind known at run time.
-    pub fn builder_of(kind: K::DynamicType, env: &Env) -> ControllerBuilder<K> {
-        ControllerBuilder {
+    /// A controller of a kind known at run time; see [`DeltaController::builder`].
+    pub fn builder_of<S, P, E>(
+        kind: K::DynamicType,
+        source: S,
+        process: P,
+        env: &Env,
+    ) -> DeltaControllerBuilder<K>
+    where
+        S: ListerWatcher,
+        P: FnMut(&Popped<K>) -> Result<(), E> + Send + 'static,
+        E: Into<ProcessError>,
+    {
+        Self::builder_from(kind, start_from(source), process, env)
+    }
+
+    pub(super) fn builder_from<P, E>(
+        kind: K::DynamicType,
+        source: SourceStart<K>,
+        mut process: P,
+        env: &Env,
+    ) -> DeltaControllerBuilder<K>
+    where
+        P: FnMut(&Popped<K>) -> Result<(), E> + Send + 'static,
+        E: Into<ProcessError>,
+    {
+        DeltaControllerBuilder {
             kind,
             env: env.clone(),
-            name: None,
-            queue: Box::new(OrderedFifo::new()),
+            source,
+            process: Box::new(move |popped| process(popped).map_err(Into::into)),
+            queue: None,
             known: Box::new(NoKnown),
-            resync: Duration::ZERO,
             should_resync: Box::new(|| true),
             retry_on_error: false,
-            ingest: Ingest::default(),
+            pipeline: Pipeline::default(),
         }
     }
 
@@ -205,7 +212,7 @@ impl<K: Kind> Controller<K> {
         self.0.pump.queue.has_synced()
     }
 
-    /// Waits until [`Controller::has_synced`]; for ever where that never comes, see [`Controller::synced_or_stopped`]. Cancel-safe.
+    /// Waits until [`DeltaController::has_synced`]; for ever where that never comes, see [`DeltaController::synced_or_stopped`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.pump.queue.wait_until_synced().await;
     }
@@ -300,20 +307,20 @@ struct NotProcessed {
 #[error("the controller has been run already: make another one")]
 struct RunAgain;
 
-impl<K: Kind> Clone for Controller<K> {
+impl<K: Kind> Clone for DeltaController<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<K: Kind> fmt::Debug for Controller<K> {
+impl<K: Kind> fmt::Debug for DeltaController<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller").field("name", &self.name()).field("queue", self.queue()).finish()
+        f.debug_struct("DeltaController").field("name", &self.name()).field("queue", self.queue()).finish()
     }
 }
 
-impl<K: Kind> fmt::Debug for ControllerBuilder<K> {
+impl<K: Kind> fmt::Debug for DeltaControllerBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControllerBuilder").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("DeltaControllerBuilder").field("kind", &self.kind).finish_non_exhaustive()
     }
 }

@@ -1,19 +1,30 @@
-//! Which clients does a process have? What lists and watches, and what sends all other requests: two ways to use one.
+//! The client of a process: lists and watches for informers, and all other requests.
 
 use std::time::Duration;
 
 use http::header::USER_AGENT;
-use kube_client::{Client, Config};
+use kube_client::Config;
 
-use super::connection::client;
+use super::api::Api;
+use super::connection::connect;
 use super::requests::Requests;
 use super::user_agent::UserAgent;
 use crate::env::Env;
+use crate::object::Kind;
 
-/// The clients of a process: one for list and watch, which the reflectors retry themselves, and the same behind the seam for requests,
-/// each of which has a deadline.
+/// The client of a process. Clones share its connections.
+///
+/// Informers list and watch through it, and retry by themselves. All other requests go through its [`Requests`], each with a deadline.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # use watchkeeper::{Client, ObjectName};
+/// # async fn read(client: Client) -> Result<(), watchkeeper::wire::ApiError> {
+/// let pod = client.api::<Pod>().get(&ObjectName::namespaced("default", "web")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
-pub struct Clients {
+pub struct Client {
     requests: Requests,
     env: Env,
 }
@@ -30,27 +41,28 @@ pub struct ClientError {
 }
 
 /// A URL as it may be shown: what stands before the host may be a password.
+#[doc(hidden)]
 pub fn without_userinfo(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let host = url[start..].rfind('@').map_or(start, |at| start + at + 1);
     format!("{}{}", &url[..start], &url[host..])
 }
 
-impl Clients {
-    /// Both roles on the client of a configuration; must be called on a tokio runtime.
+impl Client {
+    /// A client for the server of a configuration; must be called on a tokio runtime.
     pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
         let given = config.headers.iter().position(|(name, _)| *name == USER_AGENT);
         let agent = given.map(|at| UserAgent::from(config.headers.remove(at).1)).unwrap_or_default();
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
         let server = || without_userinfo(&config.cluster_url.to_string());
-        let client =
-            client(&config, &env.clock, &agent).map_err(|source| ClientError { server: server(), source })?;
-        Ok(Self { requests: Requests::new(client, env, agent), env: env.clone() })
+        let kube = connect(&config, &env.clock, &agent)
+            .map_err(|source| ClientError { server: server(), source })?;
+        Ok(Self { requests: Requests::new(kube, env, agent), env: env.clone() })
     }
 
-    /// Both roles on one client of the caller's making.
-    pub fn from_client(client: Client, env: &Env) -> Self {
-        Self { requests: Requests::new(client, env, UserAgent::default()), env: env.clone() }
+    /// A client that sends its requests through one of kube's.
+    pub fn from_kube(kube: kube_client::Client, env: &Env) -> Self {
+        Self { requests: Requests::new(kube, env, UserAgent::default()), env: env.clone() }
     }
 
     /// Names the program in the `User-Agent` of its requests, which all clones share: `name/version (os/arch) watchkeeper/version`. By
@@ -62,25 +74,35 @@ impl Clients {
         self
     }
 
-    /// The client that lists and watches.
-    pub fn watch(&self) -> &Client {
-        self.requests.client()
+    /// Requests about objects of kind `K`, known at compile time.
+    pub fn api<K: Kind<DynamicType: Default>>(&self) -> Api<'_, K> {
+        self.requests.api()
     }
 
-    /// The clock, generator and reporter that came with the clients, and go on to what is built on them.
+    /// Requests about objects of a kind known at run time.
+    pub fn api_of<K: Kind>(&self, kind: K::DynamicType) -> Api<'_, K> {
+        self.requests.api_of(kind)
+    }
+
+    /// The client of kube that the requests go through, for what this one does not offer.
+    pub fn kube(&self) -> &kube_client::Client {
+        self.requests.kube()
+    }
+
+    /// The clock, generator and reporter of the client, and of what is built on it.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// The seam through which all other requests go.
+    /// Everything but lists and watches of informers goes through these.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 }
 
-impl std::fmt::Debug for Clients {
+impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Clients").finish_non_exhaustive()
+        f.debug_struct("Client").finish_non_exhaustive()
     }
 }
 
@@ -108,9 +130,9 @@ mod tests {
             let mut config = Config::new("http://api.invalid:8080".parse().unwrap());
             config.proxy_url = Some(format!("http://{}", proxy.local_addr().unwrap()).parse().unwrap());
             config.headers.extend(given.map(|agent| (USER_AGENT, HeaderValue::from_static(agent))));
-            let mut clients = Clients::from_config(config, &Env::simulated(1)).unwrap();
+            let mut client = Client::from_config(config, &Env::simulated(1)).unwrap();
             if given.is_none() {
-                clients = clients.program("my-program", "2.0");
+                client = client.program("my-program", "2.0");
             }
             let serve = async {
                 let (mut stream, _) = proxy.accept().await.unwrap();
@@ -125,7 +147,7 @@ mod tests {
             };
             // Also what kube's own client sends.
             let request = http::Request::get("/hello").body(Vec::new()).unwrap();
-            let (answer, ()) = tokio::join!(clients.watch().request_text(request), serve);
+            let (answer, ()) = tokio::join!(client.kube().request_text(request), serve);
             assert_eq!(answer.unwrap(), "hi");
         }
     }

@@ -1,37 +1,53 @@
-//! What can be set about the way from the source into the queue? The same for every informer and controller.
+//! Settings of the way from the source into the queue, the same for every informer and controller.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::guarded::Guarded;
-use super::intake::DEFAULT_BOUND;
+use super::metrics::{InformerMetrics, NoMetrics};
 use crate::object::{Decoded, Keep, Kind, Maker, Transform};
-use crate::reflector::{InformerMetrics, Options};
+use crate::queue::{DEFAULT_BOUND, QueueKind};
+use crate::reflector::Options;
 use crate::report::Reporter;
 
-/// Settings of how objects are read, made, and kept waiting.
-#[derive(Debug)]
-pub(super) struct Ingest {
+/// How objects are read, made and queued.
+pub(super) struct Pipeline {
+    /// What reports call it, where that is not the plural name of the kind.
+    pub(super) name: Option<String>,
+    pub(super) queue: QueueKind,
+    /// Zero for never.
+    pub(super) resync: Duration,
     pub(super) keep: Keep,
     pub(super) keep_managed_fields: bool,
     pub(super) transform: Option<Transform>,
     pub(super) reflector: Options,
     /// Bytes that may wait in the queue before the source has to.
     pub(super) bound: usize,
+    pub(super) metrics: Arc<dyn InformerMetrics>,
 }
 
-impl Default for Ingest {
+impl Default for Pipeline {
     fn default() -> Self {
         Self {
+            name: None,
+            queue: QueueKind::default(),
+            resync: Duration::ZERO,
             keep: Keep::default(),
             keep_managed_fields: false,
             transform: None,
             reflector: Options::default(),
             bound: DEFAULT_BOUND,
+            metrics: Arc::new(NoMetrics),
         }
     }
 }
 
-impl Ingest {
+impl Pipeline {
+    /// What reports call it.
+    pub(super) fn name<K: Kind>(&self, kind: &K::DynamicType) -> String {
+        self.name.clone().unwrap_or_else(|| K::plural(kind).into_owned())
+    }
+
     /// What makes the objects, and what keeps their decoded values.
     pub(super) fn maker<K: Kind>(&mut self, kind: &K::DynamicType) -> (Maker<K>, Arc<Decoded<K>>) {
         let expected = (K::api_version(kind).into_owned(), K::kind(kind).into_owned());
@@ -45,69 +61,90 @@ impl Ingest {
 
     /// The hooks, for others to tell too; none of them brings the informer called `name` down.
     pub(super) fn guarded_metrics(&mut self, name: &str, reporter: &Reporter) -> Arc<dyn InformerMetrics> {
-        let hooks = &mut self.reflector.metrics;
-        let (metrics, name, reporter) = (hooks.clone(), name.to_owned(), reporter.clone());
-        *hooks = Arc::new(Guarded { metrics, name, reporter });
-        hooks.clone()
+        let (metrics, name, reporter) = (self.metrics.clone(), name.to_owned(), reporter.clone());
+        let guarded = Arc::new(Guarded { metrics, name, reporter });
+        self.reflector.metrics = guarded.clone();
+        guarded
     }
 }
 
-/// The methods of a builder that has `ingest: Ingest`.
-macro_rules! ingest_settings {
+/// The methods of a builder that has `pipeline: Pipeline`.
+macro_rules! pipeline_settings {
     () => {
+        /// Calls it `name` in reports and logs; the plural name of the kind by default.
+        #[must_use]
+        pub fn name(mut self, name: &str) -> Self {
+            self.pipeline.name = Some(name.to_owned());
+            self
+        }
+
+        /// Uses that queue between reflector and store.
+        #[must_use]
+        pub fn queue(mut self, queue: $crate::queue::QueueKind) -> Self {
+            self.pipeline.queue = queue;
+            self
+        }
+
+        /// Delivers every object again after each `period`; zero, the default, is never.
+        #[must_use]
+        pub fn resync(mut self, period: std::time::Duration) -> Self {
+            self.pipeline.resync = period;
+            self
+        }
+
         /// Keeps so many decoded values.
         #[must_use]
         pub fn keep_decoded(mut self, keep: $crate::object::Keep) -> Self {
-            self.ingest.keep = keep;
+            self.pipeline.keep = keep;
             self
         }
 
         /// Keeps `metadata.managedFields`, which are cut by default.
         #[must_use]
         pub fn keep_managed_fields(mut self) -> Self {
-            self.ingest.keep_managed_fields = true;
+            self.pipeline.keep_managed_fields = true;
             self
         }
 
         /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
         #[must_use]
         pub fn transform(mut self, transform: $crate::object::Transform) -> Self {
-            self.ingest.transform = Some(transform);
+            self.pipeline.transform = Some(transform);
             self
         }
 
         /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
         #[must_use]
         pub fn queue_bound(mut self, bytes: usize) -> Self {
-            self.ingest.bound = bytes;
+            self.pipeline.bound = bytes;
             self
         }
 
         /// Tells `metrics` what happens on the way into the cache; nobody by default.
         #[must_use]
-        pub fn metrics(mut self, metrics: std::sync::Arc<dyn $crate::reflector::InformerMetrics>) -> Self {
-            self.ingest.reflector.metrics = metrics;
+        pub fn metrics(mut self, metrics: std::sync::Arc<dyn $crate::informer::InformerMetrics>) -> Self {
+            self.pipeline.metrics = metrics;
             self
         }
 
         /// Reads whole states in that way.
         #[must_use]
         pub fn list_mode(mut self, mode: $crate::reflector::ListMode) -> Self {
-            self.ingest.reflector.list = mode;
+            self.pipeline.reflector.list = mode;
             self
         }
 
         /// Asks for pages of so many items; 500 by default, 0 for all at once.
         #[must_use]
         pub fn page_size(mut self, items: u32) -> Self {
-            self.ingest.reflector.page_size = items;
+            self.pipeline.reflector.page_size = items;
             self
         }
 
         /// Asks for watches of `timeout` up to twice as long, at least five minutes.
         #[must_use]
         pub fn min_watch_timeout(mut self, timeout: std::time::Duration) -> Self {
-            let shortest = &mut self.ingest.reflector.watch_timeout;
+            let shortest = &mut self.pipeline.reflector.watch_timeout;
             *shortest = timeout.clamp(*shortest, $crate::clock::FAR);
             self
         }
@@ -115,7 +152,7 @@ macro_rules! ingest_settings {
         /// Waits in that way before it tries again.
         #[must_use]
         pub fn backoff(mut self, backoff: $crate::reflector::Backoff) -> Self {
-            self.ingest.reflector.backoff = backoff;
+            self.pipeline.reflector.backoff = backoff;
             self
         }
 
@@ -124,7 +161,7 @@ macro_rules! ingest_settings {
         /// the time anew. Client-go's `MaxInternalErrorRetryDuration`.
         #[must_use]
         pub fn retry_internal_errors(mut self, duration: std::time::Duration) -> Self {
-            self.ingest.reflector.retry_internal_errors = duration;
+            self.pipeline.reflector.retry_internal_errors = duration;
             self
         }
 
@@ -132,7 +169,7 @@ macro_rules! ingest_settings {
         /// default, at least 64 KiB. No more than that is buffered of one object.
         #[must_use]
         pub fn max_object_size(mut self, bytes: usize) -> Self {
-            self.ingest.reflector.object_cap = bytes.max(64 << 10);
+            self.pipeline.reflector.object_cap = bytes.max(64 << 10);
             self
         }
 
@@ -142,10 +179,10 @@ macro_rules! ingest_settings {
             mut self,
             hook: impl Fn(&$crate::wire::ApiError) + Send + Sync + 'static,
         ) -> Self {
-            self.ingest.reflector.on_error = Some(std::sync::Arc::new(hook));
+            self.pipeline.reflector.on_error = Some(std::sync::Arc::new(hook));
             self
         }
     };
 }
 
-pub(super) use ingest_settings;
+pub(super) use pipeline_settings;

@@ -1,16 +1,20 @@
-//! When may workers start? When the caches that they read have filled.
+//! Waiting for caches to sync.
+
+use std::fmt;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
-use crate::informer::Informer;
-use crate::informer::{NotSynced, Registration, SharedInformer, Unsynced};
+use super::delta_controller::DeltaController;
+use super::listener::Registration;
+use super::shared::SharedInformer;
+use super::unshared::Informer;
 use crate::object::Kind;
 
-/// Something that fills once, such as an informer's cache or what a handler has been told.
+/// Something that syncs once, such as an informer's cache, or a handler that has been notified of its first state.
 pub trait Synced: Sync {
-    /// Waits until it has filled; false when it never will. Cancel-safe.
+    /// Waits until it has synced; returns false once it never will. Cancel-safe.
     fn synced(&self) -> BoxFuture<'_, bool>;
 
     /// What went wrong last, if anything did.
@@ -45,15 +49,24 @@ impl<K: Kind> Synced for Registration<K> {
     }
 }
 
+impl<K: Kind> Synced for DeltaController<K> {
+    fn synced(&self) -> BoxFuture<'_, bool> {
+        self.synced_or_stopped().boxed()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.health().degraded.map(|(_, why)| why)
+    }
+}
+
 /// Waits until all of the named `caches` have synced; the error names those that had not when `stop` came, or that never will. Cancel-safe.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::{Node, Pod};
 /// # use tokio_util::sync::CancellationToken;
-/// # use watchkeeper::informer::NotSynced;
-/// # use watchkeeper::{SharedInformer, process};
+/// # use watchkeeper::informer::{NotSynced, SharedInformer, wait_for_sync};
 /// # async fn example(pods: SharedInformer<Pod>, nodes: SharedInformer<Node>, stop: CancellationToken) -> Result<(), NotSynced> {
-/// process::wait_for_sync(&[("pods", &pods), ("nodes", &nodes)], &stop).await?;
+/// wait_for_sync(&[("pods", &pods), ("nodes", &nodes)], &stop).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -76,4 +89,30 @@ pub async fn wait_for_sync(
         }
     }
     if unsynced.is_empty() { Ok(()) } else { Err(NotSynced { unsynced, synced }) }
+}
+
+/// Some caches did not sync before the stop.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to sync all caches: {}", unsynced.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+pub struct NotSynced {
+    /// The caches that did not sync, by name.
+    pub unsynced: Vec<Unsynced>,
+    /// The names of those that did.
+    pub synced: Vec<String>,
+}
+
+/// A cache that did not sync.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsynced {
+    /// The plural name of the kind, with its scope and selection where they are narrowed.
+    pub name: String,
+    /// What went wrong last, if anything did.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Unsynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
+    }
 }

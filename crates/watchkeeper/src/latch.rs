@@ -1,29 +1,29 @@
-//! How does one wait for something that happens once?
+//! A flag that is set once and can be awaited.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Set once, seen by everyone, before or after. Those who wait are woken in the order in which they came.
+/// Set once, for good. Waiters wake in FIFO order, so that one seed gives one trace.
 #[derive(Debug, Default)]
-pub(super) struct Latch {
+pub(crate) struct Latch {
     set: AtomicBool,
     signal: Notify,
 }
 
 impl Latch {
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         self.set.store(true, Ordering::Release);
         self.signal.notify_waiters();
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.set.load(Ordering::Acquire)
     }
 
     /// Waits until it is set. Cancel-safe.
-    pub(super) async fn wait(&self) {
-        // Before the look: what is set after it is not missed.
+    pub(crate) async fn wait(&self) {
+        // Registered before the check, so that no wake-up is lost in between.
         let signal = self.signal.notified();
         if !self.is_set() {
             signal.await;

@@ -1,0 +1,165 @@
+//! Traces of the work queue: what workers get, and when.
+//!
+//! | step | does |
+//! |---|---|
+//! | `add a`, `add a low`, `add a high` | adds a key |
+//! | `add a after 3s` | adds it later |
+//! | `get` | one more worker asks for a key, and waits where there is none |
+//! | `done a` | its worker succeeded |
+//! | `again a after 3s` | its worker succeeded, and wants it back later |
+//! | `retry a REASON`, `retry quietly a REASON` | its worker failed |
+//! | `give up a REASON` | its worker failed for good |
+//! | `drop a` | its worker decided nothing |
+//! | `explain a` | says why a key is not worked on |
+//! | `wait 5ms`, `wait 3s` | lets time pass |
+//! | `shut down`, `drain` | refuses new keys; the same, and waits for the workers |
+//!
+//! The backoff is 10 ms, doubling. Results are what workers get, what is reported, and how many keys wait when that changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use watchkeeper::Env;
+use watchkeeper::workqueue::limiter::ItemExponential;
+use watchkeeper::workqueue::{KeyRecord, Priority, RateLimitingQueue, WorkItem};
+
+use crate::trace::{Step, check};
+
+type Items = Arc<Mutex<BTreeMap<String, WorkItem<String>>>>;
+
+struct Run {
+    env: Env,
+    queue: RateLimitingQueue<String>,
+    workers: usize,
+    /// With the workers.
+    items: Items,
+    happened: Arc<Mutex<Vec<String>>>,
+    waiting: usize,
+}
+
+/// A length of time such as `5ms` or `3s`.
+fn duration(step: &Step, text: &str) -> Duration {
+    let millis = text.strip_suffix("ms").map(|number| (number, 1));
+    let Some((number, factor)) = millis.or(text.strip_suffix('s').map(|number| (number, 1000))) else {
+        step.refuse("expected a time such as 5ms or 3s")
+    };
+    Duration::from_millis(number.parse::<u64>().unwrap() * factor)
+}
+
+impl Run {
+    fn new() -> Self {
+        let (env, happened) = (Env::simulated(1), Arc::new(Mutex::new(Vec::new())));
+        let reports = happened.clone();
+        env.reporter.add_hook(move |report| reports.lock().push(format!("! {}", report.incident)));
+        let limiter = ItemExponential::new(Duration::from_millis(10), Duration::from_secs(1000));
+        let queue = RateLimitingQueue::new("trace", limiter, &env);
+        Self { env, queue, workers: 0, items: Items::default(), happened, waiting: 0 }
+    }
+
+    async fn step(&mut self, step: &Step) -> Vec<String> {
+        let mut pause = Duration::ZERO;
+        match step.words() {
+            ("add", words) => self.add(step, &words),
+            ("get", _) => self.get(),
+            ("done", keys) => self.take(step, keys[0]).forget(),
+            ("again", words) => self.take(step, words[0]).retry_after(duration(step, words[2])),
+            ("retry", words) if words[0] == "quietly" => {
+                self.take(step, words[1]).retry_quietly(words[2..].join(" "));
+            }
+            ("retry", words) => self.take(step, words[0]).retry(words[1..].join(" ")),
+            ("give", words) => self.take(step, words[1]).give_up(words[2..].join(" ")),
+            ("drop", keys) => drop(self.take(step, keys[0])),
+            ("explain", keys) => {
+                let line = self.explain(keys[0]);
+                self.happened.lock().push(line);
+            }
+            ("wait", words) => pause = duration(step, words[0]),
+            ("shut", _) => self.queue.shut_down(),
+            ("drain", _) => {
+                let (queue, happened) = (self.queue.clone(), self.happened.clone());
+                tokio::spawn(async move {
+                    queue.shut_down_with_drain().await;
+                    happened.lock().push("drained".to_owned());
+                });
+            }
+            _ => step.refuse("no such step"),
+        }
+        if !pause.is_zero() {
+            self.env.clock.sleep(pause).await;
+        }
+        // Everything that is ready happens, without time passing.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        let mut results = std::mem::take(&mut *self.happened.lock());
+        let waiting = self.queue.len();
+        if std::mem::replace(&mut self.waiting, waiting) != waiting {
+            results.push(format!("waiting {waiting}"));
+        }
+        results
+    }
+
+    fn add(&self, step: &Step, words: &[&str]) {
+        match words {
+            [key] => self.queue.add((*key).to_owned()),
+            [key, "low"] => self.queue.add_with((*key).to_owned(), Priority::Low),
+            [key, "high"] => self.queue.add_with((*key).to_owned(), Priority::High),
+            [key, "after", delay] => self.queue.add_after((*key).to_owned(), duration(step, delay)),
+            _ => step.refuse("no such add"),
+        }
+    }
+
+    fn get(&mut self) {
+        self.workers += 1;
+        let (worker, queue) = (self.workers, self.queue.clone());
+        let (items, happened) = (self.items.clone(), self.happened.clone());
+        tokio::spawn(async move {
+            let Some(item) = queue.get().await else {
+                return happened.lock().push(format!("worker {worker} ends"));
+            };
+            let attempts = match item.attempts() {
+                0 => String::new(),
+                retries => format!(", retry {retries}"),
+            };
+            happened.lock().push(format!("worker {worker} has {}{attempts}", item.key()));
+            items.lock().insert(item.key().clone(), item);
+        });
+    }
+
+    fn take(&self, step: &Step, key: &str) -> WorkItem<String> {
+        let item = self.items.lock().remove(key);
+        item.unwrap_or_else(|| step.refuse("no worker has that key"))
+    }
+
+    fn explain(&self, key: &str) -> String {
+        let Some(record) = self.queue.explain(&key.to_owned()) else { return "unknown".to_owned() };
+        let KeyRecord { waiting_since, delayed_until, worked_on_since, retries, last_error, .. } = record;
+        let now = self.env.clock.now();
+        let mut parts = Vec::new();
+        parts.extend(worked_on_since.map(|since| format!("worked on for {:?}", now - since)));
+        parts.extend(waiting_since.map(|since| format!("waiting for {:?}", now - since)));
+        parts.extend(delayed_until.map(|until| format!("due in {:?}", until - now)));
+        parts.push(format!("{retries} retries"));
+        parts.extend(last_error.map(|error| format!("last error: {}", error.message)));
+        parts.join(", ")
+    }
+}
+
+fn run(steps: &[Step]) -> Vec<Vec<String>> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (mut run, mut results) = (Run::new(), Vec::new());
+        for step in steps {
+            results.push(run.step(step).await);
+        }
+        results
+    })
+}
+
+#[test]
+fn the_work_queue_does_what_its_traces_say() {
+    check("workqueue", run);
+}

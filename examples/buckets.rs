@@ -203,7 +203,7 @@ impl Controller {
 }
 
 impl Controller {
-    /// Makes the world as the Bucket of that key asks, and says when to look again though nothing has changed.
+    /// Reconciles the Bucket of that key, and returns when to look again though nothing has changed.
     async fn sync(&self, key: &ObjectName) -> Result<Option<Duration>, Failure> {
         // What was written for this key is in the caches, or this is an error and a later try.
         self.writes.settled(key).await?;

@@ -31,7 +31,7 @@ const CAPACITY: usize = 1000;
 /// # async fn example(client: watchkeeper::Client, stop: CancellationToken) {
 /// let events = EventBroadcaster::new(client.env());
 /// let recorder = events.recorder("my-controller").host("node-7");
-/// let to_server = ApiSink::new(clients.requests(), clients.env())
+/// let to_server = ApiSink::new(client.requests(), client.env())
 ///     .api(EventApi::CoreV1)
 ///     .correlator(CorrelatorOptions::default().spam_filter(100, std::time::Duration::from_secs(60)));
 /// tokio::join!(

@@ -1,7 +1,9 @@
 //! Search for the large request that delays small requests longest.
 
+mod collections;
 mod families;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -40,6 +42,9 @@ pub struct WorstArgs {
     /// Seed of the search
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Delay that a request may cause; families that exceed it are named in the summary
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    goal_ms: u32,
     /// Only families whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     family: String,
@@ -61,6 +66,8 @@ struct Line {
     /// The same without a large request.
     idle_ms: f64,
     peak_mb: f64,
+    /// Whether others waited for longer than the goal allows.
+    exceeds: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,12 +77,23 @@ struct Summary {
     requests: u32,
     worst: &'static str,
     waited_ms: f64,
+    goal_ms: u32,
+    /// The families of which a request held others up for longer than the goal.
+    exceeding: BTreeSet<&'static str>,
 }
 
 /// Runs the search and prints its lines.
 pub fn run(args: &WorstArgs) -> Result<(), Failure> {
     let generator = Generator::seeded(args.seed);
-    let mut summary = Summary { phase: "worst", seed: args.seed, requests: 0, worst: "", waited_ms: 0.0 };
+    let mut summary = Summary {
+        phase: "worst",
+        seed: args.seed,
+        requests: 0,
+        worst: "",
+        waited_ms: 0.0,
+        goal_ms: args.goal_ms,
+        exceeding: BTreeSet::new(),
+    };
     for (family, make) in FAMILIES.iter().filter(|(name, _)| name.contains(&args.family)) {
         for attempt in 0..args.tries {
             let mut best: Option<Line> = None;
@@ -92,8 +110,12 @@ pub fn run(args: &WorstArgs) -> Result<(), Failure> {
                 };
                 best = Some(best.filter(|best| best.waited_ms <= line.waited_ms).unwrap_or(line));
             }
-            let Some(line) = best else { continue };
+            let Some(mut line) = best else { continue };
             summary.requests += 1;
+            line.exceeds = line.waited_ms > f64::from(args.goal_ms);
+            if line.exceeds {
+                summary.exceeding.insert(line.family);
+            }
             if line.waited_ms > summary.waited_ms {
                 (summary.worst, summary.waited_ms) = (line.family, line.waited_ms);
             }
@@ -132,6 +154,9 @@ fn measure(family: &'static str, attempt: u32, case: &Case) -> Result<Option<Lin
         }
         last
     })?;
+    if matches!(code, Ok(413)) {
+        return Err(format!("{family}: the request is larger than the server takes").into());
+    }
     let ms = |time: Duration| rounded(time.as_secs_f64() * 1e3, 2);
     Ok(Some(Line {
         phase: "request",
@@ -143,6 +168,7 @@ fn measure(family: &'static str, attempt: u32, case: &Case) -> Result<Option<Lin
         waited_ms: ms(waited),
         idle_ms: ms(idle),
         peak_mb: megabytes(memory()?.peak),
+        exceeds: false,
     }))
 }
 

@@ -4,10 +4,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use watchkeeper::clock::Generator;
 
+use super::collections;
+
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const THINGS: &str = "/apis/example.com/v1/things";
-const MERGE: &str = "application/merge-patch+json";
+pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(super) const THINGS: &str = "/apis/example.com/v1/things";
+pub(super) const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// A request to be sent.
@@ -39,7 +41,7 @@ impl Sent {
         Self::new("GET", path, "", Bytes::new())
     }
 
-    fn patch(path: impl Into<String>, form: &'static str, body: &Value) -> Self {
+    pub(super) fn patch(path: impl Into<String>, form: &'static str, body: &Value) -> Self {
         Self::new("PATCH", path, form, body.to_string().into())
     }
 }
@@ -52,7 +54,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    fn of(before: Vec<Sent>, request: Sent) -> Self {
+    pub(super) fn of(before: Vec<Sent>, request: Sent) -> Self {
         Self { before, requests: vec![request] }
     }
 }
@@ -95,10 +97,18 @@ pub(super) const FAMILIES: &[(&str, Family)] = &[
     ("watch-selector", watch_selector),
     ("delete-collection", delete_collection),
     ("delete-large", delete_large),
+    ("namespace-many", collections::namespace_of_many),
+    ("namespace-large", collections::namespace_of_large),
+    ("definition-many", collections::definition_of_many),
+    ("definition-large", collections::definition_of_large),
+    ("schema-many", collections::schema_of_many),
+    ("schema-large", collections::schema_of_large),
+    ("names-handed-on", collections::names_handed_on),
+    ("services", collections::services),
 ];
 
 /// A number from `low` up to `high`.
-fn pick(chance: &Generator, low: usize, high: usize) -> usize {
+pub(super) fn pick(chance: &Generator, low: usize, high: usize) -> usize {
     low + chance.below((high - low).max(1) as u64) as usize
 }
 
@@ -113,7 +123,7 @@ fn texts(chance: &Generator, size: usize) -> Vec<String> {
     texts
 }
 
-fn definition(versions: &[Value]) -> Value {
+pub(super) fn definition(versions: &[Value]) -> Value {
     let versions = versions.iter().enumerate().map(|(n, schema)| {
         json!({"name": format!("v{}", n + 1), "served": true, "storage": n == 0, "schema": {"openAPIV3Schema": schema}})
     });
@@ -121,7 +131,7 @@ fn definition(versions: &[Value]) -> Value {
         "names": {"plural": "things", "kind": "Thing"}, "versions": versions.collect::<Vec<_>>()}})
 }
 
-fn object(properties: &Value) -> Value {
+pub(super) fn object(properties: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}})
 }
 
@@ -129,11 +139,11 @@ fn list(sort: &str, items: &Value) -> Value {
     object(&json!({"list": {"type": "array", "x-kubernetes-list-type": sort, "items": items}}))
 }
 
-fn thing(name: &str, spec: &Value) -> Value {
+pub(super) fn thing(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec})
 }
 
-fn define(schema: &Value) -> Vec<Sent> {
+pub(super) fn define(schema: &Value) -> Vec<Sent> {
     vec![Sent::post(DEFINITIONS, definition(std::slice::from_ref(schema)))]
 }
 
@@ -194,7 +204,7 @@ fn defaults(chance: &Generator, size: usize) -> Case {
     things(&list("atomic", &items), &json!({"list": vec![json!({}); size / 3]}))
 }
 
-fn anything() -> Value {
+pub(super) fn anything() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
@@ -317,7 +327,7 @@ fn managers(chance: &Generator, size: usize) -> Case {
 fn labels(chance: &Generator, size: usize) -> Case {
     let bad = if pick(chance, 0, 2) == 0 { "" } else { "!" };
     let labels: Map<_, _> =
-        texts(chance, size / 2).into_iter().map(|name| (format!("l{name}{bad}"), json!("v"))).collect();
+        texts(chance, size / 3).into_iter().map(|name| (format!("l{name}{bad}"), json!("v"))).collect();
     Case::of(Vec::new(), Sent::post(MAPS, config_map(&json!({"labels": labels, "annotations": labels}))))
 }
 

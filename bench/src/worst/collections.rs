@@ -59,10 +59,10 @@ fn crowd(schema: &Value, things: impl Iterator<Item = Value>) -> Vec<Sent> {
     before
 }
 
-fn held(chance: &Generator, spec: &Value, count: usize) -> impl Iterator<Item = Value> {
+fn held(chance: &Generator, spec: Value, count: usize) -> impl Iterator<Item = Value> + use<> {
     let finalizers = finalizers(chance);
     (0..count).map(move |n| {
-        let mut thing = thing(&format!("t{n}"), spec);
+        let mut thing = thing(&format!("t{n}"), &spec);
         thing["metadata"]["finalizers"] = finalizers.clone();
         thing
     })
@@ -74,12 +74,12 @@ fn large_spec(chance: &Generator, size: usize) -> Value {
 }
 
 pub(super) fn definition_of_many(chance: &Generator, size: usize) -> Case {
-    let things = held(chance, &json!({"n": 1}), many(chance, size));
+    let things = held(chance, json!({"n": 1}), many(chance, size));
     Case::of(crowd(&anything(), things), delete(format!("{DEFINITIONS}/things.example.com")))
 }
 
 pub(super) fn definition_of_large(chance: &Generator, size: usize) -> Case {
-    let things = held(chance, &large_spec(chance, size), 10);
+    let things = held(chance, large_spec(chance, size), 10);
     Case::of(crowd(&anything(), things), delete(format!("{DEFINITIONS}/things.example.com")))
 }
 
@@ -100,11 +100,11 @@ fn schema_changed(things: impl Iterator<Item = Value>) -> Case {
 }
 
 pub(super) fn schema_of_many(chance: &Generator, size: usize) -> Case {
-    schema_changed(held(chance, &json!({"n": 1, "old": "x"}), many(chance, size)))
+    schema_changed(held(chance, json!({"n": 1, "old": "x"}), many(chance, size)))
 }
 
 pub(super) fn schema_of_large(chance: &Generator, size: usize) -> Case {
-    schema_changed(held(chance, &large_spec(chance, size), 10))
+    schema_changed(held(chance, large_spec(chance, size), 10))
 }
 
 /// A definition goes, and many others get the names that it held.

@@ -143,6 +143,7 @@ impl ApiServerBuilder {
         if is_fresh {
             core.create_defaults();
         }
+        core.resume_duties();
         let core = Arc::new(Mutex::new(core));
         let durable = Durable::start(disk, &core)?;
         Ok(self.with(core, Some(durable)))

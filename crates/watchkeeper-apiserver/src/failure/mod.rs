@@ -104,6 +104,13 @@ impl Failure {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    /// More than the server works on at a time, in the words of the real one.
+    pub(crate) fn too_many_requests() -> Box<Self> {
+        let message = "Too many requests, please try again later.";
+        let details = Details { retry_after: 1, ..Details::default() };
+        Self::new(429, "TooManyRequests", message).with_details(details)
+    }
+
     /// A patch that cannot be applied to its object.
     pub(crate) fn unprocessable() -> Box<Self> {
         let message = "the server rejected our request due to an error in our request";

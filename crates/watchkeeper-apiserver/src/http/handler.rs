@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use http_body_util::Full;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{block_in_place, yield_now};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::codec::media_type::content_type;
 use crate::failure::{Failure, Result, quoted};
+use crate::http::backlog::Backlog;
 use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
 use crate::http::parameters::collect_body;
@@ -26,7 +28,6 @@ use crate::http::route::{Query, Route, Target, route};
 use crate::http::shared::Shared;
 use crate::http::static_routes;
 use crate::http::watch::{Start, WatchBody, WatchRequest};
-use crate::kinds::behaviour::Contents;
 use crate::kinds::builtin::Review;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
@@ -34,7 +35,7 @@ use crate::kinds::registry::Registry;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 use crate::verbs::create::{Name, identify, place};
-use crate::verbs::delete::{DeleteOptions, Deleted};
+use crate::verbs::delete::{DeleteOptions, Deleted, Departure};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::list::Page;
 use crate::verbs::patch::Patch;
@@ -84,15 +85,19 @@ where
         body: OnceLock::new(),
         tries: AtomicUsize::new(0),
         turn: OnceLock::new(),
+        backlog: Mutex::new(Backlog::new(&shared)),
     };
     let found = call.find();
     // What nobody serves is not counted, as there is no end of it.
     let counted = matches!(found, Ok(Some(Named::Kind(_)))).then(|| call.counted());
     let mut answered = call.answer(found, body).await;
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
+        // Whoever outran it goes on, and others get their turn.
+        yield_now().await;
         let body = Full::new(call.body.get().cloned().unwrap_or_default());
         answered = call.answer(call.find(), body).await;
     }
+    call.work_off().await;
     let reply = match answered {
         Ok(reply) => reply,
         Err(failure) => warn(reply::failure(&failure), &failure.warnings),
@@ -101,6 +106,12 @@ where
         shared.requests.count(request, reply.status());
     }
     reply
+}
+
+/// Works on so many bytes, see [`Call::work`].
+fn aside<T>(socket: bool, bytes: usize, work: impl FnOnce() -> T) -> T {
+    let several = || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if bytes > ASIDE && socket && several() { block_in_place(work) } else { work() }
 }
 
 /// A request for a resource.
@@ -117,6 +128,8 @@ pub(crate) struct Call {
     tries: AtomicUsize,
     /// Its turn among those with a large body.
     turn: OnceLock<OwnedSemaphorePermit>,
+    /// What its writes have left to do.
+    backlog: Mutex<Backlog>,
 }
 
 /// What the URL names, once the kind is known.
@@ -214,9 +227,9 @@ impl Call {
         let read = collect_body(&self.shared.clock, body).await?;
         // It is waited for over a socket alone, where others are to be served meanwhile.
         if self.stop.is_some() && read.len() > LARGE && self.turn.get().is_none() {
-            let turn = self.shared.large.clone().acquire_owned().await;
-            // The semaphore is never closed.
-            let _set = turn.map(|turn| self.turn.set(turn));
+            let turn = self.shared.large_turn(read.len()).await?;
+            // No other turn has been set.
+            let _set = self.turn.set(turn);
         }
         Ok(self.body.get_or_init(|| read).clone())
     }
@@ -224,9 +237,7 @@ impl Call {
     /// Works on so many bytes. Over a socket the runtime goes on with other requests on another thread if it has several; in process
     /// everything stays in its order.
     pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
-        let several =
-            || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if bytes > ASIDE && self.stop.is_some() && several() { block_in_place(work) } else { work() }
+        aside(self.stop.is_some(), bytes, work)
     }
 
     /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
@@ -235,7 +246,30 @@ impl Call {
         kind: &Arc<Kind>,
         write: impl FnOnce(&mut Core) -> Result<T>,
     ) -> Result<T> {
-        self.shared.run(|core| self.check(core, kind).and_then(|()| write(core)))
+        self.run(|core| self.check(core, kind).and_then(|()| write(core)))
+    }
+
+    /// Runs a write on the core, and notes what it leaves to do.
+    fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, duties) = self.shared.run_part(write);
+        self.backlog.lock().extend(duties);
+        result
+    }
+
+    /// Does what the writes have left to do. Over a socket that goes on though the client leaves.
+    async fn work_off(&self) {
+        let backlog = self.backlog.lock().take();
+        if backlog.is_empty() {
+            return;
+        }
+        let socket = self.stop.is_some();
+        let finish = backlog.finish(move |backlog| aside(socket, usize::MAX, || backlog.advance()));
+        if socket {
+            // Its panic, if any, has been printed already.
+            let _ended = tokio::spawn(finish).await;
+        } else {
+            finish.await;
+        }
     }
 
     /// Writes an object: looks at the core, works without it, and stores what came out if nothing of what was seen has changed meanwhile.
@@ -252,11 +286,33 @@ impl Call {
         let bytes = self.body.get().map_or(0, Bytes::len).max(old);
         let draft = self.work(if self.may_grow(kind) { usize::MAX } else { bytes }, || work(&seen))?;
         let limit = if bytes > LARGE || kind.is_definition() { LARGE_TRIES } else { TRIES };
+        let stored = self.commit_if_current(kind, |core| core.store(&draft));
+        if tries < limit || !stored.as_ref().is_err_and(|failure| failure.outdated) {
+            return stored;
+        }
         let name = draft.key.name.clone();
-        self.commit_if_current(kind, |core| core.store(draft)).map_err(|failure| {
-            let given_up = failure.outdated && tries >= limit;
-            if given_up { Failure::conflict(kind, &name, MODIFIED) } else { failure }
-        })
+        let stored = match kind.is_definition() {
+            true => self.commit_if_current(kind, |core| core.store_definition(draft)),
+            false => stored,
+        };
+        stored.map_err(
+            |failure| {
+                if failure.outdated { Failure::conflict(kind, &name, MODIFIED) } else { failure }
+            },
+        )
+    }
+
+    /// Deletes an object: looks at the core, works without it, and lets the object go if it has not changed meanwhile. Otherwise the request
+    /// begins anew; once that has happened too often it holds the core for as long as it takes.
+    fn delete(&self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
+        let tries = 1 + self.tries.fetch_add(1, Ordering::Relaxed);
+        let old = self.read(kind, |core| core.get(kind, key))?;
+        if tries > if old.bytes.len() > LARGE { LARGE_TRIES } else { TRIES } {
+            return self.commit_if_current(kind, |core| core.delete_one(kind, key, options));
+        }
+        let plan = || Departure::plan(kind, &old, options, self.now());
+        let departure = self.work(old.bytes.len(), plan)?;
+        self.commit_if_current(kind, |core| core.depart(&departure))
     }
 
     /// Whether the sizes of a write do not tell how long it takes: definitions are compiled, custom objects get defaults and are checked by
@@ -346,17 +402,29 @@ impl Call {
     async fn delete_each(&self, kind: &Kind, objects: &[Arc<Stored>], options: &DeleteOptions) -> Result<()> {
         let Target { group, version, resource, .. } = &self.target;
         let mut done = 0;
-        for object in objects {
-            let deleted = self.shared.run(|core| match core.registry.find(group, version, resource) {
+        let look = |object: &Stored| {
+            let core = self.shared.core.lock();
+            match core.registry.find(group, version, resource) {
                 Some(found) if found.storage == kind.storage => {
-                    let kind = found.clone();
-                    core.delete(&kind, &object.key, options).map(|_| ())
+                    core.get(found, &object.key).map(|stored| (found.clone(), stored))
                 }
                 _ => Err(Failure::outdated()),
-            });
-            match deleted {
-                Err(failure) if failure.code != 404 || failure.outdated => return Err(failure),
-                _ => {}
+            }
+        };
+        for object in objects {
+            loop {
+                let (kind, stored) = match look(object) {
+                    Err(failure) if failure.outdated => return Err(failure),
+                    Err(_) => break,
+                    Ok(found) => found,
+                };
+                let plan = || Departure::plan(&kind, &stored, options, self.now());
+                let departure = self.work(stored.bytes.len(), plan)?;
+                match self.run(|core| core.depart(&departure)) {
+                    Err(failure) if failure.outdated => yield_now().await,
+                    Err(failure) if failure.code != 404 => return Err(failure),
+                    _ => break,
+                }
             }
             // A small object takes some time, too.
             done += object.bytes.len().max(LARGE / 16);
@@ -408,10 +476,7 @@ impl Call {
             Method::DELETE => {
                 let body = self.read_body(body).await?;
                 let options = self.delete_options(&body)?;
-                let empty = kind.behaviour.contents() == Contents::Nothing;
-                let bytes = if empty { 0 } else { usize::MAX };
-                let delete = || self.commit_if_current(&kind, |core| core.delete(&kind, key, &options));
-                match self.work(bytes, delete)? {
+                match self.delete(&kind, key, &options)? {
                     Deleted::Gone(status) => Ok(reply::value(200, form, &status)),
                     Deleted::Object(stored) => Ok(reply::object(200, form, &kind, &stored, self.now())),
                 }
@@ -600,6 +665,7 @@ mod tests {
             body: OnceLock::new(),
             tries: AtomicUsize::new(0),
             turn: OnceLock::new(),
+            backlog: Mutex::new(Backlog::new(&server.shared)),
         }
     }
 
@@ -616,7 +682,7 @@ mod tests {
                 server.shared.run(|core| {
                     let seen = core.see(&kind, &key);
                     let draft = seen.replace(&kind, map(data), Part::Main, &Write::own()).unwrap();
-                    core.store(draft).unwrap()
+                    core.store(&draft).unwrap()
                 })
             };
             server.shared.run(|core| core.create(&kind, "default", map(""), &Write::own()).unwrap());
@@ -691,8 +757,8 @@ mod tests {
         let seen = core.see_new(&kind, "", &Name::of(&node())).unwrap();
         let draft = || seen.create(&kind, node(), &Write::own(), true).unwrap();
         let (first, second) = (draft(), draft());
-        core.store(first).unwrap();
-        assert!(core.store(second).unwrap_err().outdated);
+        core.store(&first).unwrap();
+        assert!(core.store(&second).unwrap_err().outdated);
     }
 
     #[tokio::test]
@@ -718,7 +784,7 @@ mod tests {
             let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
             let seen = core.see(&definitions, &key);
             let draft = seen.patch(&definitions, &patch, Part::Main, &mut Write::own()).unwrap();
-            core.store(draft).unwrap();
+            core.store(&draft).unwrap();
             assert!(!Arc::ptr_eq(core.registry.find("example.com", "v1", "bars").unwrap(), &bars));
         });
         let reply = answer.await;
@@ -738,8 +804,8 @@ mod tests {
         let draft = |posted: bool| seen.create(&kind, node(), &Write::own(), posted).unwrap();
         let (posted, put) = (draft(true), draft(false));
         core.create(&kind, "", node(), &Write::own()).unwrap();
-        assert_eq!(core.store(posted).unwrap_err().reason, "AlreadyExists");
-        assert!(core.store(put).unwrap_err().outdated);
+        assert_eq!(core.store(&posted).unwrap_err().reason, "AlreadyExists");
+        assert!(core.store(&put).unwrap_err().outdated);
     }
 
     #[test]
@@ -754,7 +820,7 @@ mod tests {
         let seen = core.see(&kind, &Key::new("default", "a"));
         let draft = seen.create(&kind, service("a"), &Write::own(), true).unwrap();
         core.create(&kind, "default", service("b"), &Write::own()).unwrap();
-        assert!(core.store(draft).unwrap_err().outdated);
+        assert!(core.store(&draft).unwrap_err().outdated);
     }
 
     #[test]

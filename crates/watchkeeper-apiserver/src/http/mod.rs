@@ -1,5 +1,6 @@
 //! One HTTP call: routing, parameters, content negotiation, responses, metrics, discovery and OpenAPI.
 
+pub(crate) mod backlog;
 pub(crate) mod discovery;
 pub(crate) mod handler;
 pub(crate) mod metrics;

@@ -283,11 +283,7 @@ impl WatchBody {
             (Some(_), false) if change.removed => Some(("DELETED", change.after.clone())),
             // The previous state, which matched, with the revision of the change.
             (Some(before), false) => {
-                let left = change.left.get_or_init(|| {
-                    let mut value = before.value();
-                    crate::kinds::meta::set(&mut value, "resourceVersion", &change.revision.to_string());
-                    Arc::new(Stored::encode(&self.kind, before.key.clone(), change.revision, &value))
-                });
+                let left = change.left.get_or_init(|| Arc::new(before.left_at(change.revision)));
                 Some(("DELETED", left.clone()))
             }
         }

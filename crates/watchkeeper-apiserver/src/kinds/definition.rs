@@ -13,11 +13,13 @@ use crate::kinds::conditions;
 use crate::kinds::jsonpath::Path;
 use crate::kinds::kind::{Custom, Kind, NameSet, Printer, ResourceId, ScalePaths, Waiting, api_version};
 use crate::kinds::meta;
+use crate::kinds::registry::Registry;
 use crate::kinds::rules::Rules;
 use crate::kinds::schema::{Patterns, Schema};
 use crate::state::core::Core;
+use crate::state::duty::Duty;
+use crate::state::renew::reads_alike;
 use crate::state::store::{Key, Stored};
-use crate::verbs::delete::{DeleteOptions, Propagation};
 use crate::verbs::write::Write;
 
 /// Holds a definition until its objects are gone.
@@ -380,8 +382,187 @@ fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
         .collect()
 }
 
+/// What becomes of a definition's objects when its kinds change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KindsChange {
+    /// The kinds are new: there are no objects yet.
+    New,
+    /// The objects read otherwise than before.
+    Reads,
+    /// The objects read as before.
+    Alike,
+}
+
+/// What a definition that is to be stored makes of the kinds that are served.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    /// The kinds that were served when it was decided, and those that are from then on.
+    seen: Arc<Registry>,
+    registry: Arc<Registry>,
+    /// The definitions whose names have to be decided again.
+    touched: BTreeSet<String>,
+    change: KindsChange,
+    /// The definition as it was sent, to be decided again.
+    undecided: Value,
+    accept: bool,
+    compiled: Vec<Compiled>,
+}
+
+impl Definition {
+    /// `value` is the definition as it is to be stored, `undecided` the same without the verdict on its names.
+    pub(crate) fn of(
+        seen: &Arc<Registry>,
+        undecided: Value,
+        value: &Value,
+        compiled: Vec<Compiled>,
+        accept: bool,
+    ) -> Self {
+        let mut registry = seen.draft();
+        let (touched, change) = define(&mut registry, value, compiled.clone());
+        registry.reindex();
+        let (seen, registry) = (seen.clone(), Arc::new(registry));
+        Self { seen, registry, touched, change, undecided, accept, compiled }
+    }
+
+    /// Whether these are still the kinds that are served.
+    pub(crate) fn is_of(&self, registry: &Arc<Registry>) -> bool {
+        Arc::ptr_eq(&self.seen, registry)
+    }
+
+    /// Decides once more, among the kinds that are served now. Returns the definition as it is to be stored.
+    pub(crate) fn decide_again(&mut self, registry: &Arc<Registry>, now: &str) -> Value {
+        let mut value = self.undecided.clone();
+        if self.accept {
+            accept(registry, &mut value, now);
+        }
+        *self = Self::of(
+            registry,
+            self.undecided.take(),
+            &value,
+            std::mem::take(&mut self.compiled),
+            self.accept,
+        );
+        value
+    }
+}
+
+/// Replaces the kinds of a definition. Returns the definitions whose names have to be decided again.
+fn define(
+    registry: &mut Registry,
+    value: &Value,
+    compiled: Vec<Compiled>,
+) -> (BTreeSet<String>, KindsChange) {
+    let name = meta::text(value, "name");
+    let (before, touched) = registry.define(name, kinds(value, compiled));
+    let same = |kind: &Arc<Kind>| before.iter().any(|before| reads_alike(before, kind));
+    let change = match () {
+        () if before.is_empty() => KindsChange::New,
+        () if registry.defined(name).iter().all(same) => KindsChange::Alike,
+        () => KindsChange::Reads,
+    };
+    (touched, change)
+}
+
+/// Decides again on the names of a definition. Returns it as it is to be stored, if that is another, with what that makes of the kinds.
+pub(crate) fn reconsider(
+    registry: &mut Registry,
+    stored: &Stored,
+    now: &str,
+) -> Option<(Value, BTreeSet<String>, KindsChange)> {
+    let before = stored.value();
+    let mut after = before.clone();
+    accept(registry, &mut after, now);
+    if after["status"] == before["status"] {
+        return None;
+    }
+    let compiled = Compiler::knowing(&registry.defined(&stored.key.name)).compile_all(&after);
+    let (touched, change) = define(registry, &after, compiled);
+    Some((after, touched, change))
+}
+
+/// Whether the verdict on a definition's names would be what it is. The definition itself may be large, and is not parsed for this.
+pub(crate) fn is_decided(registry: &Registry, definition: &str) -> bool {
+    let Some((group, waiting)) = registry.waiting(definition) else { return true };
+    let (names, conflict) = accept_names(registry, definition, (group, &waiting.wanted, &waiting.had));
+    let (reason, message) = &waiting.verdict;
+    names == waiting.had && conflict.is_some_and(|told| told.0 == reason && told.1 == *message)
+}
+
+/// Writes the verdict on a definition's names into its status. What was established stays so, under the names that it has.
+pub(crate) fn accept(registry: &Registry, value: &mut Value, now: &str) {
+    let spec = value["spec"].clone();
+    let established = is_established(value);
+    let had = &value["status"]["acceptedNames"];
+    let (names, conflict) =
+        accept_names(registry, meta::text(value, "name"), (text(&spec, "group"), &spec["names"], had));
+    let accepted = conflict.is_none();
+    let (reason, message) = conflict.unwrap_or_else(|| ("NoConflicts", "no conflicts found".to_owned()));
+    let before = value.clone();
+    let status = &mut value["status"];
+    if !status.is_object() {
+        *status = json!({});
+    }
+    let verdict = if accepted { "True" } else { "False" };
+    let mut note = |name: &str, reason: &str, message: &str| {
+        let condition = json!({
+            "type": name, "status": verdict, "lastTransitionTime": now, "reason": reason, "message": message,
+        });
+        conditions::set(status, condition);
+    };
+    note("NamesAccepted", reason, &message);
+    if !established {
+        let (reason, message) = if accepted {
+            ("InitialNamesAccepted", "the initial names have been accepted")
+        } else {
+            ("NotAccepted", "not all names are accepted")
+        };
+        note("Established", reason, message);
+    }
+    status["acceptedNames"] = names;
+    if let Some(kind) = registry.custom_resource_definitions() {
+        let (managers, own) = (Managers::read(value), Write::own());
+        track(&kind, &before, value, managers, &own.writer(&kind, "status", now));
+    }
+    let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
+    let storage = storage.map_or("", |version| text(version, "name"));
+    let status = &mut value["status"];
+    let mut stored = texts(&status["storedVersions"]);
+    if !stored.iter().any(|version| version == storage) {
+        stored.push(storage.to_owned());
+    }
+    status["storedVersions"] = json!(stored);
+}
+
+/// The names that a definition has from now on: those that it asks for, and where one is taken, what it had. Of several conflicts
+/// the last is told, as the real server does.
+fn accept_names(
+    registry: &Registry,
+    definition: &str,
+    (group, wanted, had): (&str, &Value, &Value),
+) -> (Value, Option<(&'static str, String)>) {
+    let mut names = if had.is_object() { had.clone() } else { json!({"plural": "", "kind": ""}) };
+    let mut conflict = None;
+    for (field, set, reason) in NAMES {
+        let had = names_in(&names, field);
+        let mut taken = match &wanted[field] {
+            Value::String(name) => vec![name.clone()],
+            other => texts(other),
+        };
+        taken.retain(|name| !had.contains(name) && registry.is_taken(group, set, name, definition));
+        let told: Vec<_> =
+            taken.iter().map(|name| format!("{} is already in use", crate::failure::quoted(name))).collect();
+        match told.as_slice() {
+            [] => copy(wanted, &mut names, field),
+            [told] => conflict = Some((reason, told.clone())),
+            _ => conflict = Some((reason, format!("[{}]", told.join(", ")))),
+        }
+    }
+    copy(wanted, &mut names, "categories");
+    (names, conflict)
+}
+
 impl Core {
-    fn definition(&self, name: &str) -> Option<(Arc<Kind>, Arc<Stored>)> {
+    pub(crate) fn definition(&self, name: &str) -> Option<(Arc<Kind>, Arc<Stored>)> {
         let kind = self.registry.custom_resource_definitions()?;
         let stored = self.get(&kind, &Key::new("", name)).ok()?;
         Some((kind, stored))
@@ -401,156 +582,37 @@ impl Core {
         }
     }
 
-    /// Writes the verdict on a definition's names into its status. What was established stays so, under the names that it has.
-    pub(crate) fn accept_definition(&self, value: &mut Value) {
-        let spec = value["spec"].clone();
-        let established = is_established(value);
-        let had = &value["status"]["acceptedNames"];
-        let (names, conflict) =
-            self.accept_names(meta::text(value, "name"), text(&spec, "group"), &spec["names"], had);
-        let accepted = conflict.is_none();
-        let (reason, message) = conflict.unwrap_or_else(|| ("NoConflicts", "no conflicts found".to_owned()));
-        let now = self.now();
-        let before = value.clone();
-        let status = &mut value["status"];
-        if !status.is_object() {
-            *status = json!({});
-        }
-        let verdict = if accepted { "True" } else { "False" };
-        let mut note = |name: &str, reason: &str, message: &str| {
-            let condition = json!({
-                "type": name, "status": verdict, "lastTransitionTime": now, "reason": reason, "message": message,
-            });
-            conditions::set(status, condition);
-        };
-        note("NamesAccepted", reason, &message);
-        if !established {
-            let (reason, message) = if accepted {
-                ("InitialNamesAccepted", "the initial names have been accepted")
-            } else {
-                ("NotAccepted", "not all names are accepted")
-            };
-            note("Established", reason, message);
-        }
-        status["acceptedNames"] = names;
-        if let Some(kind) = self.registry.custom_resource_definitions() {
-            let (managers, own) = (Managers::read(value), Write::own());
-            track(&kind, &before, value, managers, &own.writer(&kind, "status", &now));
-        }
-        let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
-        let storage = storage.map_or("", |version| text(version, "name"));
-        let status = &mut value["status"];
-        let mut stored = texts(&status["storedVersions"]);
-        if !stored.iter().any(|version| version == storage) {
-            stored.push(storage.to_owned());
-        }
-        status["storedVersions"] = json!(stored);
+    /// Serves the kinds of a definition that has been stored; names that it has given up are free.
+    pub(crate) fn publish_definition(&mut self, name: &str, definition: &Definition) {
+        self.registry = definition.registry.clone();
+        self.take_up(name, definition.change);
+        self.reconsider_definitions(definition.touched.clone());
     }
 
-    /// The names that a definition has from now on: those that it asks for, and where one is taken, what it had. Of several conflicts
-    /// the last is told, as the real server does.
-    fn accept_names(
-        &self,
-        definition: &str,
-        group: &str,
-        wanted: &Value,
-        had: &Value,
-    ) -> (Value, Option<(&'static str, String)>) {
-        let mut names = if had.is_object() { had.clone() } else { json!({"plural": "", "kind": ""}) };
-        let mut conflict = None;
-        for (field, set, reason) in NAMES {
-            let had = names_in(&names, field);
-            let mut taken = match &wanted[field] {
-                Value::String(name) => vec![name.clone()],
-                other => texts(other),
-            };
-            taken.retain(|name| !had.contains(name) && self.registry.is_taken(group, set, name, definition));
-            let told: Vec<_> = taken
-                .iter()
-                .map(|name| format!("{} is already in use", crate::failure::quoted(name)))
-                .collect();
-            match told.as_slice() {
-                [] => copy(wanted, &mut names, field),
-                [told] => conflict = Some((reason, told.clone())),
-                _ => conflict = Some((reason, format!("[{}]", told.join(", ")))),
+    /// Does what a change of its kinds means to the objects of a definition.
+    pub(crate) fn take_up(&mut self, name: &str, change: KindsChange) {
+        match change {
+            KindsChange::New => {
+                if let Some(id) = self.registry.storage_of(name).cloned() {
+                    self.store.begin(&id);
+                }
             }
+            KindsChange::Reads => self.duties.push_back(Duty::renew(name)),
+            KindsChange::Alike => {}
         }
-        copy(wanted, &mut names, "categories");
-        (names, conflict)
     }
 
-    /// Serves the kinds of an accepted definition from now on; names that it has given up are free.
-    pub(crate) fn publish_definition(&mut self, value: &Value, compiled: Vec<Compiled>) {
-        let touched = self.define(value, compiled);
-        self.reconsider_definitions(touched);
-    }
-
-    /// Replaces the kinds of a definition. Returns the definitions whose names have to be decided again.
-    fn define(&mut self, value: &Value, compiled: Vec<Compiled>) -> BTreeSet<String> {
-        let name = meta::text(value, "name");
-        let (before, touched) = Arc::make_mut(&mut self.registry).define(name, kinds(value, compiled));
-        if before.is_empty() {
-            self.store.begin(&storage(value));
-        } else {
-            self.renew_objects(name, &before);
+    /// Decides again on the names of these definitions, in slices.
+    fn reconsider_definitions(&mut self, touched: BTreeSet<String>) {
+        if !touched.is_empty() {
+            self.duties.push_back(Duty::Decide(touched));
         }
-        touched
     }
 
     /// The kinds of a definition that was kept are these from now on. The registry is to be indexed afterwards.
     pub(crate) fn restore_definition(&mut self, value: &Value) {
         let kinds = kinds(value, Compiler::default().compile_all(value));
         Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), kinds);
-    }
-
-    /// The versions of a definition as they are served.
-    fn compiled(&self, value: &Value) -> Vec<Compiled> {
-        Compiler::knowing(&self.registry.defined(meta::text(value, "name"))).compile_all(value)
-    }
-
-    /// Decides again on the names of these definitions, and of those that this concerns in turn; then serves the kinds as they have become.
-    fn reconsider_definitions(&mut self, mut touched: BTreeSet<String>) {
-        while let Some(name) = touched.pop_first() {
-            if self.is_decided(&name) {
-                continue;
-            }
-            let Some((kind, stored)) = self.definition(&name).filter(|(_, stored)| !stored.terminating)
-            else {
-                continue;
-            };
-            let before = stored.value();
-            let mut after = before.clone();
-            self.accept_definition(&mut after);
-            if after["status"] != before["status"] {
-                let compiled = self.compiled(&after);
-                let stored = self.commit(&kind, &stored.key, after);
-                touched.extend(self.define(&stored.value(), compiled));
-            }
-        }
-        Arc::make_mut(&mut self.registry).reindex();
-    }
-
-    /// Whether the verdict on a definition's names would be what it is. The definition itself may be large, and is not parsed for this.
-    fn is_decided(&self, definition: &str) -> bool {
-        let Some((group, waiting)) = self.registry.waiting(definition) else { return true };
-        let (names, conflict) = self.accept_names(definition, group, &waiting.wanted, &waiting.had);
-        let (reason, message) = &waiting.verdict;
-        names == waiting.had && conflict.is_some_and(|told| told.0 == reason && told.1 == *message)
-    }
-
-    /// Deletes the objects of a definition that was marked, and then the definition itself unless some object holds on.
-    pub(crate) fn empty_definition(&mut self, marked: &Stored) {
-        let at_once =
-            DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-        if let Some(kind) = self.registry.defined(&marked.key.name).into_iter().next() {
-            let objects = self.store.range(&kind.storage, None, None);
-            let keys: Vec<_> = objects.map(|stored| stored.key.clone()).collect();
-            for key in keys {
-                // One that has gone meanwhile is gone as wanted.
-                let _gone = self.delete(&kind, &key, &at_once);
-            }
-        }
-        self.finish_definition(&marked.key.name);
     }
 
     /// Removes a terminating definition once no object of it is left and nobody else holds it.
@@ -563,16 +625,21 @@ impl Core {
         if storage.is_some_and(|id| self.store.range(id, None, None).next().is_some()) {
             return;
         }
-        let finalizers = meta::finalizers(&stored.value());
+        let finalizers = meta::finalizers(&json!({"metadata": stored.metadata()}));
         if finalizers.iter().all(|finalizer| finalizer == CLEANUP_FINALIZER) {
             self.erase(&kind, &stored);
         }
     }
 
     /// Stops serving the kinds of a definition that is gone; its watches end, and names it held are free.
-    pub(crate) fn withdraw_definition(&mut self, value: &Value) {
-        let (_, touched) = Arc::make_mut(&mut self.registry).define(meta::text(value, "name"), Vec::new());
-        self.store.close(&storage(value));
+    pub(crate) fn withdraw_definition(&mut self, name: &str) {
+        let storage = self.registry.storage_of(name).cloned();
+        let registry = Arc::make_mut(&mut self.registry);
+        let (_, touched) = registry.define(name, Vec::new());
+        registry.reindex();
+        if let Some(storage) = storage {
+            self.store.close(&storage);
+        }
         self.reconsider_definitions(touched);
     }
 }
@@ -589,6 +656,7 @@ fn copy(from: &Value, to: &mut Value, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verbs::delete::DeleteOptions;
 
     #[test]
     fn versions_that_were_taken_are_not_looked_at_again() {
@@ -639,7 +707,7 @@ mod tests {
             definition["metadata"]["resourceVersion"] = version.into();
             let part = crate::verbs::update::Part::Main;
             let draft = seen.replace(&kind, definition, part, &Write::own()).unwrap();
-            core.store(draft).unwrap();
+            core.store(&draft).unwrap();
             core.delete(&kind, &key, &DeleteOptions::default()).unwrap();
             assert_eq!(compiled() - before, 0, "what the definition has is not compiled again");
         });
@@ -726,7 +794,7 @@ mod tests {
                     crate::verbs::patch::Patch::Merge(json!({"spec": {"names": {"shortNames": [short]}}}));
                 let part = crate::verbs::update::Part::Main;
                 let draft = seen.patch(&kind, &patch, part, &mut Write::own()).unwrap();
-                core.store(draft).unwrap();
+                core.store(&draft).unwrap();
             }
             let short = |core: &Core, plural: &str| {
                 core.registry.find("example.com", "v1", plural).unwrap().short_names.clone()

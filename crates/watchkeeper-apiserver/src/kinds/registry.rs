@@ -60,6 +60,17 @@ impl Registry {
         registry
     }
 
+    /// A copy in which definitions are to be changed: nothing is served by it before [`Registry::reindex`].
+    pub(crate) fn draft(&self) -> Self {
+        Self {
+            builtins: self.builtins.clone(),
+            customs: self.customs.clone(),
+            index: BTreeMap::new(),
+            holders: self.holders.clone(),
+            waiters: self.waiters.clone(),
+        }
+    }
+
     /// Serves the kinds as they are now. For after [`Registry::define`], once for several definitions.
     pub(crate) fn reindex(&mut self) {
         self.index.clear();
@@ -196,6 +207,14 @@ impl Registry {
     /// The kinds of a definition.
     pub(crate) fn defined(&self, definition: &str) -> Vec<Arc<Kind>> {
         self.customs.get(definition).cloned().unwrap_or_default()
+    }
+
+    /// Whether a kind is what it was when it was found: its definition may have changed.
+    pub(crate) fn is_current(&self, kind: &Arc<Kind>) -> bool {
+        kind.custom.as_ref().is_none_or(|custom| {
+            let kinds = self.customs.get(&custom.definition);
+            kinds.is_some_and(|kinds| kinds.iter().any(|known| Arc::ptr_eq(known, kind)))
+        })
     }
 
     /// Where the objects of a definition are stored.

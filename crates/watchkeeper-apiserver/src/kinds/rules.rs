@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::failure::Cause;
 use crate::kinds::schema::Schema;
 
+mod budget;
 mod cost;
 mod places;
 mod size;
@@ -58,8 +59,13 @@ impl Rules {
     pub(crate) fn broken(&self, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let unfollowed = || vec![Cause::invalid("<nil>", &Value::Null, "a rule is too long or too deep")];
         let Some(compiled) = &self.compiled else { return unfollowed() };
+        let places = places::of(schema.root(), compiled, value, old);
+        match with_room(|| places.iter().position(exceeds(budget::BUDGET))) {
+            Some(None) => {}
+            Some(Some(at)) => return vec![Cause::invalid(&places[at].field, &Value::Null, OUT_OF_BUDGET)],
+            None => return unfollowed(),
+        }
         if self.builds {
-            let places = places::of(schema.root(), compiled, value, old);
             let mut lengths = size::Lengths::default();
             match with_room(|| places.iter().find_map(|place| place.excess(&mut lengths))) {
                 Some(None) => {}
@@ -72,8 +78,7 @@ impl Rules {
             Some(Ok(())) => return Vec::new(),
             None => return unfollowed(),
         };
-        let places = places::of(schema.root(), compiled, value, old);
-        // Of rules with the same message at one path the first counts.
+        // Of several rules that say the same at one place the first counts.
         let numbered = places.iter().enumerate().rev();
         let known: BTreeMap<_, _> =
             numbered.map(|(at, place)| ((place.field.as_str(), place.rule), at)).collect();
@@ -102,6 +107,18 @@ impl Rules {
         }
         causes.sort_by_key(|(place, _)| *place);
         causes.into_iter().map(|(_, cause)| cause).collect()
+    }
+}
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// Tells of places in order whether the rules up to there cost more than the budget.
+fn exceeds(budget: u64) -> impl FnMut(&places::Place<'_>) -> bool {
+    let mut spent = 0_u64;
+    move |place| {
+        spent = spent.saturating_add(place.cost());
+        spent > budget
     }
 }
 
@@ -185,6 +202,38 @@ mod tests {
             "Invalid value: must not shrink"
         );
         assert!(Rules::compile(&json!({"type": "object"})).is_none());
+    }
+
+    #[test]
+    fn rules_that_cost_more_than_the_budget_together_are_not_followed() {
+        let told = |rule: &str, count: usize| {
+            let items = json!({"type": "integer", "x-kubernetes-validations": [{"rule": rule}]});
+            let list = json!({"type": "array", "items": items});
+            let schema = json!({"type": "object", "properties": {"list": list}});
+            let rules = Rules::compile(&schema).unwrap();
+            let (schema, _) = Schema::compile(&schema, "");
+            rules.broken(&schema, &json!({"list": vec![1; count]}), None)
+        };
+        assert_eq!(told("self > 0", 1_000), []);
+        let broken = told("self > 1", 200_000);
+        assert_eq!(broken.len(), 1);
+        assert_eq!(broken[0].message, format!("Invalid value: null: {OUT_OF_BUDGET}"));
+        assert!(broken[0].field.starts_with("list["), "{}", broken[0].field);
+    }
+
+    #[test]
+    fn a_loop_costs_as_much_as_it_has_turns() {
+        let told = |count: usize| {
+            let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+                "properties": {"list": {"type": "array", "items": {"type": "integer"}}},
+                "x-kubernetes-validations": [{"rule": "self.list.all(a, self.list.exists(b, a != b))"}]}}});
+            let rules = Rules::compile(&schema).unwrap();
+            let (schema, _) = Schema::compile(&schema, "");
+            let list: Vec<_> = (0..count).collect();
+            rules.broken(&schema, &json!({"spec": {"list": list}}), None)
+        };
+        assert_eq!(told(100), []);
+        assert_eq!(told(5_000)[0].field, "spec");
     }
 
     #[test]

@@ -42,9 +42,6 @@ pub(crate) fn restore(env: &Env, window: usize, kept: Kept) -> Result<Core, NotR
         core.store.restore(&id, stored, version.removed);
     }
     core.store.close_others(|id| kinds.contains_key(id));
-    for definition in core.registry.definitions() {
-        core.renew_objects(&definition, &[]);
-    }
     Ok(core)
 }
 

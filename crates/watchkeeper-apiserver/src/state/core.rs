@@ -1,5 +1,6 @@
 //! What is the state of the server? Objects, kinds, time and chance, behind one lock; everything here is synchronous and without IO.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -13,6 +14,7 @@ use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::kinds::registry::Registry;
+use crate::state::duty::Duty;
 use crate::state::store::{Key, Store, Stored, Window};
 
 /// The whole state of one server.
@@ -23,6 +25,8 @@ pub(crate) struct Core {
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Clock,
     pub(crate) generator: Generator,
+    /// What the writes so far have left to do. Taken by whoever holds the core, and done in slices.
+    pub(crate) duties: VecDeque<Duty>,
 }
 
 /// Versions start at the time of day in microseconds: a server that starts anew under the same address never
@@ -35,6 +39,8 @@ pub(crate) fn first_revision(env: &Env) -> u64 {
 pub(crate) fn commit_change<T>(core: &Mutex<Core>, change: impl FnOnce(&mut Core) -> T) -> T {
     let (result, wakers) = {
         let mut core = core.lock();
+        #[cfg(test)]
+        let _held = held::Held::begin();
         (change(&mut core), core.store.take_wakers())
     };
     wakers.into_iter().for_each(Waker::wake);
@@ -54,6 +60,7 @@ impl Core {
             registry: Arc::new(Registry::new()),
             clock: env.clock.clone(),
             generator: env.generator.fork(label),
+            duties: VecDeque::new(),
         }
     }
 
@@ -74,20 +81,17 @@ impl Core {
         self.store.put(&kind.storage, stored)
     }
 
-    /// What `commit` would give, without storing it: the version stays as it is.
-    pub(crate) fn pretend(&self, kind: &Kind, key: &Key, value: &Value) -> Arc<Stored> {
-        Arc::new(Stored::encode(kind, key.clone(), self.store.revision(), value))
+    /// Stores an object that was encoded before, as the next revision: its text is copied, not made again.
+    pub(crate) fn put(&mut self, kind: &Kind, encoded: &Stored) -> Arc<Stored> {
+        self.store.put(&kind.storage, encoded.at(self.store.next_revision()))
     }
 
     /// Removes an object for good. Watchers see its last content with a new version.
     pub(crate) fn erase(&mut self, kind: &Kind, last: &Stored) -> Arc<Stored> {
         let revision = self.store.next_revision();
-        let mut value = last.value();
-        meta::set(&mut value, "resourceVersion", &revision.to_string());
-        let stored = Stored::encode(kind, last.key.clone(), revision, &value);
-        let gone = self.store.remove(&kind.storage, stored);
+        let gone = self.store.remove(&kind.storage, last.at(revision));
         if kind.is_definition() {
-            self.withdraw_definition(&value);
+            self.withdraw_definition(&last.key.name);
         }
         if let Some(custom) = &kind.custom {
             self.finish_definition(&custom.definition);
@@ -118,5 +122,43 @@ impl Core {
     /// The object of `stored` in the version of `kind`.
     pub(crate) fn view(kind: &Kind, stored: &Stored) -> Value {
         convert::from_storage(kind, stored.value())
+    }
+}
+
+/// What is done while the core is held, for tests: nothing that takes long.
+#[cfg(test)]
+pub(crate) mod held {
+    use std::cell::Cell;
+
+    use crate::state::store::{PARSED, TOUCHED};
+
+    thread_local! {
+        /// The most objects that were changed while the core was held, and the most bytes that were parsed.
+        static MOST: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    }
+
+    pub(super) struct Held(usize, usize);
+
+    impl Held {
+        pub(super) fn begin() -> Self {
+            Self(TOUCHED.with(Cell::get), PARSED.with(Cell::get))
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let (touched, parsed) = (TOUCHED.with(Cell::get) - self.0, PARSED.with(Cell::get) - self.1);
+            MOST.with(|most| most.set((most.get().0.max(touched), most.get().1.max(parsed))));
+        }
+    }
+
+    /// Forgets what was done so far.
+    pub(crate) fn reset() {
+        MOST.with(|most| most.set((0, 0)));
+    }
+
+    /// The most objects that were changed at once since then, and the most bytes that were parsed.
+    pub(crate) fn most() -> (usize, usize) {
+        MOST.with(Cell::get)
     }
 }

@@ -55,6 +55,8 @@ struct Resource {
     log: VecDeque<Change>,
     /// The total length of the texts in `log`.
     log_bytes: usize,
+    /// Revision of the newest change.
+    changed: u64,
     /// The revision of the newest change that was dropped from `log`.
     dropped: u64,
     /// The revision at which the kind was registered; 0 for built-in kinds.
@@ -174,7 +176,10 @@ impl Store {
     fn record(&mut self, id: &ResourceId, before: Option<Arc<Stored>>, after: Arc<Stored>, removed: bool) {
         debug_assert_eq!(after.revision, self.revision + 1, "every change has a revision of its own");
         self.revision = after.revision;
+        #[cfg(test)]
+        TOUCHED.with(|touched| touched.set(touched.get() + 1));
         let resource = self.resources.entry(id.clone()).or_default();
+        resource.changed = after.revision;
         match &mut self.journal {
             // Watches are woken once the change is durable.
             Some(journal) => journal.keep(id, &after, removed),
@@ -190,18 +195,21 @@ impl Store {
         resource.trim(id, self.window, self.journal.as_mut());
     }
 
-    /// Replaces the objects for which `renew` returns a new encoding, without a new revision. Returns whether there
-    /// were any.
-    pub(crate) fn renew(&mut self, id: &ResourceId, renew: impl Fn(&Stored) -> Option<Stored>) -> bool {
+    /// Lets an object read otherwise, in its version, unless it has changed meanwhile: nothing is written, and nobody is told.
+    pub(crate) fn renew(&mut self, id: &ResourceId, old: &Arc<Stored>, new: &Arc<Stored>) {
+        #[cfg(test)]
+        TOUCHED.with(|touched| touched.set(touched.get() + 1));
         let resource = self.resources.get_mut(id);
-        let mut any = false;
-        for stored in resource.into_iter().flat_map(|resource| resource.objects.values_mut()) {
-            if let Some(new) = renew(stored) {
-                *stored = Arc::new(new);
-                any = true;
-            }
+        if let Some(stored) = resource.and_then(|resource| resource.objects.get_mut(&old.key))
+            && Arc::ptr_eq(stored, old)
+        {
+            *stored = new.clone();
         }
-        any
+    }
+
+    /// The revision of the newest change of a resource; 0 if it never changed.
+    pub(crate) fn changed(&self, id: &ResourceId) -> u64 {
+        self.resources.get(id).map_or(0, |resource| resource.changed)
     }
 
     /// Iterates over the objects of a resource in key order, optionally of one namespace and after a key.
@@ -297,6 +305,12 @@ impl Store {
             resource.trim(id, Window::of(0), None);
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many objects this thread has changed so far.
+    pub(crate) static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! Unit tests that need the whole server.
 
 mod durable;
+mod duties;
 mod metrics;

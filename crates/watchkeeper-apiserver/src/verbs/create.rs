@@ -13,7 +13,7 @@ use crate::kinds::meta;
 use crate::kinds::size;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
-use crate::verbs::draft::{Draft, Seen};
+use crate::verbs::draft::{Draft, Outcome, Seen};
 use crate::verbs::update::stored_at;
 use crate::verbs::write::Write;
 
@@ -50,7 +50,9 @@ impl Core {
         identify(kind, &mut value);
         place(kind, namespace, &mut value)?;
         let draft = self.see_new(kind, namespace, &Name::of(&value))?.create(kind, value, write, true)?;
-        self.store(draft).map(|(stored, _)| stored)
+        let stored = self.store(&draft).map(|(stored, _)| stored);
+        self.complete();
+        stored
     }
 
     /// Looks at what the creation of an object depends on, and gives it a name if it has none.
@@ -128,18 +130,16 @@ impl Seen {
         if !write.dry_run {
             size::check(kind, &stored_at(kind, &self.key, false), &value)?;
         }
-        Ok(Draft {
-            kind: kind.clone(),
-            key: self.key.clone(),
+        let outcome = Outcome {
             value,
             old: None,
             accept: kind.is_definition(),
             posted: posted && !self.generated,
             dry_run: write.dry_run,
-            peers: self.peers.clone(),
             compiled: findings.compiled,
             same: false,
-        })
+        };
+        Ok(self.draft(kind, &self.key, outcome))
     }
 
     /// Validates an object beyond its metadata; `old` is its state before a change, which may be one of its status alone.

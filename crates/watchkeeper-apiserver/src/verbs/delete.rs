@@ -13,6 +13,7 @@ use crate::kinds::failures;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::state::core::Core;
+use crate::state::duty::Duty;
 use crate::state::store::{Key, Stored};
 use crate::verbs::update::precondition_failed;
 
@@ -108,22 +109,48 @@ pub(crate) enum Deleted {
     Object(Arc<Stored>),
 }
 
-impl Core {
-    pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
-        let old = self.get(kind, key)?;
-        check_preconditions(kind, &old, options)?;
+/// What a DELETE makes of an object: worked out without the core, which [`Core::depart`] then holds for a moment.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    kind: Arc<Kind>,
+    old: Arc<Stored>,
+    /// The object with the mark that it is to go; none if it stays as it is.
+    marked: Option<Arc<Stored>>,
+    /// Whether it goes at once.
+    goes: bool,
+    /// Whether the answer is a `Status` in place of the object.
+    status: bool,
+    dry_run: bool,
+}
+
+impl Departure {
+    /// What becomes of an object that is deleted now, or why it may not be.
+    pub(crate) fn plan(
+        kind: &Arc<Kind>,
+        old: &Arc<Stored>,
+        options: &DeleteOptions,
+        now: Timestamp,
+    ) -> Result<Self> {
+        check_preconditions(kind, old, options)?;
+        let mut plan = Self {
+            kind: kind.clone(),
+            old: old.clone(),
+            marked: None,
+            goes: false,
+            status: false,
+            dry_run: options.dry_run,
+        };
+        let value = old.value();
         if kind.behaviour.contents() == Contents::NamespacedObjects
-            && let Some(answer) = self.delete_namespace(kind, &old, options)?
+            && plan.mark_namespace(&value, options, now)?
         {
-            return Ok(answer);
+            return Ok(plan);
         }
-        let mut value = old.value();
         if is_ending(&value, options) {
-            return Ok(Deleted::Object(old));
+            return Ok(plan);
         }
         let mut finalizers = wanted_finalizers(kind, &value, options.propagation);
-        let definition = kind.is_definition();
-        if definition && !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
+        if kind.is_definition() && !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
             finalizers.push(CLEANUP_FINALIZER.to_owned());
         }
         let grace = kind.behaviour.grace_period(&value, options.grace);
@@ -132,79 +159,117 @@ impl Core {
         if goes_now && options.version.is_some() && !meta::finalizers(&value).is_empty() {
             // The real server has no version of what it would have stored, had it not been about to go.
             let found = old.revision.to_string();
-            let why = precondition_failed(kind, key, options.dry_run, ("ResourceVersion", "", &found));
-            return Err(Failure::conflict(kind, &key.name, &why));
+            let why = precondition_failed(kind, &old.key, options.dry_run, ("ResourceVersion", "", &found));
+            return Err(Failure::conflict(kind, &old.key.name, &why));
         }
         if finalizers.is_empty() && grace.is_none() {
-            let last = if options.dry_run { old.clone() } else { self.erase(kind, &old) };
-            if kind.returns_deleted {
-                return Ok(Deleted::Object(last));
-            }
-            return Ok(Deleted::Gone(failures::deleted(kind, &key.name, &old.uid)));
+            plan.goes = true;
+            plan.status = !kind.returns_deleted;
+            return Ok(plan);
         }
         if goes_now && !options.dry_run {
-            return Ok(Deleted::Object(self.erase(kind, &old)));
+            plan.goes = true;
+            return Ok(plan);
         }
-        meta::set_finalizers(&mut value, &finalizers);
-        self.mark(&mut value, grace.unwrap_or(0));
-        if options.dry_run {
-            return Ok(Deleted::Object(self.pretend(kind, key, &value)));
+        let mut marked = value.clone();
+        meta::set_finalizers(&mut marked, &finalizers);
+        mark(&mut marked, grace.unwrap_or(0), now);
+        plan.goes = finalizers.is_empty() && grace == Some(0);
+        if marked != value {
+            plan.mark(&marked);
         }
-        let marked = if value == old.value() { old } else { self.commit(kind, key, value) };
-        if definition {
-            self.empty_definition(&marked);
-            return Ok(Deleted::Object(marked));
-        }
-        if finalizers.is_empty() && grace == Some(0) {
-            return Ok(Deleted::Object(self.erase(kind, &marked)));
-        }
-        Ok(Deleted::Object(marked))
+        Ok(plan)
     }
 
-    /// Says that the object is to go. A second time may only shorten its grace.
-    fn mark(&self, value: &mut Value, grace: i64) {
-        let first = !value["metadata"]["deletionTimestamp"].is_string();
-        let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-        if !first && grace >= current {
-            return;
-        }
-        let grace_time = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-        let end = self.clock.wall().checked_add(grace_time).unwrap_or(Timestamp::MAX);
-        let metadata = meta::metadata_mut(value);
-        metadata.insert("deletionTimestamp".to_owned(), meta::timestamp(end).into());
-        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
-        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
-            && first
-        {
-            metadata.insert("generation".to_owned(), (generation + 1).into());
-        }
+    fn mark(&mut self, marked: &Value) {
+        let encoded = Stored::encode(&self.kind, self.old.key.clone(), self.old.revision, marked);
+        self.marked = Some(Arc::new(encoded));
     }
 
-    /// Marks a namespace for deletion. `None` where it was marked before and the finalizers of its spec are gone: then it
-    /// is deleted like any other object. Emptying it, and removing those finalizers, is up to the namespace controller.
-    fn delete_namespace(
+    /// Marks a namespace for deletion. Returns false where it was marked before and the finalizers of its spec are gone:
+    /// then it is deleted like any other object. Emptying it, and removing those finalizers, is up to the namespace
+    /// controller.
+    fn mark_namespace(&mut self, value: &Value, options: &DeleteOptions, now: Timestamp) -> Result<bool> {
+        let name = &self.old.key.name;
+        if ["default", "kube-system", "kube-public"].contains(&name.as_str()) {
+            return Err(Failure::forbidden(&self.kind, name, "this namespace may not be deleted"));
+        }
+        if self.old.terminating {
+            return Ok(value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()));
+        }
+        let mut marked = value.clone();
+        let finalizers = wanted_finalizers(&self.kind, value, options.propagation);
+        meta::set_finalizers(&mut marked, &finalizers);
+        meta::set(&mut marked, "deletionTimestamp", &meta::timestamp(now));
+        marked["status"]["phase"] = "Terminating".into();
+        self.mark(&marked);
+        Ok(true)
+    }
+}
+
+impl Core {
+    /// Deletes an object, with all that goes with it, while the core is held.
+    pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
+        let deleted = self.delete_one(kind, key, options);
+        self.complete();
+        deleted
+    }
+
+    /// Deletes an object while the core is held; what goes with it is left to do.
+    pub(crate) fn delete_one(
         &mut self,
         kind: &Arc<Kind>,
-        old: &Arc<Stored>,
+        key: &Key,
         options: &DeleteOptions,
-    ) -> Result<Option<Deleted>> {
-        let name = &old.key.name;
-        if ["default", "kube-system", "kube-public"].contains(&name.as_str()) {
-            return Err(Failure::forbidden(kind, name, "this namespace may not be deleted"));
+    ) -> Result<Deleted> {
+        let old = self.get(kind, key)?;
+        let departure = Departure::plan(kind, &old, options, self.clock.wall())?;
+        self.depart(&departure)
+    }
+
+    /// Lets an object go as planned. Fails with [`Failure::outdated`] if it has changed since.
+    pub(crate) fn depart(&mut self, departure: &Departure) -> Result<Deleted> {
+        let Departure { kind, old, marked, goes, status, dry_run } = departure;
+        let current = self.get(kind, &old.key)?;
+        if !Arc::ptr_eq(&current, old) || !self.registry.is_current(kind) {
+            return Err(Failure::outdated());
         }
-        let mut value = old.value();
-        if old.terminating {
-            let is_held = value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-            return Ok(is_held.then(|| Deleted::Object(old.clone())));
+        let gone = || Deleted::Gone(failures::deleted(kind, &old.key.name, &old.uid));
+        if *dry_run {
+            let object = marked.as_ref().unwrap_or(old).clone();
+            return Ok(if *status { gone() } else { Deleted::Object(object) });
         }
-        let finalizers = wanted_finalizers(kind, &value, options.propagation);
-        meta::set_finalizers(&mut value, &finalizers);
-        meta::set(&mut value, "deletionTimestamp", &self.now());
-        value["status"]["phase"] = "Terminating".into();
-        if options.dry_run {
-            return Ok(Some(Deleted::Object(self.pretend(kind, &old.key, &value))));
+        let last = match marked {
+            Some(marked) => self.put(kind, marked),
+            None => current,
+        };
+        if *goes {
+            let last = self.erase(kind, &last);
+            return Ok(if *status { gone() } else { Deleted::Object(last) });
         }
-        Ok(Some(Deleted::Object(self.commit(kind, &old.key, value))))
+        if kind.behaviour.contents() == Contents::CustomKinds {
+            self.duties.push_back(Duty::empty(&last));
+        }
+        Ok(Deleted::Object(last))
+    }
+}
+
+/// Says that the object is to go. A second time may only shorten its grace.
+fn mark(value: &mut Value, grace: i64, now: Timestamp) {
+    let first = !value["metadata"]["deletionTimestamp"].is_string();
+    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    if !first && grace >= current {
+        return;
+    }
+    let grace_time = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+    let end = now.checked_add(grace_time).unwrap_or(Timestamp::MAX);
+    let metadata = meta::metadata_mut(value);
+    metadata.insert("deletionTimestamp".to_owned(), meta::timestamp(end).into());
+    metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
+        && first
+    {
+        metadata.insert("generation".to_owned(), (generation + 1).into());
     }
 }
 

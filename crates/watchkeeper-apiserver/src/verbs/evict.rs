@@ -40,7 +40,7 @@ impl Core {
         }
         if let Some((kind, old, budget)) = charged {
             let draft = self.see(&kind, &old.key).change(&kind, &old, budget, Part::Status, &Write::own())?;
-            self.store(draft)?;
+            self.store(&draft)?;
         }
         let mut evicted = value.clone();
         let condition = json!({

@@ -6,6 +6,7 @@ mod bootstrap;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod draft;
+pub(crate) mod duties;
 mod evict;
 pub(crate) mod json_patch;
 pub(crate) mod list;

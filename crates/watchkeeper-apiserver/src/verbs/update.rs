@@ -13,7 +13,7 @@ use crate::kinds::meta;
 use crate::kinds::size;
 use crate::state::store::{Key, Stored};
 use crate::verbs::create::{identify, place};
-use crate::verbs::draft::{Draft, Seen};
+use crate::verbs::draft::{Draft, Outcome, Seen};
 use crate::verbs::write::Write;
 
 /// Which part of an object a request may change.
@@ -154,7 +154,7 @@ impl Seen {
         if part.is_main() {
             kind.behaviour.prepare_update(&before, &mut after, self);
         }
-        self.settle(kind, old, (&stored, &before), after, part, write.dry_run)
+        self.settle(kind, old, (stored, &before), after, part, write.dry_run)
     }
 
     /// Checks the object as it is to be.
@@ -162,7 +162,7 @@ impl Seen {
         &self,
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
-        (stored, before): (&Value, &Value),
+        (stored, before): (Value, &Value),
         mut after: Value,
         part: Part,
         dry_run: bool,
@@ -182,22 +182,20 @@ impl Seen {
             meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
         }
         let value = convert::to_storage(kind, after);
-        let same = fields::same(&value, stored) && old.written.is_none();
+        let same = fields::same(&value, &stored) && old.written.is_none();
         if !same && !dry_run {
             size::check(kind, &stored_at(kind, &old.key, false), &value)?;
         }
-        Ok(Draft {
-            kind: kind.clone(),
-            key: old.key.clone(),
+        let outcome = Outcome {
             value,
-            old: Some(old.clone()),
+            old: Some((old.clone(), stored)),
             accept: kind.is_definition() && main,
             posted: false,
             dry_run,
-            peers: self.peers.clone(),
             compiled: findings.compiled,
             same,
-        })
+        };
+        Ok(self.draft(kind, &old.key, outcome))
     }
 }
 

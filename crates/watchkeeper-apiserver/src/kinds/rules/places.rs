@@ -1,11 +1,12 @@
 //! The places in an object at which rules apply, in a stable order.
 
+use kube_cel::cel::Program;
 use kube_cel::{CompilationResult, CompiledSchema};
 use serde_json::Value;
 
-use super::size;
+use super::{budget, size};
 use crate::failure::Cause;
-use crate::kinds::schema::{Node, join};
+use crate::kinds::schema::{Node, Same, join};
 
 /// A rule at a place in an object.
 pub(super) struct Place<'a> {
@@ -21,6 +22,13 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// What it costs to follow the rule here, and to tell its message.
+    pub(super) fn cost(&self) -> u64 {
+        let programs = super::programs(self.compiled);
+        let cost = |program: &'a Program| budget::cost_at(program.expression(), self.value, self.old);
+        programs.map(cost).fold(0, u64::saturating_add)
+    }
+
     /// Returns a cause if evaluating the rule or its message here would exceed the memory limit.
     pub(super) fn excess(&self, lengths: &mut size::Lengths<'a>) -> Option<Cause> {
         let built = super::programs(self.compiled)
@@ -44,7 +52,7 @@ pub(super) fn of<'a>(
     old: Option<&'a Value>,
 ) -> Vec<Place<'a>> {
     let mut places = Vec::new();
-    walk(schema, compiled, (value, old, false), "", &mut places);
+    walk(schema, compiled, (value, old, false), "", (&mut places, &mut Same::default()));
     places
 }
 
@@ -54,9 +62,9 @@ fn walk<'a>(
     compiled: &'a CompiledSchema,
     (value, old, same): (&'a Value, Option<&'a Value>, bool),
     path: &str,
-    places: &mut Vec<Place<'a>>,
+    (places, known): (&mut Vec<Place<'a>>, &mut Same),
 ) {
-    let same = same || old == Some(value);
+    let same = same || old.is_some_and(|old| known.is(value, old));
     for compiled in compiled.validations.iter().flatten() {
         let field = match compiled.rule.field_path.as_deref() {
             Some(inside) => join(path, inside.trim_start_matches('.')),
@@ -69,13 +77,13 @@ fn walk<'a>(
         let compiled = compiled.properties.get(name).or(compiled.additional_properties.as_deref());
         if let Some((schema, compiled)) = schema.property(name).zip(compiled) {
             let old = old.and_then(|old| old.get(name));
-            walk(schema, compiled, (value, old, same), &join(path, name), places);
+            walk(schema, compiled, (value, old, same), &join(path, name), (places, known));
         }
     }
     if let (Some(items), Some(compiled), Some(list)) = (schema.item(), &compiled.items, value.as_array()) {
         let before = schema.by_keys(old);
         for (at, value) in list.iter().enumerate() {
-            walk(items, compiled, (value, before(value), same), &format!("{path}[{at}]"), places);
+            walk(items, compiled, (value, before(value), same), &format!("{path}[{at}]"), (places, known));
         }
     }
 }

@@ -11,11 +11,13 @@ use crate::kinds::size;
 
 mod choices;
 mod pattern;
+mod same;
 mod validate;
 
 use choices::Choices;
 use pattern::Pattern;
 pub(crate) use pattern::Patterns;
+pub(crate) use same::Same;
 use validate::Findings;
 
 /// A compiled schema of one version of a custom resource.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::pattern::EFFORT;
-use super::{Node, join};
+use super::{Node, Same, join};
 use crate::failure::Cause;
 
 /// The budget for validating an object: values visited, names looked up, choices compared.
@@ -27,11 +27,13 @@ pub(super) struct Findings {
     work: usize,
     /// The remaining budget for patterns, see [`EFFORT`].
     effort: usize,
+    /// Which parts are as they were.
+    same: Same,
 }
 
 impl Default for Findings {
     fn default() -> Self {
-        Self { causes: Vec::new(), fits: None, work: WORK, effort: EFFORT }
+        Self { causes: Vec::new(), fits: None, work: WORK, effort: EFFORT, same: Same::default() }
     }
 }
 
@@ -95,7 +97,10 @@ fn work_of(value: &Value) -> usize {
 impl Node {
     /// Validates `value`. A value equal to `old` is skipped, as the schema may have become stricter since (ratcheting).
     pub(super) fn validate(&self, value: &Value, old: Option<&Value>, path: &str, found: &mut Findings) {
-        if !found.go_on(1) || (value.is_null() && self.nullable) || old == Some(value) {
+        if !found.go_on(1) || (value.is_null() && self.nullable) {
+            return;
+        }
+        if old.is_some_and(|old| found.same.is(value, old)) {
             return;
         }
         let fits = self.check_type(value, path, found);

@@ -95,6 +95,7 @@ impl Store {
             true => resource.objects.remove(&after.key),
             false => resource.objects.insert(after.key.clone(), after.clone()),
         };
+        resource.changed = after.revision;
         if after.revision > resource.dropped {
             resource.append(Change::new(before, after, removed));
             resource.trim(id, self.window, self.journal.as_mut());

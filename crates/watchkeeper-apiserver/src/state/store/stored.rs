@@ -1,6 +1,8 @@
 //! One version of an object: its JSON, encoded once, and the attributes that selectors need.
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -35,13 +37,15 @@ pub(crate) struct Stored {
     pub(crate) api_version: String,
     pub(crate) terminating: bool,
     /// Sorted by key.
-    pub(crate) labels: Box<[(String, String)]>,
+    pub(crate) labels: Arc<[(String, String)]>,
     /// The values of the kind's selectable fields, by stored path.
-    pub(crate) fields: Box<[(String, String)]>,
+    pub(crate) fields: Arc<[(String, String)]>,
     /// The JSON.
     pub(crate) bytes: Bytes,
     /// The offset after `{"kind":..,"apiVersion":..,`, which items of built-in lists omit; 0 if all is kept.
     pub(crate) head: usize,
+    /// The range of `metadata.resourceVersion` in `bytes`; empty if absent.
+    version: Range<usize>,
     /// The JSON as written, if it reads differently because the schema has changed.
     pub(crate) written: Option<Bytes>,
     /// Encodings of other views that watches requested, each made once.
@@ -76,6 +80,22 @@ struct Parts<'a> {
     metadata: &'a RawValue,
 }
 
+/// The part of an object's metadata that is its version.
+#[derive(Deserialize)]
+struct VersionPart<'a> {
+    #[serde(borrow, rename = "resourceVersion")]
+    version: &'a RawValue,
+}
+
+/// Where `metadata.resourceVersion` stands in a text, without its quotes.
+fn find_version(text: &[u8]) -> Option<Range<usize>> {
+    let parts = serde_json::from_slice::<Parts<'_>>(text).ok()?;
+    let part = serde_json::from_str::<VersionPart<'_>>(parts.metadata.get()).ok()?;
+    // Both parts are slices of the text.
+    let start = part.version.get().as_ptr() as usize - text.as_ptr() as usize + 1;
+    Some(start..start + part.version.get().len() - 2)
+}
+
 // The content may be a Secret, so `Debug` must not show it.
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,8 +109,37 @@ impl fmt::Debug for Stored {
 impl Stored {
     /// Encodes `value`, whose `metadata.resourceVersion` must already be `revision`.
     pub(crate) fn encode(kind: &Kind, key: Key, revision: u64, value: &Value) -> Self {
-        let text = encode(kind.custom.is_some(), value);
-        Self::new(Some(kind), key, revision, value, text)
+        let (text, version) = encode_object(kind.custom.is_some(), value);
+        Self::new(Some(kind), key, revision, value, (text, version))
+    }
+
+    /// As [`Stored::at`], for watches that see the object leave: a text that counts as made.
+    pub(crate) fn left_at(&self, revision: u64) -> Self {
+        ENCODINGS.fetch_add(1, Ordering::Relaxed);
+        self.at(revision)
+    }
+
+    /// The same content in another version of the object. The text is copied, not made again: this is done while others wait for the store.
+    pub(crate) fn at(&self, revision: u64) -> Self {
+        let digits = revision.to_string();
+        let mut text = Vec::with_capacity(self.bytes.len() + digits.len() - self.version.len());
+        text.extend_from_slice(&self.bytes[..self.version.start]);
+        text.extend_from_slice(digits.as_bytes());
+        text.extend_from_slice(&self.bytes[self.version.end..]);
+        Self {
+            key: self.key.clone(),
+            revision,
+            uid: self.uid.clone(),
+            api_version: self.api_version.clone(),
+            terminating: self.terminating,
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            bytes: exact(text),
+            head: self.head,
+            version: self.version.start..self.version.start + digits.len(),
+            written: None,
+            views: Mutex::default(),
+        }
     }
 
     /// Returns the JSON in the version of `kind`, and the offset after kind and apiVersion.
@@ -111,11 +160,18 @@ impl Stored {
         let metadata = &value["metadata"];
         let part = |field: &str| metadata[field].as_str().unwrap_or_default();
         let key = Key::new(part("namespace"), part("name"));
+        let version = find_version(&text.0)?;
         let sound = part("resourceVersion") == revision.to_string() && text.1 < text.0.len();
-        sound.then(|| Self::new(kind, key, revision, &value, text))
+        sound.then(|| Self::new(kind, key, revision, &value, (text, version)))
     }
 
-    fn new(kind: Option<&Kind>, key: Key, revision: u64, value: &Value, (bytes, head): Text) -> Self {
+    fn new(
+        kind: Option<&Kind>,
+        key: Key,
+        revision: u64,
+        value: &Value,
+        ((bytes, head), version): (Text, Range<usize>),
+    ) -> Self {
         let metadata = &value["metadata"];
         let labels = metadata["labels"].as_object().map(|labels| {
             let mut labels: Vec<_> = labels
@@ -131,10 +187,11 @@ impl Stored {
             uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
             api_version: value["apiVersion"].as_str().unwrap_or_default().to_owned(),
             terminating: metadata["deletionTimestamp"].is_string(),
-            labels: labels.unwrap_or_default().into(),
-            fields: kind.map(|kind| selector::selectable(kind, value)).unwrap_or_default().into(),
+            labels: shared(labels.unwrap_or_default()),
+            fields: shared(kind.map(|kind| selector::selectable(kind, value)).unwrap_or_default()),
             bytes,
             head,
+            version,
             written: None,
             views: Mutex::default(),
         }
@@ -166,6 +223,14 @@ impl Stored {
             .into()
     }
 
+    /// The metadata alone as JSON again: the rest of the object may be large.
+    pub(crate) fn metadata(&self) -> Value {
+        #[cfg(test)]
+        PARSED.with(|parsed| parsed.set(parsed.get() + self.bytes.len()));
+        let parts = serde_json::from_slice::<Parts<'_>>(&self.bytes);
+        parts.ok().and_then(|parts| serde_json::from_str(parts.metadata.get()).ok()).unwrap_or_default()
+    }
+
     /// Decodes the object.
     pub(crate) fn value(&self) -> Value {
         #[cfg(test)]
@@ -183,16 +248,24 @@ thread_local! {
 
 /// Encodes an object; returns the JSON and the offset after kind and apiVersion.
 pub(crate) fn encode(custom: bool, value: &Value) -> Text {
+    encode_object(custom, value).0
+}
+
+/// The same, and where the text has the object's version.
+fn encode_object(custom: bool, value: &Value) -> (Text, Range<usize>) {
     ENCODINGS.fetch_add(1, Ordering::Relaxed);
     let mut out = Vec::with_capacity(512);
     let Value::Object(map) = value else {
         write_json(&mut out, value);
-        return (exact(out), 0);
+        return ((exact(out), 0), 0..0);
     };
+    let mut version = 0..0;
     // Custom resources are serialized in key order, as by the real server.
     if custom || !map.contains_key("kind") || !map.contains_key("apiVersion") {
-        write_json(&mut out, value);
-        return (exact(out), 0);
+        out.push(b'{');
+        write_fields(&mut out, map.iter(), &mut version);
+        out.push(b'}');
+        return ((exact(out), 0), version);
     }
     out.extend_from_slice(b"{\"kind\":");
     write_json(&mut out, &map["kind"]);
@@ -201,15 +274,54 @@ pub(crate) fn encode(custom: bool, value: &Value) -> Text {
     let head = out.len() + 1;
     let rest = map.iter().filter(|(key, _)| !["kind", "apiVersion", "metadata"].contains(&key.as_str()));
     let metadata = map.get_key_value("metadata");
-    for (key, value) in metadata.into_iter().chain(rest) {
-        out.push(b',');
-        write_json(&mut out, &Value::from(key.as_str()));
-        out.push(b':');
-        write_json(&mut out, value);
+    out.push(b',');
+    write_fields(&mut out, metadata.into_iter().chain(rest), &mut version);
+    if out.len() == head {
+        out.pop();
     }
     out.push(b'}');
     let head = if out.len() > head { head } else { 0 };
-    (exact(out), head)
+    ((exact(out), head), version)
+}
+
+/// Writes the fields of an object, and tells where its version stands.
+fn write_fields<'a>(
+    out: &mut Vec<u8>,
+    fields: impl Iterator<Item = (&'a String, &'a Value)>,
+    version: &mut Range<usize>,
+) {
+    for (at, (key, value)) in fields.enumerate() {
+        write_key(out, at, key);
+        match value {
+            Value::Object(metadata) if key == "metadata" => {
+                out.push(b'{');
+                for (at, (key, value)) in metadata.iter().enumerate() {
+                    write_key(out, at, key);
+                    let start = out.len();
+                    write_json(out, value);
+                    if key == "resourceVersion" && value.is_string() {
+                        *version = start + 1..out.len() - 1;
+                    }
+                }
+                out.push(b'}');
+            }
+            _ => write_json(out, value),
+        }
+    }
+}
+
+fn write_key(out: &mut Vec<u8>, at: usize, key: &String) {
+    if at > 0 {
+        out.push(b',');
+    }
+    // Writing a JSON value into memory cannot fail.
+    let _infallible = serde_json::to_writer(&mut *out, key);
+    out.push(b':');
+}
+
+/// Shared between the versions of an object. Most have none, which takes no memory.
+fn shared(pairs: Vec<(String, String)>) -> Arc<[(String, String)]> {
+    if pairs.is_empty() { Arc::default() } else { pairs.into() }
 }
 
 /// Shrinks the buffer to its content: the text is kept for long.
@@ -234,5 +346,26 @@ mod tests {
         let (bytes, head) = encode(false, &value);
         assert_eq!(bytes, r#"{"kind":"X","apiVersion":"v1","metadata":{},"data":1}"#);
         assert_eq!(&bytes[head..], br#""metadata":{},"data":1}"#);
+        let (bytes, head) = encode(false, &json!({"apiVersion": "v1", "kind": "X"}));
+        assert_eq!((&bytes[..], head), (&br#"{"kind":"X","apiVersion":"v1"}"#[..], 0));
+    }
+
+    #[test]
+    fn an_object_in_another_version_is_what_encoding_it_again_would_give() {
+        let registry = crate::kinds::registry::Registry::new();
+        let kind = registry.find("", "v1", "configmaps").unwrap();
+        let object = |version: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"resourceVersion": "7", "metadata": "{"},
+                "metadata": {"name": "a\"b", "resourceVersion": version, "labels": {"resourceVersion": "7"}}})
+        };
+        let key = || Key::new("d", "a");
+        let first = Stored::encode(kind, key(), 7, &object("7"));
+        let restored = Stored::restore(Some(kind), 7, (first.bytes.clone(), first.head)).unwrap();
+        for stored in [&first, &restored, &first.at(99), &restored.at(123_456)] {
+            let (again, whole) = (stored.at(1000), Stored::encode(kind, key(), 1000, &object("1000")));
+            assert_eq!((again.revision, again.bytes, again.head), (1000, whole.bytes, whole.head));
+            assert_eq!(again.labels, whole.labels);
+        }
+        assert_eq!(first.metadata(), first.value()["metadata"]);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use watchkeeper::Env;
 
+use crate::kinds::definition;
 use crate::kinds::kind::ResourceId;
 use crate::kinds::meta;
 use crate::persist::disk::{Kept, State, Version};
@@ -57,7 +58,7 @@ fn restore_definitions(core: &mut Core, versions: &[Version]) {
         newest.insert(name, (!version.removed).then_some(value));
     }
     for value in newest.into_values().flatten() {
-        core.restore_definition(&value);
+        definition::restore(Arc::make_mut(&mut core.registry), &value);
     }
     Arc::make_mut(&mut core.registry).reindex();
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
-use crate::failure::{Cause, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
@@ -84,39 +84,6 @@ impl Core {
     /// Stores an object that was encoded before, as the next revision: its text is copied, not made again.
     pub(crate) fn put(&mut self, kind: &Kind, encoded: &Stored) -> Arc<Stored> {
         self.store.put(&kind.storage, encoded.at(self.store.next_revision()))
-    }
-
-    /// Removes an object for good. Watchers see its last content with a new version.
-    pub(crate) fn erase(&mut self, kind: &Kind, last: &Stored) -> Arc<Stored> {
-        let revision = self.store.next_revision();
-        let gone = self.store.remove(&kind.storage, last.at(revision));
-        if kind.is_definition() {
-            self.withdraw_definition(&last.key.name);
-        }
-        if let Some(custom) = &kind.custom {
-            self.finish_definition(&custom.definition);
-        }
-        gone
-    }
-
-    /// Refuses new objects in a namespace that is absent or on its way out.
-    pub(crate) fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<()> {
-        let Some(namespaces) = self.registry.namespaces() else { return Ok(()) };
-        let found = self.get(&namespaces, &Key::new("", namespace))?;
-        if !found.terminating {
-            return Ok(());
-        }
-        let why =
-            format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut failure = Failure::forbidden(kind, name, &why);
-        if let Some(details) = &mut failure.details {
-            details.causes.push(Cause {
-                reason: "NamespaceTerminating",
-                message: format!("namespace {namespace} is being terminated"),
-                field: "metadata.namespace".to_owned(),
-            });
-        }
-        Err(failure)
     }
 
     /// The object of `stored` in the version of `kind`.

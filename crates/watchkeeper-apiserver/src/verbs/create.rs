@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Cause, Failure, Result};
 use crate::fields::{Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
 use crate::kinds::convert;
@@ -39,6 +39,26 @@ impl Name {
 }
 
 impl Core {
+    /// Refuses new objects in a namespace that is absent or being deleted.
+    pub(crate) fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<()> {
+        let Some(namespaces) = self.registry.namespaces() else { return Ok(()) };
+        let found = self.get(&namespaces, &Key::new("", namespace))?;
+        if !found.terminating {
+            return Ok(());
+        }
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut failure = Failure::forbidden(kind, name, &why);
+        if let Some(details) = &mut failure.details {
+            details.causes.push(Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            });
+        }
+        Err(failure)
+    }
+
     /// Creates `value`, which is in the version of `kind`, in `namespace` (empty for a cluster-scoped kind).
     pub(crate) fn create(
         &mut self,

@@ -252,9 +252,22 @@ impl Core {
         }
         Ok(Deleted::Object(last))
     }
+
+    /// Removes an object. Watchers receive its last content with a new version.
+    pub(crate) fn erase(&mut self, kind: &Kind, last: &Stored) -> Arc<Stored> {
+        let revision = self.store.next_revision();
+        let gone = self.store.remove(&kind.storage, last.at(revision));
+        if kind.is_definition() {
+            self.withdraw_definition(&last.key.name);
+        }
+        if let Some(custom) = &kind.custom {
+            self.finish_definition(&custom.definition);
+        }
+        gone
+    }
 }
 
-/// Says that the object is to go. A second time may only shorten its grace.
+/// Marks an object for deletion. A repeated mark may only shorten its grace period.
 fn mark(value: &mut Value, grace: i64, now: Timestamp) {
     let first = !value["metadata"]["deletionTimestamp"].is_string();
     let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);

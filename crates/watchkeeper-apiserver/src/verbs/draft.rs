@@ -11,12 +11,13 @@ use watchkeeper::clock::{Clock, Generator};
 use crate::failure::{Failure, Result};
 use crate::fields;
 use crate::kinds::behaviour::{Contents, Context};
-use crate::kinds::definition::{self, Compiled, Definition};
+use crate::kinds::definition::Compiled;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::kinds::registry::Registry;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
+use crate::verbs::definitions::{self, Definition};
 
 /// What a write knows of the server.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Seen {
         let made = self.registry.as_ref().map(|registry| {
             let undecided = value.clone();
             if accept {
-                definition::accept(registry, &mut value, &self.now());
+                definitions::accept(registry, &mut value, &self.now());
             }
             Definition::of(registry, undecided, &value, compiled, accept)
         });

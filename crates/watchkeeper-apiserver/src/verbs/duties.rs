@@ -10,13 +10,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::failure::Result;
-use crate::kinds::definition::{self, KindsChange};
+use crate::kinds::definition;
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Registry;
 use crate::state::core::Core;
 use crate::state::duty::Duty;
 use crate::state::renew::renewed;
 use crate::state::store::{Key, Stored};
+use crate::verbs::definitions::{KindsChange, reconsider};
 use crate::verbs::delete::{DeleteOptions, Departure, Propagation};
 
 /// The maximum number of objects in a slice, and of their bytes; a slice has at least one object.
@@ -188,7 +189,7 @@ fn decide(access: &mut impl Access, touched: BTreeSet<String>) -> Option<BTreeSe
         let Some((kind, old)) = found else { continue };
         bytes += old.bytes.len();
         let registry = registry.get_or_insert_with(|| seen.draft());
-        if let Some((after, more, change)) = definition::reconsider(registry, &old, &now) {
+        if let Some((after, more, change)) = reconsider(registry, &old, &now) {
             let new = Stored::encode(&kind, old.key.clone(), old.revision, &after);
             decided.push(Decided { kind, old, new, change });
             left.extend(more);

@@ -2,6 +2,7 @@
 
 pub(crate) mod backlog;
 pub(crate) mod discovery;
+mod endpoints;
 pub(crate) mod handler;
 pub(crate) mod metrics;
 pub(crate) mod negotiate;
@@ -14,4 +15,6 @@ pub(crate) mod route;
 pub(crate) mod shared;
 pub(crate) mod static_routes;
 pub(crate) mod table;
+pub(crate) mod transaction;
+mod warnings;
 pub(crate) mod watch;

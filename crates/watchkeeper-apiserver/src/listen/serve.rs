@@ -25,7 +25,7 @@ use crate::access::local;
 use crate::failure::Failure;
 use crate::http::reply::{self, ReplyBody};
 use crate::listen::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
-use crate::{ApiServer, ApiService};
+use crate::server::{ApiServer, ApiService};
 
 /// The timeout of a TLS handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);

@@ -4,3 +4,4 @@ mod definitions;
 mod durable;
 mod duties;
 mod metrics;
+mod requests;

@@ -1,4 +1,4 @@
-//! How does a request become an answer? From the URL to a verb, with body, options and version in order.
+//! The path of a request: from the URL to a kind and one of its endpoints.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ use crate::verbs::update::Part;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Answers one request. `stop` ends a watch that it opens.
+/// Serves one request. `stop` ends a watch that it opens.
 pub(crate) async fn handle<B>(
     shared: Arc<Shared>,
     request: Request<B>,
@@ -59,11 +59,11 @@ where
         backlog: Mutex::new(Backlog::new(&shared)),
     };
     let found = call.find();
-    // What nobody serves is not counted, as there is no end of it.
+    // Unknown resources are not counted: the number of time series would be unbounded.
     let counted = matches!(found, Ok(Some(Named::Kind(_)))).then(|| call.counted());
     let mut answered = call.answer(found, body).await;
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
-        // Whoever outran it goes on, and others get their turn.
+        // Lets the request that changed the object continue, and others run.
         yield_now().await;
         let body = Full::new(call.body.get().cloned().unwrap_or_default());
         answered = call.answer(call.find(), body).await;
@@ -89,15 +89,15 @@ pub(crate) struct Call {
     pub(crate) stop: Option<CancellationToken>,
     /// The body, once it has been read.
     pub(crate) body: OnceLock<Bytes>,
-    /// How often it has tried to write.
+    /// The number of attempts to write.
     pub(crate) tries: AtomicUsize,
-    /// Its turn among those with a large body.
+    /// The permit for a large body.
     pub(crate) turn: OnceLock<OwnedSemaphorePermit>,
-    /// What its writes have left to do.
+    /// The duties that its writes left behind.
     pub(crate) backlog: Mutex<Backlog>,
 }
 
-/// What the URL names, once the kind is known.
+/// The resource that the URL names.
 pub(crate) enum Named {
     Kind(Arc<Kind>),
     Review(&'static Review),
@@ -162,7 +162,7 @@ impl Call {
             }
             Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
             Some("status") if kind.has_status() => Err(Failure::method_not_allowed()),
-            // A custom kind has one handler for all its paths, which takes what it does not know for an object that is not there.
+            // A custom kind has one handler for all its paths; it reports an unknown subresource as a missing object.
             Some(_) if kind.custom.is_some() => Err(Failure::not_found(&kind, name)),
             Some(_) => Err(Failure::no_such_path()),
         }
@@ -183,7 +183,7 @@ impl Call {
         }
     }
 
-    /// As what this is counted.
+    /// Returns the labels under which the request is counted.
     fn counted(&self) -> Counted {
         let form = self.headers.get(http::header::CONTENT_TYPE).and_then(|form| form.to_str().ok());
         let apply = form.is_some_and(|form| form.starts_with("application/apply-patch"));

@@ -20,48 +20,49 @@ use crate::verbs::delete::{DeleteOptions, Deleted, Departure};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::update::MODIFIED;
 
-/// How often a write is worked out before it is given up, as the object was changed each time meanwhile. Small writes get by.
+/// The maximum number of attempts of a write whose object changes each time meanwhile.
 pub(crate) const TRIES: usize = 100;
 
-/// The same for a write of large data, of which each try takes long. The real server gives up a patch after as many conflicts.
+/// The same for large data, where each attempt takes long. The real server allows a patch as many conflicts.
 pub(crate) const LARGE_TRIES: usize = 5;
 
-/// From which size on a body or an object is large.
+/// The size above which a body or an object is large.
 pub(crate) const LARGE: usize = 64 * 1024;
 
-/// From which size on something is worked on aside. Defaults can make a built-in object many times as large as it was sent.
+/// The size above which work runs outside the worker thread. Defaulting can make an object many times as large as its
+/// body.
 const ASIDE: usize = 8 * 1024;
 
-/// Works on so many bytes, see [`Call::work`].
+/// Runs work on so many bytes, see [`Call::work`].
 pub(super) fn aside<T>(socket: bool, bytes: usize, work: impl FnOnce() -> T) -> T {
     let several = || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
     if bytes > ASIDE && socket && several() { block_in_place(work) } else { work() }
 }
 
 impl Call {
-    /// The whole body; kept, as a request that begins anew cannot read it again.
+    /// Returns the whole body, and keeps it for a request that starts over.
     pub(crate) async fn read_body<B>(&self, body: B) -> Result<Bytes>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
         let read = collect_body(&self.shared.clock, body).await?;
-        // It is waited for over a socket alone, where others are to be served meanwhile.
+        // Only requests over a socket wait: in process nobody else would be served meanwhile.
         if self.stop.is_some() && read.len() > LARGE && self.turn.get().is_none() {
             let turn = self.shared.large_turn(read.len()).await?;
-            // No other turn has been set.
+            // No permit was set before.
             let _set = self.turn.set(turn);
         }
         Ok(self.body.get_or_init(|| read).clone())
     }
 
-    /// Works on so many bytes. Over a socket the runtime goes on with other requests on another thread if it has several; in process
-    /// everything stays in its order.
+    /// Runs work on so many bytes. Over a socket, a multi-threaded runtime serves other requests on another thread
+    /// meanwhile; in process the order of execution is kept.
     pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         aside(self.stop.is_some(), bytes, work)
     }
 
-    /// Runs a write on the core if `kind` is still what the URL names: its definition may have changed while the body came.
+    /// Runs a write on the core if `kind` is still the kind of the URL: its definition may have changed meanwhile.
     pub(super) fn commit_if_current<T>(
         &self,
         kind: &Arc<Kind>,
@@ -70,14 +71,14 @@ impl Call {
         self.run(|core| self.check(core, kind).and_then(|()| write(core)))
     }
 
-    /// Runs a write on the core, and notes what it leaves to do.
+    /// Runs a write on the core, and keeps the duties that it leaves behind.
     pub(super) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
         let (result, duties) = self.shared.run_part(write);
         self.backlog.lock().extend(duties);
         result
     }
 
-    /// Does what the writes have left to do. Over a socket that goes on though the client leaves.
+    /// Completes the duties of the writes. Over a socket they run on if the client disconnects.
     pub(super) async fn work_off(&self) {
         let backlog = self.backlog.lock().take();
         if backlog.is_empty() {
@@ -86,15 +87,15 @@ impl Call {
         let socket = self.stop.is_some();
         let finish = backlog.finish(move |backlog| aside(socket, usize::MAX, || backlog.advance()));
         if socket {
-            // Its panic, if any, has been printed already.
+            // A panic has been printed already.
             let _ended = tokio::spawn(finish).await;
         } else {
             finish.await;
         }
     }
 
-    /// Writes an object: looks at the core, works without it, and stores what came out if nothing of what was seen has changed meanwhile.
-    /// Otherwise the request begins anew, and fails with a conflict once that has happened too often: the core is never held for longer.
+    /// Writes an object: reads the core, works without the lock, and stores the result if what was read is current.
+    /// Otherwise the request starts over, and fails with a conflict after too many attempts.
     pub(crate) fn write(
         &self,
         kind: &Arc<Kind>,
@@ -123,8 +124,8 @@ impl Call {
         )
     }
 
-    /// Deletes an object: looks at the core, works without it, and lets the object go if it has not changed meanwhile. Otherwise the request
-    /// begins anew; once that has happened too often it holds the core for as long as it takes.
+    /// Deletes an object: plans without the lock, and deletes if the object is unchanged. Otherwise the request starts
+    /// over; after too many attempts it holds the lock for as long as it takes.
     pub(super) fn delete(&self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
         let tries = 1 + self.tries.fetch_add(1, Ordering::Relaxed);
         let old = self.read(kind, |core| core.get(kind, key))?;
@@ -136,15 +137,15 @@ impl Call {
         self.commit_if_current(kind, |core| core.depart(&departure))
     }
 
-    /// Whether the sizes of a write do not tell how long it takes: definitions are compiled, custom objects get defaults and are checked by
-    /// rules of any cost, and operations of a JSON patch copy what they find.
+    /// Returns whether a small write may take long: definitions are compiled, custom objects are defaulted and checked
+    /// by rules of any cost, and JSON patches copy values.
     pub(super) fn may_grow(&self, kind: &Kind) -> bool {
         kind.is_definition()
             || kind.custom.is_some()
             || content_type(&self.headers) == "application/json-patch+json"
     }
 
-    /// Looks at the core under the same condition.
+    /// Reads the core under the same condition.
     pub(super) fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core.lock();
         self.check(&core, kind)?;

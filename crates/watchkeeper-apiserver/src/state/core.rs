@@ -1,4 +1,4 @@
-//! What is the state of the server? Objects, kinds, time and chance, behind one lock; everything here is synchronous and without IO.
+//! The state of the server behind one lock: objects, kinds, clock and randomness. Synchronous, and without IO.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::state::store::{Key, Store, Stored, Window};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) store: Store,
-    /// Shared with those who look at it for longer than they hold the core.
+    /// Shared with readers that need it for longer than they hold the lock.
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Clock,
     pub(crate) generator: Generator,
-    /// What the writes so far have left to do. Taken by whoever holds the core, and done in slices.
+    /// The duties that writes left behind, to be taken and done in slices.
     pub(crate) duties: VecDeque<Duty>,
 }
 
-/// Versions start at the time of day in microseconds: a server that starts anew under the same address never
-/// hands out versions that clients have already seen from its predecessor. On a clock before 1970 they start at 1, as 0 means something else.
+/// Revisions start at the wall time in microseconds: a server that restarts without its data never repeats a version
+/// that clients have seen. On a clock before 1970 they start at 1, because 0 has a meaning of its own.
 pub(crate) fn first_revision(env: &Env) -> u64 {
     u64::try_from(env.clock.wall().as_microsecond()).unwrap_or(0).max(1)
 }
 
-/// Runs a change on a core, and then wakes the watches that it concerns.
+/// Runs a change on a core, then wakes the watches that it affects.
 pub(crate) fn commit_change<T>(core: &Mutex<Core>, change: impl FnOnce(&mut Core) -> T) -> T {
     let (result, wakers) = {
         let mut core = core.lock();
@@ -92,7 +92,7 @@ impl Core {
     }
 }
 
-/// What is done while the core is held, for tests: nothing that takes long.
+/// Counts the work that is done under the lock, for tests.
 #[cfg(test)]
 pub(crate) mod held {
     use std::cell::Cell;

@@ -36,7 +36,7 @@ use watchkeeper::source::{
 use watchkeeper::wire::{ApiError, Class};
 
 use crate::queues::show;
-use crate::trace::{Step, check};
+use crate::trace::{Step, check, replay};
 
 /// What happened since the step began, each with its time where that is later than the step.
 #[derive(Clone)]
@@ -230,19 +230,7 @@ impl Run {
     }
 }
 
-fn run(steps: &[Step]) -> Vec<Vec<String>> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
-        let (mut run, mut results) = (Run::new(), Vec::new());
-        for step in steps {
-            results.push(run.step(step).await);
-        }
-        results
-    })
-}
-
 #[test]
 fn the_reflector_does_what_its_traces_say() {
-    check("reflector", run);
+    check("reflector", |steps| replay(steps, Run::new, Run::step));
 }

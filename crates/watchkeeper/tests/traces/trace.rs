@@ -56,6 +56,23 @@ fn traces(folder: &str) -> Vec<PathBuf> {
     traces
 }
 
+/// Carries out steps one after the other, on virtual time. Returns the results of each.
+pub(crate) fn replay<R>(
+    steps: &[Step],
+    start: impl FnOnce() -> R,
+    carry_out: impl AsyncFn(&mut R, &Step) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (mut run, mut results) = (start(), Vec::new());
+        for step in steps {
+            results.push(carry_out(&mut run, step).await);
+        }
+        results
+    })
+}
+
 /// Carries out every trace of a folder: `run` gives the results of each step.
 pub(crate) fn check(folder: &str, run: impl Fn(&[Step]) -> Vec<Vec<String>>) {
     let mut differing = String::new();

@@ -25,7 +25,7 @@ use watchkeeper::Env;
 use watchkeeper::workqueue::limiter::ItemExponential;
 use watchkeeper::workqueue::{KeyRecord, Priority, RateLimitingQueue, WorkItem};
 
-use crate::trace::{Step, check};
+use crate::trace::{Step, check, replay};
 
 type Items = Arc<Mutex<BTreeMap<String, WorkItem<String>>>>;
 
@@ -147,19 +147,7 @@ impl Run {
     }
 }
 
-fn run(steps: &[Step]) -> Vec<Vec<String>> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
-        let (mut run, mut results) = (Run::new(), Vec::new());
-        for step in steps {
-            results.push(run.step(step).await);
-        }
-        results
-    })
-}
-
 #[test]
 fn the_work_queue_does_what_its_traces_say() {
-    check("workqueue", run);
+    check("workqueue", |steps| replay(steps, Run::new, Run::step));
 }

@@ -1,24 +1,26 @@
-//! What following the rules costs at an object, told before they run: nothing ends a rule while it runs.
+//! Cost budget of the rules at an object, estimated before they run because a running rule cannot be interrupted.
 //!
-//! The real server counts the steps of each rule while it runs and stops when a request has spent its budget. Here the steps are estimated from
-//! the values that a rule will see; a loop over what a call gives counts as one turn.
+//! The real server counts the steps of each rule while it runs and stops when a request has spent its budget. Here the
+//! steps are estimated from the values that a rule will see; a loop over the result of a call counts as one iteration.
 
-use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
+use kube_cel::cel::common::ast::{Expr, IdedExpr, operators};
 use serde_json::Value;
 
-/// What all rules of an object may cost together, as on the real server.
+use super::size;
+
+/// The budget of all rules of an object, as on the real server.
 pub(super) const BUDGET: u64 = 10_000_000;
 
-/// What it costs to follow a rule at all: the parts of the object are converted for it, which takes as long as many steps.
+/// The base cost of an evaluation: converting the value takes as long as many steps.
 const BEGIN: u64 = 100;
 
-/// How many characters of a text a call reads for one step.
+/// The number of characters that a call reads per step.
 const CHARACTERS: usize = 10;
 
-/// The variables of an expression, innermost last, with what they hold where it is known.
+/// The variables of an expression, innermost last, with their values if known.
 type Scope<'a> = Vec<(&'a str, Option<&'a Value>)>;
 
-/// What an expression costs at a part of an object and its state before.
+/// Returns the cost of an expression at a value and its previous state.
 pub(super) fn cost_at<'a>(expression: &'a IdedExpr, value: &'a Value, old: Option<&'a Value>) -> u64 {
     let mut scope = vec![("self", Some(value)), ("oldSelf", old)];
     BEGIN.saturating_add(steps(expression, &mut scope))
@@ -38,10 +40,7 @@ fn steps<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
         }
         Expr::Select(select) => 1 + steps(&select.operand, scope),
         Expr::List(list) => sum(&mut list.elements.iter()),
-        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| match &entry.expr {
-            EntryExpr::StructField(field) => vec![&field.value],
-            EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-        })),
+        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| size::parts(&entry.expr))),
         Expr::Comprehension(all) => {
             let before = sum(&mut [&all.iter_range, &all.accu_init, &all.result].into_iter());
             let (turns, element) = turns(&all.iter_range, scope);
@@ -54,7 +53,7 @@ fn steps<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
     }
 }
 
-/// How often a loop turns, and the longest of what it goes over; once, if nothing is known.
+/// Returns the iterations of a loop and its longest element; one iteration if nothing is known.
 fn turns<'a>(range: &'a IdedExpr, scope: &Scope<'a>) -> (u64, Option<&'a Value>) {
     let length = |value: &&Value| match value {
         Value::Array(list) => list.len(),
@@ -64,7 +63,7 @@ fn turns<'a>(range: &'a IdedExpr, scope: &Scope<'a>) -> (u64, Option<&'a Value>)
     };
     match &range.expr {
         Expr::List(list) => (list.elements.len() as u64, None),
-        // What `filter` and `map` give is no longer than what they take.
+        // The result of `filter` or `map` is no longer than its input.
         Expr::Comprehension(inner) if matches!(inner.accu_init.expr, Expr::List(_)) => {
             (turns(&inner.iter_range, scope).0, None)
         }
@@ -76,7 +75,7 @@ fn turns<'a>(range: &'a IdedExpr, scope: &Scope<'a>) -> (u64, Option<&'a Value>)
     }
 }
 
-/// What an expression gives, if it is a part of the object.
+/// Returns the value of an expression that selects a part of the object.
 fn value_of<'a>(expression: &'a IdedExpr, scope: &Scope<'a>) -> Option<&'a Value> {
     match &expression.expr {
         Expr::Ident(name) => scope.iter().rev().find(|(known, _)| known == name)?.1,

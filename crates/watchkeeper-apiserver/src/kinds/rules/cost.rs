@@ -4,9 +4,10 @@
 //! the real server accepts.
 
 use kube_cel::CompiledSchema;
-use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
+use kube_cel::cel::common::ast::{Expr, IdedExpr, operators};
 use serde_json::Value;
 
+use super::size;
 use crate::failure::Cause;
 
 /// The budget of one rule, and of all rules of a schema.
@@ -99,10 +100,7 @@ fn turns<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>) -> u64 {
         Expr::Call(call) => sum(&mut call.target.as_deref().into_iter().chain(&call.args)),
         Expr::Select(select) => turns(&select.operand, scope),
         Expr::List(list) => sum(&mut list.elements.iter()),
-        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| match &entry.expr {
-            EntryExpr::StructField(field) => vec![&field.value],
-            EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-        })),
+        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| size::parts(&entry.expr))),
         Expr::Comprehension(all) => {
             let before = sum(&mut [&all.iter_range, &all.accu_init, &all.result].into_iter());
             let (size, element) = bounds(&all.iter_range, scope);

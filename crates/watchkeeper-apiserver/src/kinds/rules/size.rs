@@ -158,7 +158,8 @@ fn measure<'a>(expression: &'a IdedExpr, scope: &mut Scope<'a>, lengths: &mut Le
     }
 }
 
-fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
+/// Returns the expressions of an entry of a map or struct.
+pub(super) fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
     match entry {
         EntryExpr::StructField(field) => vec![&field.value],
         EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],

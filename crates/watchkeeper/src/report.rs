@@ -17,13 +17,13 @@ use crate::clock::{Clock, Instant};
 pub struct Report<'a> {
     /// The part that reports, such as `reflector` or `workqueue`.
     pub part: &'static str,
-    /// What it was busy with: a kind, a key, a handler's name.
+    /// The subject at hand: a kind, a key, a handler's name.
     pub subject: &'a str,
     /// The error or panic.
     pub incident: Incident<'a>,
 }
 
-/// What a [`Report`] is about.
+/// The error or panic of a [`Report`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Incident<'a> {
@@ -42,7 +42,7 @@ impl fmt::Display for Incident<'_> {
     }
 }
 
-/// Displays an error with all its causes, as programs do with the error that ends them.
+/// Displays an error with all its causes.
 ///
 /// ```
 /// # use watchkeeper::report::WithCauses;
@@ -66,10 +66,18 @@ impl fmt::Display for WithCauses<'_> {
     }
 }
 
-/// The one place where every handled error and every caught panic goes.
+/// The destination of all handled errors and caught panics.
 ///
-/// Clones share counters and hooks. Each report is counted and given to every hook; at most 100 lines a second are logged, and the number
-/// left out is logged with the next line.
+/// Clones share counters and hooks. Each report is counted and passed to every hook. At most 100 lines a second are
+/// logged; the number of omitted ones is logged with the next line.
+///
+/// ```
+/// # use watchkeeper::Env;
+/// let reporter = Env::system().reporter;
+/// reporter.add_hook(|report| println!("{}: {}", report.subject, report.incident));
+/// assert_eq!(reporter.guard("my-controller", "default/web", || panic!("boom")), None::<()>);
+/// assert_eq!(reporter.panics(), 1);
+/// ```
 #[derive(Clone)]
 pub struct Reporter(Arc<Shared>);
 
@@ -92,7 +100,7 @@ struct Brake {
 const LINES_PER_SECOND: u32 = 100;
 
 impl Reporter {
-    /// A reporter that logs through `tracing`.
+    /// Returns a reporter that logs through `tracing`.
     pub fn new(clock: &Clock) -> Self {
         let brake = Brake { second: clock.now(), logged: 0, left_out: 0 };
         Self(Arc::new(Shared {
@@ -104,7 +112,8 @@ impl Reporter {
         }))
     }
 
-    /// Calls `hook` with every report from now on, on the task that reports; it must not block. A hook that panics is ignored.
+    /// Calls `hook` with every report from now on, on the reporting task; it must not block. A hook that panics is
+    /// ignored.
     pub fn add_hook(&self, hook: impl Fn(&Report<'_>) + Send + Sync + 'static) {
         self.0.hooks.lock().push(Arc::new(Box::new(hook)));
     }
@@ -112,10 +121,10 @@ impl Reporter {
     /// Reports an error that was handled.
     pub fn error(&self, part: &'static str, subject: &str, error: &(dyn Error + 'static)) {
         self.0.errors.fetch_add(1, Ordering::Relaxed);
-        self.tell(&Report { part, subject, incident: Incident::Error(error) });
+        self.publish(&Report { part, subject, incident: Incident::Error(error) });
     }
 
-    /// Runs `code`; a panic in it is caught and reported, and gives `None`.
+    /// Runs `code` and returns its result; if it panics, reports the panic and returns `None`.
     pub fn guard<T>(&self, part: &'static str, subject: &str, code: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(code)) {
             Ok(value) => Some(value),
@@ -126,23 +135,23 @@ impl Reporter {
         }
     }
 
-    /// Reports a panic that was caught, by its payload.
+    /// Reports a caught panic by its payload.
     pub fn panic(&self, part: &'static str, subject: &str, payload: &(dyn Any + Send)) {
         self.0.panics.fetch_add(1, Ordering::Relaxed);
-        self.tell(&Report { part, subject, incident: Incident::Panic(panic_message(payload)) });
+        self.publish(&Report { part, subject, incident: Incident::Panic(panic_message(payload)) });
     }
 
-    /// How many errors were reported.
+    /// Returns the number of reported errors.
     pub fn errors(&self) -> u64 {
         self.0.errors.load(Ordering::Relaxed)
     }
 
-    /// How many panics were reported.
+    /// Returns the number of reported panics.
     pub fn panics(&self) -> u64 {
         self.0.panics.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, report: &Report<'_>) {
+    fn publish(&self, report: &Report<'_>) {
         if let Some(left_out) = self.may_log() {
             if left_out > 0 {
                 tracing::warn!(left_out, "reports came too fast, and some were not logged");
@@ -176,7 +185,7 @@ impl Reporter {
     }
 }
 
-/// What a panic said, by its payload.
+/// Returns the message of a panic from its payload.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
@@ -200,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_counted_and_told_with_its_causes() {
+    fn an_error_is_counted_and_reported_with_its_causes() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer")]
         struct Outer(#[source] std::fmt::Error);
@@ -211,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_was_told_already_is_not_told_again() {
+    fn a_cause_in_the_text_of_its_error_is_not_repeated() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer: {0}")]
         struct Outer(#[source] Inner);
@@ -223,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_caught_counted_and_told() {
+    fn a_panic_is_caught_counted_and_reported() {
         let (reporter, seen) = reporter();
         assert_eq!(reporter.guard("test", "x", || 1), Some(1));
         assert_eq!(reporter.guard("test", "x", || panic!("boom {}", 2)), None::<()>);
@@ -234,17 +243,17 @@ mod tests {
     #[test]
     fn a_panicking_hook_does_not_stop_the_others() {
         let reporter = Reporter::new(&Clock::system());
-        let told = Arc::new(AtomicU64::new(0));
+        let reported = Arc::new(AtomicU64::new(0));
         reporter.add_hook(|_| panic!("bad hook"));
-        let count = told.clone();
+        let count = reported.clone();
         reporter.add_hook(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
         reporter.error("test", "x", &std::fmt::Error);
-        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(reported.load(Ordering::Relaxed), 1);
     }
 
-    /// Collects what is logged.
+    /// Collects the log lines.
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -287,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn logging_is_braked_and_tells_what_it_left_out() {
+    async fn logging_is_rate_limited_and_counts_what_it_omits() {
         let clock = Clock::system();
         let reporter = Reporter::new(&clock);
         let logged = (0..150).filter(|_| reporter.may_log().is_some()).count();

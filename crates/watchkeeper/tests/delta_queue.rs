@@ -1,4 +1,4 @@
-//! Do producer and consumer wait for each other at a queue as they should, whichever queue it is? On the paused clock.
+//! Waiting of producer and consumer at a delta queue, for both queues, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;

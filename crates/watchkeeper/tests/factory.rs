@@ -1,4 +1,4 @@
-//! Does a factory make one informer of each, with its settings, and start and stop them together?
+//! The informer factory: one informer of each kind, with its settings, started and stopped together.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;

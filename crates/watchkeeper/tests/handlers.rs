@@ -1,4 +1,4 @@
-//! What is a handler told when it filters, falls behind, or is taken out? On both queues, on the paused clock.
+//! Notifications of handlers that filter, fall behind or are removed, on both queues, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

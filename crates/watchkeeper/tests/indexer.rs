@@ -1,4 +1,4 @@
-//! What can be relied on when objects are put into an Indexer, taken out, and looked up?
+//! The guarantees of an Indexer when objects are added, removed and looked up.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;

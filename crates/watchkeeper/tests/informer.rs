@@ -1,4 +1,4 @@
-//! Does a shared informer keep its promises, on both queues, through the public API? In process, on the paused clock.
+//! The shared informer through its public API, on both queues, in process, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

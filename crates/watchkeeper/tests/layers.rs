@@ -1,4 +1,5 @@
-//! The rooms of this crate use one another in one direction only, and the pages that name them agree on their order.
+//! The modules of this crate import each other in one direction only, and the pages that name them agree on their
+//! order.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::fs;

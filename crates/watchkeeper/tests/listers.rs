@@ -1,4 +1,4 @@
-//! Does a lister find what is selected, and say what is missing?
+//! Listers: selection, and errors for missing objects.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Does Prometheus learn what happens in an informer? On both queues, on the paused clock.
+//! Metrics of informers for Prometheus, on both queues, on the paused clock.
 #![cfg(feature = "prometheus")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

@@ -1,4 +1,4 @@
-//! Do the parts of a program keep their promises? Waiting for caches in process, the admin pages over a loopback socket.
+//! The parts of a program: waiting for caches in process, the admin pages over a loopback socket.
 #![cfg(all(feature = "admin", feature = "prometheus"))]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

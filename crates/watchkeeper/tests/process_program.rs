@@ -1,4 +1,4 @@
-//! Does a program stop and log as it should? This test starts itself as a program with workers, and sends signals to it.
+//! Signals and logs of a program. This test starts itself as a program with workers, and sends signals to it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::{BufRead, BufReader, Read};

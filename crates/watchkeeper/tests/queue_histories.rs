@@ -1,4 +1,4 @@
-//! Do the two queues tell the same? Random streams, with missed changes, relists, resyncs and failures, through both.
+//! Both queues lead to the same notifications, for random streams with missed changes, relists, resyncs and failures.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "common/deltas.rs"]

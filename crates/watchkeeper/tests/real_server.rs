@@ -1,7 +1,8 @@
-//! Do informers mirror a real API server? On the cluster of `WATCHKEEPER_TEST_KUBECONFIG`, in real time, every wait for an event.
+//! Informers on a real API server: the cluster of `WATCHKEEPER_TEST_KUBECONFIG`, in real time, where every wait is for
+//! an event.
 //!
-//! `WATCHKEEPER_TEST_RESTART` is a command that restarts the API server, `WATCHKEEPER_TEST_COMPACT` one that makes it forget its history;
-//! what needs them fails without them.
+//! `WATCHKEEPER_TEST_RESTART` is a command that restarts the API server, `WATCHKEEPER_TEST_COMPACT` one that makes it
+//! forget its history; the tests that need them fail without them.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;

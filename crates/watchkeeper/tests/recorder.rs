@@ -1,4 +1,4 @@
-//! Do events reach every sink that wants them, without anybody waiting?
+//! Events reach every sink that subscribed, without any waiting.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Do events get onto the API server, once and completely, whatever happens to the requests?
+//! Events are written to the API server once and completely, whatever happens to the requests.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::future::Future;

@@ -1,4 +1,5 @@
-//! Is every object transformed exactly once on its way into a cache, and is none lost where that fails? On both queues, paused clock.
+//! Every object is transformed exactly once on its way into a cache, and none is lost on failure. On both queues, on
+//! the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
-//! Every row of `docs/upstream-tests.md` says something, and everything that it names is a test that runs.
+//! Every row of `docs/upstream-tests.md` has a text, and every test that it names exists.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Upstream's tests, benchmarks and examples in the files that the table covers; some share a row, and `TestWatchList` has one for each of its eleven cases.
+/// Upstream's tests, benchmarks and examples in the files that the table covers; some share a row, and `TestWatchList`
+/// has one for each of its eleven cases.
 const ROWS: usize = 383;
 
 fn root() -> PathBuf {
@@ -25,7 +26,8 @@ fn tests(directory: &Path, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The names of the functions that have an attribute of a test and are not ignored; attributes and comments may stand in between.
+/// The names of the functions that have an attribute of a test and are not ignored; attributes and comments may stand
+/// in between.
 fn tests_in(text: &str) -> impl Iterator<Item = String> {
     let (mut is_test, mut is_ignored) = (false, false);
     text.lines().map(str::trim).filter_map(move |line| {

@@ -1,4 +1,4 @@
-//! What does a controller see of its work queue? Urgent keys first, none starved; and of each key where it is and what became of it.
+//! The work queue of a controller: urgent keys first, none starved, and the state and history of each key.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;

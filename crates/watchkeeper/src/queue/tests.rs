@@ -1,4 +1,4 @@
-//! Do both queues keep their promises? Tests of each, and of what they have in common.
+//! Tests of both queues.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn show(delta: &Delta<()>) -> String {
     }
 }
 
-/// All pops until the queue is empty, each processed.
+/// Pops until the queue is empty, and marks each pop as processed.
 fn drain(queue: &mut dyn Queue<()>) -> Vec<Vec<String>> {
     let mut pops = Vec::new();
     while let Some(popped) = queue.pop() {
@@ -267,7 +267,7 @@ mod gathering {
 
     // client-go: TestDeltaFIFO_Resync, TestDeltaFIFO_ResyncNonExisting, TestDeltaFIFO_UpdateResyncRace
     #[test]
-    fn a_resync_tells_again_only_what_has_nothing_pending() {
+    fn a_resync_repeats_only_what_has_nothing_pending() {
         let known = Known::of([obj("idle", 1), obj("pending", 1), obj("flying", 1)]);
         let mut queue = delta_fifo();
         queue.push(Delta::Updated(obj("flying", 2)), &known);
@@ -308,7 +308,7 @@ mod gathering {
     }
 
     #[test]
-    fn a_version_is_told_once() {
+    fn a_version_is_returned_once() {
         let known = Known::of([obj("a", 1)]);
         let mut queue = delta_fifo();
         queue.replace(vec![obj("a", 1)], 5.into(), &known);
@@ -348,14 +348,14 @@ mod gathering {
     }
 }
 
-/// One step of a stream, on few names so that they meet.
+/// One step of a stream, on few names so that they collide.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8),
     Delete(u8),
     Relist,
     Resync,
-    /// Let the consumer do this many pops, the last of them left unprocessed until the next step.
+    /// The consumer pops this often; the last pop is left unprocessed until the next step.
     Pop(u8),
 }
 
@@ -370,7 +370,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// The consumer: a plain map, as the informer's loop would fill its store.
+/// The consumer: a plain map, filled the way the informer's loop fills its store.
 fn consume(store: &mut Known, popped: Popped<()>) {
     for delta in popped.deltas {
         match delta {

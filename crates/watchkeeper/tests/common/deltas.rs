@@ -1,4 +1,4 @@
-//! What queues are fed with: objects of no kind, and deltas of them.
+//! Inputs of queues: objects without a kind, and deltas of them.
 
 use watchkeeper::Object;
 use watchkeeper::clock::Generator;

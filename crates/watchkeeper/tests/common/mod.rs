@@ -1,4 +1,4 @@
-//! A scripted API server of ConfigMaps, an informer on it, and a handler that writes down what it is told.
+//! A scripted API server of ConfigMaps, an informer on it, and a handler that records its notifications.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::future::IntoFuture;

@@ -1,4 +1,5 @@
-//! Under many changes from many sides, amid resyncs and lists, does an unshared informer end as the server says, and tell only what was?
+//! An unshared informer under many concurrent changes, resyncs and lists: it ends in the server's state, and notifies
+//! only real changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Does a controller made by hand bring what is listed and watched to its process function, and end when it should?
+//! The low-level controller: it passes listed and watched objects to its process function, and stops when it should.
 
 use std::convert::Infallible;
 use std::sync::Arc;

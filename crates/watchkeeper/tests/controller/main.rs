@@ -1,4 +1,4 @@
-//! Do the low-level controller and the unshared informer keep their promises, on both queues? In process, on the paused clock.
+//! The low-level controller and the unshared informer, on both queues, in process, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What becomes of what a controller cannot process?
+//! Deltas that a controller cannot process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

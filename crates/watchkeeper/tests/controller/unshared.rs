@@ -1,4 +1,4 @@
-//! What does the handler of an unshared informer hear, and what does its store show?
+//! The notifications and the store of an unshared informer.
 
 use std::sync::Arc;
 use std::time::Duration;

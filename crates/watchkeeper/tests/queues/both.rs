@@ -1,4 +1,4 @@
-//! What do both queues do, each in its way: when have they synced, what is left in the store, how many bytes wait?
+//! Behaviour of both queues: syncing, the remaining state of the store, and queued bytes.
 
 use watchkeeper::ObjectName;
 use watchkeeper::informer::{on_change, process_deltas};

@@ -1,4 +1,4 @@
-//! Does the queue that gathers the deltas of a key do what client-go's `DeltaFIFO` does?
+//! The queue that collects the deltas of a key behaves as client-go's `DeltaFIFO`.
 
 use watchkeeper::queue::{Delta, DeltaFifo, Emit, KnownObjects, NoKnown, Queue};
 

@@ -1,4 +1,4 @@
-//! Do the two queues do what client-go's queues do, and where they differ, what `docs/differences.md` says? Pure, through the public API.
+//! Both queues behave as client-go's, except as stated in `docs/differences.md`. Pure, through the public API.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod both;

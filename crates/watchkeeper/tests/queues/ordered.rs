@@ -1,4 +1,4 @@
-//! Does the queue that keeps everything in order do what client-go's `RealFIFO` does?
+//! The queue that keeps the order of the stream behaves as client-go's `RealFIFO`.
 
 use watchkeeper::queue::{Delta, NoKnown, OrderedFifo, Queue};
 

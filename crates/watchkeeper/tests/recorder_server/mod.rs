@@ -1,4 +1,4 @@
-//! What do the tests of sinks write to? A server of Events that keeps what it is given, and fails as it is told to.
+//! A server of Events for the tests of sinks, which keeps the writes and fails on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

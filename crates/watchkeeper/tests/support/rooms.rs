@@ -1,7 +1,8 @@
-//! The order of a crate's top-level modules ("rooms"), read from a page, and the imports of its sources, held against it.
+//! The order of a crate's top-level modules ("rooms"), read from a page, and the imports of its sources, checked
+//! against it.
 //!
-//! Test programs of several crates include this file. A room is a folder or file directly under `src`. It may import the
-//! rooms that stand before it in the table, never those behind it.
+//! Test programs of several crates include this file. A room is a folder or file directly under `src`. It may import
+//! the rooms before it in the table, never those after it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![allow(dead_code, reason = "not every test program uses all of it")]
 
@@ -120,7 +121,8 @@ pub(crate) struct Import {
 }
 
 /// What the paths in `text` name below the root, where `text` is that of `module`: those that start with `crate::`, and
-/// those that start with so many `super::` that they come there. In `use` and inline alike; not in comments and literals.
+/// those that start with so many `super::` that they come there. In `use` and inline alike; not in comments and
+/// literals.
 pub(crate) fn imports(text: &str, module: &[String]) -> Vec<Import> {
     let tokens = tokens(text);
     let mut scan = Scan { tokens: &tokens, at: 0, found: Vec::new() };

@@ -13,7 +13,8 @@
 //! | `give back` | says that they were not |
 //! | `close` | ends the queue |
 //!
-//! Results are those of both queues where they agree, else of each. A change of how many entries wait, and the sync, are shown.
+//! Results are those of both queues where they agree, else of each. A change of how many entries wait, and the sync,
+//! are shown.
 
 use watchkeeper::clock::Generator;
 use watchkeeper::queue::{Deleted, Delta, DeltaFifo, KnownObjects, OrderedFifo, Popped, Queue};

@@ -1,4 +1,4 @@
-//! When lists and watches fail, how long is waited, is the list read again, and what stays in the cache?
+//! Failing lists and watches: delays, relists, and the remaining state of the cache.
 
 use std::io;
 use std::time::Duration;

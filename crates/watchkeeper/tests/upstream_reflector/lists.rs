@@ -1,4 +1,4 @@
-//! How is a list asked for and read, page by page?
+//! Requesting and reading a list, page by page.
 
 use serde_json::json;
 use watchkeeper::queue::QueueKind;

@@ -1,4 +1,4 @@
-//! Does a reflector do what the tests of client-go's reflector ask for, and where it differs, what `docs/upstream-tests.md` says? On both
+//! The reflector passes the tests of client-go's reflector, except as stated in `docs/upstream-tests.md`. On both
 //! queues, in process, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

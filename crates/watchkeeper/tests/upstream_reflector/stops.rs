@@ -1,4 +1,4 @@
-//! When a reflector is told to stop, does it stop at once, and leave nothing behind?
+//! A stopped reflector stops at once, and leaves nothing behind.
 
 use std::time::Duration;
 

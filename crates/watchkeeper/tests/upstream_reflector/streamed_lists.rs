@@ -1,4 +1,4 @@
-//! How is a list read that comes as a watch, and what if it breaks off?
+//! Streamed lists, complete and broken off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What does a watch bring into the cache, from which version does the next one go on, and how long does one last?
+//! Watches: their effect on the cache, the version from which the next one continues, and their duration.
 
 use std::time::Duration;
 

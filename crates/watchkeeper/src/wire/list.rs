@@ -1,4 +1,4 @@
-//! Where do the items of a list begin and end, and at which version was it taken?
+//! Splitting a list into its items and its metadata.
 
 use serde::Deserialize;
 
@@ -6,10 +6,22 @@ use super::members::{Members, Visitor, Want};
 use super::pieces::{SplitError, TooLarge};
 use crate::object::{Malformed, ResourceVersion};
 
-/// Splits a list, cut into chunks anywhere, into its items, while it is still arriving.
+/// Splits a list, cut into chunks anywhere, into its items while it arrives.
 ///
-/// The metadata of a list stands before the items of built-in kinds and behind those of custom resources: [`ListSplitter::finish`] has it
-/// in both cases.
+/// The metadata of a list precedes the items of built-in kinds and follows those of custom resources:
+/// [`ListSplitter::finish`] returns it in both cases.
+///
+/// ```
+/// # use watchkeeper::wire::ListSplitter;
+/// let mut names = Vec::new();
+/// let mut splitter = ListSplitter::with_cap(1 << 20);
+/// for chunk in [r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"na"#, r#"me":"a"}},{"metadata":{"name":"b"}}]}"#] {
+///     splitter.feed(chunk.as_bytes(), |item| names.push(String::from_utf8_lossy(item.unwrap()).into_owned()))?;
+/// }
+/// assert_eq!(names, [r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"b"}}"#]);
+/// assert_eq!(splitter.finish()?.version.to_string(), "7");
+/// # Ok::<(), watchkeeper::wire::SplitError>(())
+/// ```
 #[derive(Debug)]
 pub struct ListSplitter {
     members: Members,
@@ -24,7 +36,7 @@ pub struct ListMeta {
     pub version: ResourceVersion,
     /// The token of the next page; empty on the last.
     pub continue_token: String,
-    /// How many items follow, where the server tells.
+    /// The number of items that follow, if the server sent it.
     pub remaining: Option<i64>,
 }
 
@@ -35,12 +47,12 @@ impl Default for ListSplitter {
 }
 
 impl ListSplitter {
-    /// A splitter that steps over items of more than `cap` bytes.
+    /// Returns a splitter that skips items of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
         Self { members: Members::new(false).cap(cap), ..Self::default() }
     }
 
-    /// Takes the next chunk and hands over each item that is complete with it.
+    /// Takes the next chunk, and calls the function with each item that it completes.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -49,7 +61,8 @@ impl ListSplitter {
         self.members.feed(chunk, &mut List { meta: &mut self.meta, has_items: &mut self.has_items, item })
     }
 
-    /// The metadata of the list, once it has arrived whole. What has no items or no version is not a list of nothing: it is no list.
+    /// Returns the metadata of the complete list. An answer without items or without a version is an error, not an
+    /// empty list.
     pub fn finish(self) -> Result<ListMeta, SplitError> {
         self.members.finish()?;
         if !self.has_items {

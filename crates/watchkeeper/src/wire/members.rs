@@ -1,46 +1,46 @@
-//! How is an object taken apart while it is still arriving? Member by member, each value whole, skipped, or item by item.
+//! Splitting an object while it arrives: member by member, each value whole, skipped, or item by item.
 
 use super::pieces::{OBJECT_CAP, Pending, SplitError, Taken, TooLarge};
 use crate::object::Malformed;
 use crate::object::scan::Cursor;
 
-/// What to do with the value of a member.
+/// The wanted form of a member's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
-    /// Hand it over when it has arrived.
+    /// Pass it on when it is complete.
     Whole,
-    /// Hand over each element, if it is an array.
+    /// Pass on each element, if it is an array.
     Items,
-    /// Step over it.
+    /// Skip it.
     Nothing,
 }
 
-/// Who is told of an object's members.
+/// The receiver of an object's members.
 pub(super) trait Visitor {
-    /// A member of this name begins.
+    /// Called when a member of this name begins.
     fn want(&mut self, key: &[u8]) -> Want;
 
-    /// The value of the member that was wanted whole.
+    /// Called with the value of a member that is wanted whole.
     fn value(&mut self, value: &[u8]) -> Result<(), Malformed>;
 
-    /// The value of the member that was wanted whole is over the cap.
+    /// Called when the value of a member that is wanted whole is over the cap.
     fn too_large(&mut self, value: TooLarge) -> Result<(), SplitError> {
         Err(value.into())
     }
 
-    /// The next element of the member whose items were wanted.
+    /// Called with the next element of a member whose items are wanted.
     fn item(&mut self, _item: Result<&[u8], TooLarge>) {}
 
-    /// The object has ended.
+    /// Called at the end of the object.
     fn end(&mut self) {}
 }
 
-/// Takes apart one object, or one after the other, cut into chunks anywhere.
+/// Splits one object, or a sequence of them, cut into chunks anywhere.
 #[derive(Debug)]
 pub(super) struct Members {
     state: State,
     pending: Pending,
-    /// Bytes of a key or a plain value that a chunk boundary cut in two.
+    /// Bytes of a key or a scalar value that a chunk boundary cut in two.
     carry: Vec<u8>,
     /// Whether another object may follow the first.
     many: bool,
@@ -63,7 +63,7 @@ enum State {
     Done,
 }
 
-/// One step of the machine: how many bytes it used, or that it needs more.
+/// One step of the machine: the number of bytes it used, or that it needs more.
 enum Step {
     Used(usize),
     NeedMore,
@@ -93,7 +93,7 @@ impl Members {
         Ok(())
     }
 
-    /// Whether the stream may end here.
+    /// Fails if the stream must not end here.
     pub(super) fn finish(&self) -> Result<(), SplitError> {
         let whole = if self.many { State::Start } else { State::Done };
         if self.state == whole { Ok(()) } else { Err(SplitError::Truncated) }
@@ -171,7 +171,7 @@ impl Members {
         Ok(Step::Used(used))
     }
 
-    /// A key and what follows it: the beginning of an object or array, or a whole plain value.
+    /// Parses a key and the start of its value: an opening bracket, or a whole scalar.
     fn member(&mut self, bytes: &[u8], visitor: &mut impl Visitor) -> Result<Step, SplitError> {
         let mut cursor = Cursor::new(bytes);
         let Ok(key) = cursor.string() else { return Ok(Step::NeedMore) };
@@ -183,7 +183,7 @@ impl Members {
         let colon = cursor.at() + 1;
         let start = colon + bytes[colon..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         let Some(first) = bytes.get(start) else { return Ok(Step::NeedMore) };
-        // The value of a plain member must be there before the visitor hears of its key: it may be asked again otherwise.
+        // The scalar must be complete before the visitor sees its key, as this step may run again otherwise.
         let end = match first {
             b'{' | b'[' => None,
             b'"' => {
@@ -212,7 +212,7 @@ impl Members {
                 visitor.value(&bytes[start..end])?;
                 Ok(Step::Used(end))
             }
-            // `items: null` is a list of nothing.
+            // `items: null` is an empty list.
             (Want::Items, Some(end)) if bytes[start..end] != *b"null" => {
                 Err(Malformed { what: "expected an array of items", at: start }.into())
             }
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::wire::ListSplitter;
 
-    /// What becomes of a list with a cap of 20 bytes.
+    /// Splits a list with a cap of 20 bytes.
     fn list(text: &str) -> Result<(), SplitError> {
         ListSplitter::with_cap(20).feed(text.as_bytes(), |_| {})
     }

@@ -1,7 +1,8 @@
-//! How do bytes from an API server become objects and errors?
+//! Splitting the bytes of an API server into objects and errors.
 //!
-//! Lists and watches arrive in chunks cut anywhere. [`ListSplitter`] and [`WatchSplitter`] find where each object begins and ends, for
-//! any chunking and for pretty-printed JSON alike; [`ApiError`] is the one classifier for everything an API server can answer instead.
+//! Lists and watches arrive in chunks cut anywhere. [`ListSplitter`] and [`WatchSplitter`] find the bounds of each
+//! object, with any chunking and in pretty-printed JSON. [`ApiError`] is the one classifier of all failures and error
+//! responses.
 
 mod error;
 mod list;

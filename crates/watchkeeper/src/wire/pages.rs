@@ -3,11 +3,11 @@
 use super::error::{ApiError, Class};
 use crate::object::ObjectName;
 
-/// Follows the pages of one list. A server, or a proxy that drops the query, may answer every page with the token of another one: such a
-/// list would be read for ever, and kept in memory.
+/// Follows the pages of one list. A server, or a proxy that drops the query, may answer every page with the token of
+/// another one: such a list would be read forever, and kept in memory.
 ///
-/// Pages are compared with one earlier page, which is moved up each time their number has doubled. So a cycle of any length is found
-/// after a few rounds, and nothing is kept of all the other pages.
+/// Pages are compared with one earlier page, which is replaced each time their number has doubled. So a cycle of any
+/// length is found after a few rounds, and no other pages are remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     count: u64,
@@ -23,11 +23,11 @@ struct Mark {
     first: Option<ObjectName>,
 }
 
-/// So many pages in a row may have no items: a server that filters behind its storage has such pages.
+/// The permitted number of empty pages in a row: a server that filters after reading its storage sends such pages.
 const EMPTY: u32 = 100;
 
 impl Pages {
-    /// Takes note of a page that has another one behind it, by `token`, and begins with the object `first`.
+    /// Records a page that another one follows by `token`, and that begins with the object `first`.
     pub(crate) fn turn(&mut self, token: &str, first: Option<ObjectName>) -> Result<(), ApiError> {
         self.count += 1;
         self.empty = if first.is_none() { self.empty + 1 } else { 0 };
@@ -61,7 +61,7 @@ mod tests {
         Some(ObjectName::cluster(&format!("o{page}")))
     }
 
-    /// After how many pages of `page(number)` a list is given up, and why.
+    /// Returns after how many pages of `page(number)` a list is given up, and why.
     fn given_up(page: impl Fn(usize) -> (String, Option<ObjectName>)) -> Option<(usize, String)> {
         let mut pages = Pages::default();
         (1..10_000).find_map(|number| {

@@ -1,12 +1,12 @@
-//! How is one JSON value put together from chunks, with as little copying as possible?
+//! Assembling one JSON value from chunks, with as little copying as possible.
 
 use crate::object::scan::Skipper;
 use crate::object::{Malformed, ObjectName, name_hint};
 
-/// Why a stream of JSON cannot be split any further.
+/// The reason why a stream of JSON cannot be split any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
-    /// The structure is broken; `at` counts from the start of the piece in hand.
+    /// The structure is broken; `at` counts from the start of the current chunk or value.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// Something other than an object is larger than the cap.
@@ -17,25 +17,25 @@ pub enum SplitError {
     Truncated,
 }
 
-/// A value over the cap, which was stepped over.
+/// The error of a value over the cap, which was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{size} bytes are more than the cap of {cap}: keep such objects out with a selector")]
 pub struct TooLarge {
-    /// How large it is.
+    /// The size of the value.
     pub size: usize,
-    /// How large it may be.
+    /// The maximum size.
     pub cap: usize,
-    /// The object it is, if its beginning tells.
+    /// The name of the object, if its beginning contains it.
     pub name: Option<ObjectName>,
 }
 
 /// The default cap on the size of one object: 16 MiB, as in client-go.
 pub(crate) const OBJECT_CAP: usize = 16 << 20;
 
-/// So much is kept of a value over the cap, to find its name in.
+/// The number of bytes kept of a value over the cap, to find its name in.
 const HEAD: usize = 64 << 10;
 
-/// One value that may be spread over chunks: only its own bytes are buffered, only if it is, and only up to the cap.
+/// One value that may be spread over chunks. Its bytes are buffered only if it is, and only up to the cap.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     skipper: Skipper,
@@ -44,13 +44,13 @@ pub(crate) struct Pending {
     size: usize,
 }
 
-/// What [`Pending::take`] found in a chunk.
+/// The result of [`Pending::take`].
 pub(crate) enum Taken<'a> {
-    /// The whole value, and how many bytes of the chunk it took.
+    /// The whole value, and its number of bytes in the chunk.
     Whole(&'a [u8], usize),
-    /// The end of a value over the cap, and how many bytes of the chunk it took.
+    /// The end of a value over the cap, and its number of bytes in the chunk.
     TooLarge(TooLarge, usize),
-    /// All of the chunk belongs to the value, which goes on.
+    /// The whole chunk belongs to the value, which continues.
     More,
 }
 
@@ -97,7 +97,7 @@ impl Pending {
 mod tests {
     use super::*;
 
-    /// The value that `take` finds whole in its only chunk.
+    /// Returns the value that `take` finds whole in its only chunk.
     fn whole<'a>(pending: &'a mut Pending, chunk: &'a [u8], cap: usize) -> Option<&'a [u8]> {
         match pending.take(chunk, cap) {
             Taken::Whole(value, _) => Some(value),

@@ -1,4 +1,4 @@
-//! Where does one watch event end and the next begin, and what is in it?
+//! Splitting a watch stream into events.
 
 use super::members::{Members, Visitor, Want};
 use super::pieces::{SplitError, TooLarge};
@@ -6,19 +6,31 @@ use crate::object::Malformed;
 use crate::object::scan::Cursor;
 
 /// Splits a watch stream, cut into chunks anywhere, into events.
+///
+/// ```
+/// # use watchkeeper::wire::{WatchEventType, WatchSplitter};
+/// let mut events = Vec::new();
+/// let mut splitter = WatchSplitter::with_cap(1 << 20);
+/// for chunk in [r#"{"type":"ADDED","obj"#, r#"ect":{"metadata":{"name":"a"}}}"#] {
+///     splitter.feed(chunk.as_bytes(), |event| events.push(event.unwrap().event))?;
+/// }
+/// splitter.finish()?;
+/// assert_eq!(events, [WatchEventType::Added]);
+/// # Ok::<(), watchkeeper::wire::SplitError>(())
+/// ```
 #[derive(Debug)]
 pub struct WatchSplitter {
     members: Members,
     event: Partial,
 }
 
-/// What has arrived of an event.
+/// The part of an event that has arrived.
 #[derive(Debug, Default)]
 struct Partial {
     event: Option<WatchEventType>,
     /// An object that came before its type.
     early: Option<Vec<u8>>,
-    told: bool,
+    passed: bool,
     reading_type: bool,
 }
 
@@ -26,11 +38,11 @@ struct Partial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchEventType {
-    /// An object came into sight.
+    /// An object appeared.
     Added,
     /// An object changed.
     Modified,
-    /// An object is gone; the event carries its last state.
+    /// An object was deleted; the event carries its last state.
     Deleted,
     /// Nothing changed up to the version in the event.
     Bookmark,
@@ -40,7 +52,7 @@ pub enum WatchEventType {
     Unknown(String),
 }
 
-/// An event that cannot be told, and was stepped over.
+/// The error of an event that is unusable, and was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadEvent {
@@ -50,7 +62,7 @@ pub enum BadEvent {
     /// Its object is over the cap.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// Its object is over the cap, and gone.
+    /// Its object is over the cap, and deleted.
     #[error(transparent)]
     DeletedTooLarge(TooLarge),
 }
@@ -58,7 +70,7 @@ pub enum BadEvent {
 /// One event of a watch stream: its type, and its object as bytes.
 #[derive(Clone, Debug)]
 pub struct WatchLine<'a> {
-    /// What happened.
+    /// The type of the event.
     pub event: WatchEventType,
     /// The JSON of the object, or of a Status.
     pub object: &'a [u8],
@@ -71,21 +83,21 @@ impl Default for WatchSplitter {
 }
 
 impl WatchSplitter {
-    /// A splitter that steps over objects of more than `cap` bytes.
+    /// Returns a splitter that skips objects of more than `cap` bytes.
     pub fn with_cap(cap: usize) -> Self {
         Self { members: Members::new(true).cap(cap), ..Self::default() }
     }
 
-    /// Takes the next chunk and hands over each event whose type and object are complete with it.
+    /// Takes the next chunk, and calls the function with each event whose type and object it completes.
     pub fn feed(
         &mut self,
         chunk: &[u8],
-        tell: impl FnMut(Result<WatchLine<'_>, BadEvent>),
+        each: impl FnMut(Result<WatchLine<'_>, BadEvent>),
     ) -> Result<(), SplitError> {
-        self.members.feed(chunk, &mut Event { partial: &mut self.event, tell })
+        self.members.feed(chunk, &mut Event { partial: &mut self.event, each })
     }
 
-    /// Tells whether the stream ended between two events, as it should. A partial event is dropped: the next watch brings it again.
+    /// Fails if the stream ended inside an event. The partial event is dropped: the next watch delivers it again.
     pub fn finish(&self) -> Result<(), SplitError> {
         self.members.finish()
     }
@@ -93,7 +105,7 @@ impl WatchSplitter {
 
 struct Event<'a, F> {
     partial: &'a mut Partial,
-    tell: F,
+    each: F,
 }
 
 impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
@@ -105,13 +117,13 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
     fn value(&mut self, value: &[u8]) -> Result<(), Malformed> {
         if self.partial.reading_type {
             let mut cursor = Cursor::new(value);
-            // What is no string is no type either; the end of the event tells so.
+            // A value that is not a string is no type; the end of the event reports that.
             let text = cursor.string().and_then(|raw| cursor.text(&raw));
             self.partial.event = text.ok().map(|text| WatchEventType::from(text.as_ref()));
         } else if let Some(event) = self.partial.event.take() {
-            // The usual order: the object is told from where it lies.
-            self.partial.told = true;
-            (self.tell)(Ok(WatchLine { event, object: value }));
+            // The usual order: the object is passed on without a copy.
+            self.partial.passed = true;
+            (self.each)(Ok(WatchLine { event, object: value }));
         } else {
             self.partial.early = Some(value.to_vec());
         }
@@ -119,8 +131,8 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
     }
 
     fn too_large(&mut self, value: TooLarge) -> Result<(), SplitError> {
-        self.partial.told = true;
-        (self.tell)(Err(match self.partial.event {
+        self.partial.passed = true;
+        (self.each)(Err(match self.partial.event {
             Some(WatchEventType::Deleted) => BadEvent::DeletedTooLarge(value),
             _ => BadEvent::TooLarge(value),
         }));
@@ -130,12 +142,12 @@ impl<F: FnMut(Result<WatchLine<'_>, BadEvent>)> Visitor for Event<'_, F> {
     fn end(&mut self) {
         let malformed = |what| Err(Malformed { what, at: 0 }.into());
         match std::mem::take(self.partial) {
-            Partial { told: true, .. } => {}
+            Partial { passed: true, .. } => {}
             Partial { event: Some(event), early: Some(object), .. } => {
-                (self.tell)(Ok(WatchLine { event, object: &object }));
+                (self.each)(Ok(WatchLine { event, object: &object }));
             }
-            Partial { event: None, .. } => (self.tell)(malformed("a watch event without a type")),
-            Partial { .. } => (self.tell)(malformed("a watch event without an object")),
+            Partial { event: None, .. } => (self.each)(malformed("a watch event without a type")),
+            Partial { .. } => (self.each)(malformed("a watch event without an object")),
         }
     }
 }
@@ -187,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_last_event_is_told_and_not_handed_over() {
+    fn a_partial_last_event_is_an_error_and_not_passed_on() {
         let stream = br#"{"type":"ADDED","object":{}}{"type":"ADDED","obj"#;
         assert_eq!(split(stream, &[]), Err(SplitError::Truncated));
     }
@@ -207,23 +219,23 @@ mod tests {
         let stream = br#"{"type":"ADDED","object":{"metadata":{"name":"big"},"b":"0123456789"}}{"type":"ADDED","object":{}}"#;
         for chunk in [1, 7, stream.len()] {
             let mut splitter = WatchSplitter::with_cap(30);
-            let mut told = Vec::new();
+            let mut passed = Vec::new();
             for piece in stream.chunks(chunk) {
-                splitter.feed(piece, |line| told.push(line.map(|line| line.event))).unwrap();
+                splitter.feed(piece, |line| passed.push(line.map(|line| line.event))).unwrap();
             }
             let big = TooLarge { size: 44, cap: 30, name: Some(ObjectName::cluster("big")) };
-            assert_eq!(told, [Err(big.into()), Ok(WatchEventType::Added)]);
+            assert_eq!(passed, [Err(big.into()), Ok(WatchEventType::Added)]);
         }
     }
 
     #[test]
-    fn an_event_over_the_cap_tells_that_its_object_is_gone() {
+    fn an_event_over_the_cap_says_that_its_object_is_deleted() {
         let stream = br#"{"type":"DELETED","object":{"metadata":{"name":"big"}}}{"object":{"metadata":{"name":"big"}},"type":"DELETED"}"#;
-        let mut told = Vec::new();
-        WatchSplitter::with_cap(20).feed(stream, |line| told.push(line.map(|line| line.event))).unwrap();
+        let mut passed = Vec::new();
+        WatchSplitter::with_cap(20).feed(stream, |line| passed.push(line.map(|line| line.event))).unwrap();
         let big = TooLarge { size: 27, cap: 20, name: Some(ObjectName::cluster("big")) };
-        // Where the type comes last, it is not known yet.
-        assert_eq!(told, [Err(BadEvent::DeletedTooLarge(big.clone())), Err(big.into())]);
+        // If the type comes last, it is not known yet.
+        assert_eq!(passed, [Err(BadEvent::DeletedTooLarge(big.clone())), Err(big.into())]);
     }
 
     proptest! {
@@ -252,7 +264,7 @@ mod tests {
             let mut seen = 0;
             splitter.feed(&whole[..at.min(whole.len())], |line| { line.unwrap(); seen += 1; }).unwrap();
             let first = whole.iter().position(|b| *b == b'\n').unwrap();
-            // An event is told with the last byte of its object, one before its own.
+            // An event is passed on with the last byte of its object, one before its own.
             prop_assert_eq!(seen, usize::from(at >= first - 1) + usize::from(at >= whole.len() - 2));
         }
     }

@@ -16,14 +16,29 @@ use crate::object::{DecodeError, JsonError, Kind, Listing, ObjectName, decode, n
 use crate::report::WithCauses;
 use crate::wire::{ApiError, Class, ListMeta, ListSplitter, Pages, TooLarge};
 
-/// Requests about objects of one kind. Dropping a request's future gives up waiting: whether a write was applied is then unknown.
+/// Requests about objects of one kind; see [`Client::api`](super::Client::api).
+///
+/// Dropping the future of a request stops waiting for it: whether a write was applied is then unknown.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use serde_json::json;
+/// # use watchkeeper::{Client, ObjectName};
+/// # async fn write(client: Client) -> Result<(), watchkeeper::wire::ApiError> {
+/// let maps = client.api::<ConfigMap>();
+/// let key = ObjectName::namespaced("default", "settings");
+/// if maps.get_opt(&key).await?.is_some() {
+///     maps.patch(&key, &kube_core::params::Patch::Merge(json!({"data": {"color": "blue"}}))).await?;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Api<'a, K: Kind> {
     requests: &'a Requests,
     kind: K::DynamicType,
 }
 
-/// Items in one page of a list.
+/// The number of items in one page of a list.
 const PAGE: u32 = 500;
 
 impl<'a, K: Kind> Api<'a, K> {
@@ -37,11 +52,12 @@ impl<'a, K: Kind> Api<'a, K> {
         self.exchange(at.get(&name, &GetParams::default())).await
     }
 
-    /// Reads one object from the server; `None` where there is none of that name. A kind that the server does not have is an error.
+    /// Reads one object from the server; `None` if there is none of that name. A kind that the server does not have is
+    /// an error.
     pub async fn get_opt(&self, key: &ObjectName) -> Result<Option<K>, ApiError> {
         match self.get(key).await {
             Ok(object) => Ok(Some(object)),
-            // Only a server that knows the kind gives a reason.
+            // Only a server that knows the kind sends a reason.
             Err(error) if error.is_not_found() && error.reason() == "NotFound" => Ok(None),
             Err(error) => Err(error),
         }
@@ -59,7 +75,7 @@ impl<'a, K: Kind> Api<'a, K> {
             let whole = items.len();
             let page = self.requests.within_deadline(self.page(&source, &options, &mut items)).await;
             let meta = match page {
-                // The state of the first page is not served any more: all at once, as in an informer.
+                // The state of the first page has expired: everything is read again in one page, as informers do.
                 Err(error) if error.class() == Class::Expired && !options.continue_token.is_empty() => {
                     options = ListOptions::default();
                     items.clear();
@@ -75,7 +91,7 @@ impl<'a, K: Kind> Api<'a, K> {
         }
     }
 
-    /// One page, decoded while it arrives.
+    /// Reads one page and decodes it while it arrives.
     async fn page(
         &self,
         source: &ApiSource,
@@ -107,7 +123,7 @@ impl<'a, K: Kind> Api<'a, K> {
         self.exchange(Builder::new(path).create(&self.post(), encode(object)?)).await
     }
 
-    /// Replaces an object; where it carries a resource version, only that version.
+    /// Replaces an object; if it carries a resource version, only that version.
     pub async fn replace(&self, object: &K) -> Result<K, ApiError>
     where
         K: Serialize,
@@ -153,9 +169,9 @@ impl<'a, K: Kind> Api<'a, K> {
         self.exchange(at.patch_subresource("status", &name, &self.patch_params(), patch)).await
     }
 
-    /// Applies `fields`, with their `apiVersion` and `kind`, by server-side apply, and creates the object where there is none. Fields that
-    /// others manage are taken over, as controllers should; to be told of conflicts instead, use [`patch`](Self::patch) with
-    /// [`Patch::Apply`].
+    /// Applies `fields`, with their `apiVersion` and `kind`, by server-side apply, and creates the object if it does
+    /// not exist. Fields of other managers are taken over, as controllers should do; to get conflicts as errors
+    /// instead, use [`patch`](Self::patch) with [`Patch::Apply`].
     ///
     /// # Errors
     ///
@@ -169,7 +185,7 @@ impl<'a, K: Kind> Api<'a, K> {
         self.exchange(at.patch(&name, &self.force_params()?, &Patch::Apply(fields))).await
     }
 
-    /// As [`force_apply`](Self::force_apply), through the status subresource.
+    /// Does the same as [`force_apply`](Self::force_apply) through the status subresource.
     pub async fn force_apply_status<P: Serialize + fmt::Debug>(
         &self,
         key: &ObjectName,
@@ -180,27 +196,27 @@ impl<'a, K: Kind> Api<'a, K> {
         self.exchange(request).await
     }
 
-    /// Deletes an object, or marks it for deletion if finalizers hold it.
+    /// Deletes an object, or marks it for deletion if it has finalizers.
     pub async fn delete(&self, key: &ObjectName) -> Result<(), ApiError> {
         self.delete_with(key, &DeleteParams::default()).await
     }
 
-    /// As [`Api::delete`], with a policy for what it owns, a grace period, or only in a given state.
+    /// Deletes an object with a policy for its dependents, a grace period, or preconditions.
     pub async fn delete_with(&self, key: &ObjectName, params: &DeleteParams) -> Result<(), ApiError> {
         let (at, name) = self.at(key)?;
         self.requests.send(at.delete(&name, params)?).await.map(drop)
     }
 
-    /// Deletes all objects of a namespace, or marks those for deletion that finalizers or a grace period hold.
+    /// Deletes all objects of a namespace, or marks those for deletion that have finalizers or a grace period.
     ///
-    /// The server may have deleted some of them when this fails, or when the deadline of a request comes first. Its answer,
-    /// which repeats all of them, is read and discarded.
+    /// The server may have deleted some of them if this fails, or if the deadline of a request expires first. Its
+    /// answer, which repeats all of them, is read and discarded.
     pub async fn delete_collection(&self, namespace: &str, params: &DeleteParams) -> Result<(), ApiError> {
         let at = Builder::new(collection::<K>(&self.kind, Some(namespace))?);
         self.requests.send_and_discard(at.delete_collection(params, &ListParams::default())?).await
     }
 
-    /// Where an object is, and its name as it stands in a URL.
+    /// Returns the URL of the object's collection, and its name as a segment of a URL.
     fn at(&self, key: &ObjectName) -> Result<(Builder, String), ApiError> {
         let path = collection::<K>(&self.kind, key.namespace())?;
         Ok((Builder::new(path), name_segment(key.name())?))
@@ -228,7 +244,7 @@ impl<'a, K: Kind> Api<'a, K> {
     }
 }
 
-/// An item of a list and its name; `None` where it has none.
+/// Decodes an item of a list; `None` if it has no name.
 fn decoded<K: Kind>(item: Result<&[u8], TooLarge>) -> Option<(ObjectName, Result<K, DecodeError>)> {
     let (key, result) = match item {
         Ok(bytes) => (name_hint(bytes)?, decode(bytes)),
@@ -266,7 +282,7 @@ mod tests {
         answering(move |_| (StatusCode::OK, answer.to_owned()))
     }
 
-    /// Requests that `answer` answers by the path and query, and what was sent.
+    /// Returns requests that `answer` answers by path and query, and a record of what was sent.
     fn answering(
         answer: impl Fn(&str) -> (StatusCode, String) + Send + Sync + 'static,
     ) -> (Requests, Arc<Mutex<Vec<String>>>) {

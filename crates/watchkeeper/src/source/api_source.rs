@@ -20,19 +20,19 @@ use crate::object::Kind;
 use crate::report::panic_message;
 use crate::wire::{ApiError, Class};
 
-/// Which part of a cluster to look at.
+/// A part of a cluster: all of it, or one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Scope {
     /// The whole cluster.
     #[default]
     Cluster,
-    /// One namespace; the empty one is the whole cluster, as in Kubernetes' own API.
+    /// One namespace; the empty one is the whole cluster, as in the Kubernetes API.
     Namespace(String),
 }
 
 impl Scope {
-    /// The namespace, if the scope is one.
+    /// Returns the namespace, if the scope is one.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Cluster => None,
@@ -40,7 +40,7 @@ impl Scope {
         }
     }
 
-    /// Where objects of kind `K` are looked for: a kind whose type says that it has no namespaces is in no scope but the cluster.
+    /// Returns the scope for objects of kind `K`: for a kind that is cluster-scoped by its type, always the cluster.
     pub(crate) fn of_kind<K: Kind>(&self) -> Self {
         let has_none = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
         let namespace = self.namespace().filter(|_| !has_none);
@@ -49,6 +49,17 @@ impl Scope {
 }
 
 /// One kind on an API server, cluster-wide or in one namespace, all objects or those of a selection.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # use watchkeeper::{Client, SharedInformer};
+/// # use watchkeeper::source::{ApiSource, Scope, Selection};
+/// # fn start(client: &Client) {
+/// let web = Selection { labels: "app=web".into(), ..Selection::default() };
+/// let source = ApiSource::new::<Pod>(client, &(), &Scope::Namespace("default".into())).select(web);
+/// let informer = SharedInformer::<Pod>::builder(source, client.env()).build();
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ApiSource {
     requests: Requests,
@@ -61,29 +72,30 @@ pub struct ApiSource {
 /// A hook on the options of every list and watch.
 pub(crate) type Edit = Arc<dyn Fn(&mut Query) + Send + Sync>;
 
-/// The options of one list or watch, by the names they have in the URL, for a hook to edit.
+/// The options of one list or watch, by their names in the URL, for a hook to edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(BTreeMap<&'static str, String>);
 
 impl Query {
-    /// The value of an option.
+    /// Returns the value of an option.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Sets an option; an empty value leaves it out.
+    /// Sets an option; an empty value removes it.
     pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.0.insert(name, value.into());
     }
 
-    /// Whether it is a watch that is asked for.
+    /// Returns whether the request is a watch.
     pub fn is_watch(&self) -> bool {
         self.get("watch") == Some("true")
     }
 }
 
 impl ApiSource {
-    /// All objects of kind `K` in `scope`. A kind whose type says that it has no namespaces is in no scope but the cluster.
+    /// Returns a source of all objects of kind `K` in `scope`. For a kind that is cluster-scoped by its type, the scope
+    /// is always the cluster.
     pub fn new<K: Kind>(client: &Client, kind: &K::DynamicType, scope: &Scope) -> Self {
         Self::over::<K>(client.requests(), kind, scope)
     }
@@ -105,7 +117,7 @@ impl ApiSource {
         self
     }
 
-    /// Only the objects of `selection`.
+    /// Restricts the source to the objects of `selection`.
     #[must_use]
     pub fn select(mut self, selection: Selection) -> Self {
         self.selection = selection;
@@ -113,7 +125,7 @@ impl ApiSource {
     }
 
     async fn get(&self, query: Query) -> Result<ByteStream, ApiError> {
-        // Not every server that serves an API of its own can leave things out: it sends whole objects instead.
+        // Not every aggregated API server can send metadata only: it sends whole objects instead.
         let accept = match (self.metadata_only, query.is_watch()) {
             (false, _) => "application/json",
             (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
@@ -123,7 +135,7 @@ impl ApiSource {
         };
         let request = Request::get(self.url(query)?)
             .header(ACCEPT, accept)
-            // A compressed watch would sit in the compressor's buffer, and lists come from nearby.
+            // A compressed watch would sit in the compressor's buffer, and lists usually cross a short distance.
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
             .map_err(|error| ApiError::new(Class::Invalid, format!("cannot build the request: {error}")))?;
@@ -132,7 +144,7 @@ impl ApiSource {
         Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
     }
 
-    /// The path with `query` and the selection; empty values are left out. An edit that panics is an error like any other.
+    /// Returns the path with `query` and the selection; empty values are omitted. An edit that panics gives an error.
     fn url(&self, mut query: Query) -> Result<String, ApiError> {
         query.set("labelSelector", self.selection.labels.as_str());
         query.set("fieldSelector", self.selection.fields.as_str());
@@ -209,7 +221,7 @@ mod tests {
         Client::from_kube(kube, &Env::simulated(1)).program("tester", "1.0")
     }
 
-    /// A client that answers every request with `code` and `body`, and the requests it saw.
+    /// Returns a client that answers every request with `code` and `body`, and a record of the requests.
     fn client(code: u16, body: &'static str) -> (Client, Arc<Mutex<Vec<String>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();

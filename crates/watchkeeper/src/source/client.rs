@@ -14,7 +14,8 @@ use crate::object::Kind;
 
 /// The client of a process. Clones share its connections.
 ///
-/// Informers list and watch through it, and retry by themselves. All other requests go through its [`Requests`], each with a deadline.
+/// Informers list and watch through it, and retry by themselves. All other requests go through its [`Requests`], each
+/// with a deadline.
 ///
 /// ```no_run
 /// # use k8s_openapi::api::core::v1::Pod;
@@ -29,27 +30,26 @@ pub struct Client {
     env: Env,
 }
 
-/// The configuration gives no client.
+/// The error of a configuration from which no client can be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a client for {server}: {source}")]
 pub struct ClientError {
     /// The API server's address, without a password.
     pub server: String,
-    /// What is wrong with it.
+    /// The reason.
     #[source]
     pub source: kube_client::Error,
 }
 
-/// A URL as it may be shown: what stands before the host may be a password.
-#[doc(hidden)]
-pub fn without_userinfo(url: &str) -> String {
+/// Returns a URL that is safe to show: the part before the host may be a password.
+pub(crate) fn without_userinfo(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let host = url[start..].rfind('@').map_or(start, |at| start + at + 1);
     format!("{}{}", &url[..start], &url[host..])
 }
 
 impl Client {
-    /// A client for the server of a configuration; must be called on a tokio runtime.
+    /// Returns a client for the server of a configuration; must be called on a tokio runtime.
     pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
         let given = config.headers.iter().position(|(name, _)| *name == USER_AGENT);
         let agent = given.map(|at| UserAgent::from(config.headers.remove(at).1)).unwrap_or_default();
@@ -60,41 +60,41 @@ impl Client {
         Ok(Self { requests: Requests::new(kube, env, agent), env: env.clone() })
     }
 
-    /// A client that sends its requests through one of kube's.
+    /// Returns a client that sends its requests through one of kube's.
     pub fn from_kube(kube: kube_client::Client, env: &Env) -> Self {
         Self { requests: Requests::new(kube, env, UserAgent::default()), env: env.clone() }
     }
 
-    /// Names the program in the `User-Agent` of its requests, which all clones share: `name/version (os/arch) watchkeeper/version`. By
-    /// default that is the name of the executable, or what the configuration has as a header. A server takes the name for the field
-    /// manager of writes that name none.
+    /// Sets the program's name in the `User-Agent` of its requests, which all clones share: `name/version (os/arch)
+    /// watchkeeper/version`. The default is the name of the executable, or the header of the configuration. The server
+    /// uses the name as the field manager of writes that have none.
     #[must_use]
     pub fn program(self, name: &str, version: &str) -> Self {
         self.requests.agent().set(name, version);
         self
     }
 
-    /// Requests about objects of kind `K`, known at compile time.
+    /// Returns requests about objects of kind `K`, known at compile time.
     pub fn api<K: Kind<DynamicType: Default>>(&self) -> Api<'_, K> {
         self.requests.api()
     }
 
-    /// Requests about objects of a kind known at run time.
+    /// Returns requests about objects of a kind known at run time.
     pub fn api_of<K: Kind>(&self, kind: K::DynamicType) -> Api<'_, K> {
         self.requests.api_of(kind)
     }
 
-    /// The client of kube that the requests go through, for what this one does not offer.
+    /// Returns kube's client that the requests go through, for everything that this one does not offer.
     pub fn kube(&self) -> &kube_client::Client {
         self.requests.kube()
     }
 
-    /// The clock, generator and reporter of the client, and of what is built on it.
+    /// Returns the clock, generator and reporter of the client, and of everything built on it.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// Everything but lists and watches of informers goes through these.
+    /// Returns the sender of all requests except the lists and watches of informers.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// The head of what was sent, in lower case.
+    /// Returns the head of the request, in lower case.
     async fn head(stream: &mut TcpStream) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_and_the_server_behind_it_are_told_the_program() {
+    async fn a_proxy_and_the_server_behind_it_receive_the_user_agent() {
         for (given, told) in [(None, "my-program/2.0 ("), (Some("own/1"), "own/1\r\n")] {
             let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut config = Config::new("http://api.invalid:8080".parse().unwrap());
@@ -145,7 +145,7 @@ mod tests {
                 assert_eq!(request.matches("user-agent: ").count(), 1, "{request}");
                 assert!(request.contains(&format!("user-agent: {told}")), "{request}");
             };
-            // Also what kube's own client sends.
+            // This includes the requests of kube's own client.
             let request = http::Request::get("/hello").body(Vec::new()).unwrap();
             let (answer, ()) = tokio::join!(client.kube().request_text(request), serve);
             assert_eq!(answer.unwrap(), "hi");

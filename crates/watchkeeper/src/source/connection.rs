@@ -1,4 +1,4 @@
-//! How are connections to an API server made? So that a dead peer is noticed within a minute, also where nothing is said for long.
+//! Connections to an API server, on which a dead peer is noticed within a minute even if they are idle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,20 +23,21 @@ use super::token_file::{noting, token_file, with_token};
 use super::user_agent::UserAgent;
 use crate::clock::Clock;
 
-/// A connection on which nothing comes is probed after this time...
+/// The idle time after which a connection is probed.
 const IDLE: Duration = Duration::from_secs(15);
-/// ...this often...
+/// The interval of further probes.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// ...and given up when so many probes, or...
+/// The number of unanswered probes after which a connection is closed.
 const PROBES: u32 = 3;
-/// ...anything sent were not acknowledged for this time.
+/// The time after which a connection with unacknowledged data is closed.
 #[cfg(target_os = "linux")]
 const UNANSWERED: Duration = Duration::from_secs(45);
 
-/// A client whose connections, to the server or to the proxy before it, are kept alive. It retries nothing and asks for no compression.
+/// Returns a client whose connections, to the server or to its proxy, are kept alive. It retries nothing and does not
+/// ask for compression.
 ///
-/// kube's own client does without keep-alive: where a peer vanishes without a word, a watch would wait for its whole time-out, and a request for
-/// its deadline.
+/// kube's own client has no keep-alive: if a peer vanishes silently, a watch would wait for its whole timeout, and a
+/// request for its deadline.
 pub(super) fn connect(config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Client, Error> {
     let Some(url) = &config.proxy_url else { return client_over(tcp(), config, clock, agent) };
     let mut config = config.clone();
@@ -57,12 +58,12 @@ pub(super) fn connect(config: &Config, clock: &Clock, agent: &UserAgent) -> Resu
                 None => client_over(socks, &config, clock, agent),
             }
         }
-        // What there is of the URL may hold a password.
+        // The rest of the URL may contain a password.
         _ => Err(Error::ProxyProtocolUnsupported { proxy_url: Box::default() }),
     }
 }
 
-/// `server` with a port where it is not 443, which whoever asks a proxy takes for the port of all that have none.
+/// Returns `server` with its port, unless that is 443, which a client of a proxy uses as the default port.
 fn with_port(server: Uri) -> Uri {
     let is_plain = server.scheme_str() == Some("http") && server.port().is_none();
     let Some(authority) = server.authority().filter(|_| is_plain) else { return server };
@@ -71,7 +72,7 @@ fn with_port(server: Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or(server)
 }
 
-/// Connections through `proxy`, each of which tells it the name that the program has by then.
+/// Returns connections through `proxy`; each sends it the current `User-Agent`.
 fn tunnel<C>(
     proxy: &Intercept,
     connector: C,
@@ -123,7 +124,7 @@ where
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
-/// kube's layer, which panics over a token that is no header, whoever hands it out.
+/// Returns kube's layer for credentials, which panics over a token that is not a valid header value.
 fn auth_layer(config: &Config) -> Result<Option<AuthLayer>, Error> {
     let no_header =
         |_| Err(Error::Auth(AuthError::AuthExec("the token is what no header may hold".to_owned())));
@@ -134,7 +135,7 @@ fn auth_layer(config: &Config) -> Result<Option<AuthLayer>, Error> {
     })
 }
 
-/// What a program printed, where it failed to make credentials, may be a secret all the same.
+/// Removes the output of a credential plugin from its error, as it may contain a secret even on failure.
 fn without_output(error: AuthError) -> AuthError {
     match error {
         AuthError::AuthExecRun { out, .. } => {

@@ -1,7 +1,8 @@
 //! Sources of lists and watches, and the client that sends requests.
 //!
-//! A [`ListerWatcher`] is anything that can be listed and watched: [`ApiSource`] asks an API server, [`ScriptedSource`] plays a script in
-//! tests. [`Client`] holds the client of a process; every other request leaves through its [`Requests`].
+//! A [`ListerWatcher`] is anything that can be listed and watched: [`ApiSource`] uses an API server, [`ScriptedSource`]
+//! plays a script in tests. [`Client`] is the client of a process; it sends all other requests through its
+//! [`Requests`].
 
 mod api;
 mod api_source;
@@ -23,7 +24,8 @@ use futures::Stream;
 pub use api::Api;
 pub(crate) use api_source::Edit;
 pub use api_source::{ApiSource, Query, Scope};
-pub use client::{Client, ClientError, without_userinfo};
+pub(crate) use client::without_userinfo;
+pub use client::{Client, ClientError};
 pub use requests::{Requests, Written};
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
 
@@ -33,21 +35,41 @@ use crate::wire::ApiError;
 /// The body of an answer, in the chunks in which it arrives.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ApiError>> + Send>>;
 
-/// Something that one kind can be listed and watched from.
+/// A source of lists and watches of one kind.
+///
+/// ```
+/// use bytes::Bytes;
+/// use watchkeeper::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
+/// use watchkeeper::wire::ApiError;
+///
+/// /// A list that never changes.
+/// struct Fixed(&'static str);
+///
+/// impl ListerWatcher for Fixed {
+///     async fn list(&self, _: &ListOptions) -> Result<ByteStream, ApiError> {
+///         Ok(Box::pin(futures::stream::iter([Ok(Bytes::from_static(self.0.as_bytes()))])))
+///     }
+///
+///     async fn watch(&self, _: &WatchOptions) -> Result<ByteStream, ApiError> {
+///         Ok(Box::pin(futures::stream::pending()))
+///     }
+/// }
+/// # let _ = Fixed(r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#);
+/// ```
 pub trait ListerWatcher: Send + Sync + 'static {
-    /// Asks for one page of a list. Cancel-safe: a dropped request has no effect.
+    /// Requests one page of a list. Cancel-safe: a dropped request has no effect.
     fn list(&self, options: &ListOptions) -> impl Future<Output = Result<ByteStream, ApiError>> + Send;
 
     /// Opens a watch. Dropping the stream ends it.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<ByteStream, ApiError>> + Send;
 
-    /// Whether it is worth asking for a watch that begins with a list.
+    /// Returns whether the source supports a watch that begins with a list.
     fn streams_lists(&self) -> bool {
         true
     }
 }
 
-/// Which objects of a kind to ask for; an empty selector asks for all.
+/// The requested objects of a kind; an empty selector selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selection {
     /// A label selector, such as `app=web,tier!=cache`.
@@ -56,21 +78,21 @@ pub struct Selection {
     pub fields: String,
 }
 
-/// What to list. An unset version asks for the newest state (a consistent read).
+/// The options of a list. An unset version requests the newest state (a consistent read).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListOptions {
-    /// At most this many items in one page; 0 asks for all at once.
+    /// The maximum number of items in a page; 0 requests all at once.
     pub limit: u32,
-    /// The token of the page before; empty for the first.
+    /// The token of the previous page; empty for the first.
     pub continue_token: String,
-    /// A state of this version, as `version_match` says.
+    /// The requested version, interpreted by `version_match`.
     pub version: ResourceVersion,
-    /// How `version` is meant; only with one.
+    /// The meaning of `version`, if that is set.
     pub version_match: VersionMatch,
 }
 
-/// How the version of a list is meant.
+/// The meaning of the version of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionMatch {
@@ -81,16 +103,16 @@ pub enum VersionMatch {
     Exact,
 }
 
-/// What to watch.
+/// The options of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchOptions {
-    /// Changes after this version.
+    /// The version after which changes are requested.
     pub version: ResourceVersion,
-    /// The server ends the watch after this time.
+    /// The time after which the server ends the watch.
     pub timeout: Duration,
     /// Whether the server may send bookmarks.
     pub bookmarks: bool,
-    /// Whether the watch begins with all objects there are, and a bookmark that tells their end: a streamed list.
+    /// Whether the watch begins with all existing objects and a bookmark that marks their end: a streamed list.
     pub initial_events: bool,
 }

@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use crate::object::Kind;
 use crate::wire::{ApiError, Class};
 
-/// What would end a path, or is not allowed in one. `:` and the like stay: roles have such names.
+/// Characters that would end a path, or are not allowed in one. `:` and the like stay, as roles have such names.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -22,7 +22,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// A name that would be another path, whether escaped or not: a server sees the path unescaped.
+/// The error of a name that would change the path, escaped or not: a server sees the path unescaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(r#"the {what} {name:?} cannot be part of a URL: it must not be empty, "." or "..", nor contain "/" or "%""#)]
 pub(super) struct BadName {
@@ -36,12 +36,12 @@ impl From<BadName> for ApiError {
     }
 }
 
-/// The name of an object as one segment of a path.
+/// Returns the name of an object as one segment of a path.
 pub(super) fn name_segment(name: &str) -> Result<String, BadName> {
     segment("name", name)
 }
 
-/// The path of the objects of a kind, in `namespace` or in all of them.
+/// Returns the path of the objects of a kind, in `namespace` or in all of them.
 pub(super) fn collection<K: Kind>(kind: &K::DynamicType, namespace: Option<&str>) -> Result<String, BadName> {
     let namespace = namespace.map(|namespace| segment("namespace", namespace)).transpose()?;
     Ok(K::url_path(kind, namespace.as_deref()))

@@ -1,4 +1,4 @@
-//! The one place through which requests leave the process: a deadline for each, and hooks for writes.
+//! The sender of all requests of a process: a deadline for each, and hooks for writes.
 
 use std::fmt;
 use std::future::Future;
@@ -21,6 +21,15 @@ use crate::object::{Kind, Object, ObjectName, ResourceVersion};
 use crate::wire::{ApiError, Class, OBJECT_CAP};
 
 /// Sends requests to an API server, each with a deadline. Clones share client and listeners.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use watchkeeper::Client;
+/// # fn set_up(client: &Client) {
+/// let requests = client.requests().clone().manager("website-operator").deadline(Duration::from_secs(10));
+/// requests.on_write(|written| println!("wrote {} in version {}", written.key, written.version));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Requests {
     kube: Client,
@@ -37,13 +46,13 @@ type Listener = Arc<dyn Fn(&Written) + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The path it was sent to, without the query.
+    /// The path of the request, without the query.
     pub path: String,
-    /// The key of the object written.
+    /// The key of the written object.
     pub key: ObjectName,
-    /// Its uid.
+    /// The uid of the written object.
     pub uid: String,
-    /// The version that the write gave it.
+    /// The version after the write.
     pub version: ResourceVersion,
 }
 
@@ -56,7 +65,7 @@ impl Requests {
         &self.agent
     }
 
-    /// The field manager of writes.
+    /// Returns the field manager of writes.
     pub(super) fn field_manager(&self) -> Option<&str> {
         self.manager.as_deref()
     }
@@ -72,36 +81,36 @@ impl Requests {
         }
     }
 
-    /// Gives up on each request after `deadline`; 30 s by default.
+    /// Sets the deadline of each request; 30 s by default.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Writes under the field manager `name`.
+    /// Sets the field manager of writes.
     #[must_use]
     pub fn manager(mut self, name: &str) -> Self {
         self.manager = Some(name.into());
         self
     }
 
-    /// Calls `listener` with every acknowledged write from now on, before the writer learns of it; it must not block.
+    /// Calls `listener` with every acknowledged write from now on, before the write returns; it must not block.
     pub fn on_write(&self, listener: impl Fn(&Written) + Send + Sync + 'static) {
         self.listeners.write().push(Arc::new(listener));
     }
 
-    /// Requests about objects of kind `K`, known at compile time.
+    /// Returns requests about objects of kind `K`, known at compile time.
     pub fn api<K: Kind<DynamicType: Default>>(&self) -> Api<'_, K> {
         self.api_of(K::DynamicType::default())
     }
 
-    /// Requests about objects of a kind known at run time.
+    /// Returns requests about objects of a kind known at run time.
     pub fn api_of<K: Kind>(&self, kind: K::DynamicType) -> Api<'_, K> {
         Api::new(self, kind)
     }
 
-    /// Sends one request and reads the whole answer: the one place that does.
+    /// Sends one request and reads the whole answer.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
         let is_write = request.method() != Method::GET;
         let path = request.uri().path().to_owned();
@@ -112,7 +121,7 @@ impl Requests {
         });
         let body = body.await?;
         if is_write {
-            self.tell(path, &body);
+            self.notify(path, &body);
         }
         Ok(body)
     }
@@ -129,13 +138,13 @@ impl Requests {
         .await
     }
 
-    /// Sends a request under the program's name: the answer where it is a success, the error that it tells otherwise.
+    /// Sends a request with the program's `User-Agent`. Returns the answer if it is a success, and its error otherwise.
     pub(super) async fn exchange(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         let answer = self.kube.send(self.agent.sign(request)).await;
         checked(answer.map_err(ApiError::from_transport)?).await
     }
 
-    /// What `answer` gives, unless the deadline comes first.
+    /// Returns the result of `answer`, unless the deadline expires first.
     pub(super) async fn within_deadline<T>(
         &self,
         answer: impl Future<Output = Result<T, ApiError>>,
@@ -144,7 +153,7 @@ impl Requests {
         self.clock.timeout(self.deadline, answer).await.map_err(late)?
     }
 
-    fn tell(&self, path: String, body: &[u8]) {
+    fn notify(&self, path: String, body: &[u8]) {
         let listeners = self.listeners.read().clone();
         if listeners.is_empty() {
             return;
@@ -157,16 +166,16 @@ impl Requests {
     }
 }
 
-/// No Status is larger; what a proxy sends instead may be.
+/// No Status is larger, but the error page of a proxy may be.
 const STATUS_CAP: usize = 1 << 20;
 
-/// The answer itself if it is a success, the error it tells otherwise.
+/// Returns the answer if it is a success, and its error otherwise.
 async fn checked(response: Response<Body>) -> Result<Response<Body>, ApiError> {
     if response.status().is_success() {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    // A body that breaks off says no less about the code it came with.
+    // If the body breaks off, the code still counts.
     let body = Limited::new(body, STATUS_CAP).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     Err(ApiError::from_response(parts.status, retry_after(&parts.headers), &body))
 }

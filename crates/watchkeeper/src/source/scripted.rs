@@ -1,4 +1,4 @@
-//! A source for tests that plays a script and records what it was asked.
+//! A source for tests that plays a script and records its requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,21 @@ use crate::wire::ApiError;
 
 /// A source that answers from a script, each answer once, and records every request. Clones share the script.
 ///
-/// A request that comes when the script has no answer for it waits until one is added.
+/// A request for which the script has no answer waits until one is added.
+///
+/// ```
+/// use futures::StreamExt;
+/// use watchkeeper::source::{Asked, ListOptions, ListerWatcher, Reply, ScriptedSource};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), watchkeeper::wire::ApiError> {
+/// let source = ScriptedSource::new();
+/// source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#));
+/// let mut page = source.list(&ListOptions::default()).await?;
+/// assert!(page.next().await.is_some_and(|chunk| chunk.is_ok()));
+/// assert!(matches!(source.asked()[..], [Asked::List(_)]));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedSource(Arc<Shared>);
 
@@ -58,63 +72,63 @@ enum End {
     Fail(ApiError),
 }
 
-/// The sending side of [`Reply::live`]: dropping it ends the answer cleanly.
+/// The sending side of [`Reply::live`]. Dropping it ends the answer cleanly.
 #[derive(Debug)]
 pub struct Feed(mpsc::UnboundedSender<Result<Bytes, ApiError>>);
 
 impl Feed {
-    /// Sends a chunk; false when nobody reads any more.
+    /// Sends a chunk; returns false if the answer is not read any more.
     pub fn send(&self, chunk: impl Into<Bytes>) -> bool {
         self.0.send(Ok(chunk.into())).is_ok()
     }
 
-    /// Breaks the answer off with `error`.
+    /// Breaks off the answer with `error`.
     pub fn fail(self, error: ApiError) {
         let _nobody_reads = self.0.send(Err(error));
     }
 }
 
 impl Reply {
-    /// The request fails.
+    /// Returns a reply that fails the request.
     pub fn refuse(error: ApiError) -> Self {
         Self(Kind::Refuse(error))
     }
 
-    /// The answer is `body`, in one chunk, and ends.
+    /// Returns an answer of one chunk, which then ends.
     pub fn body(body: impl Into<Bytes>) -> Self {
         Self::chunks([body.into()])
     }
 
-    /// The answer comes in these chunks, and ends.
+    /// Returns an answer of these chunks, which then ends.
     pub fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
         Self(Kind::Body { chunks: chunks.into_iter().collect(), end: End::Clean })
     }
 
-    /// The answer stays open and silent at its end.
+    /// Keeps the answer open and silent at its end.
     #[must_use]
     pub fn then_hang(self) -> Self {
         self.ending(End::Hang)
     }
 
-    /// The answer breaks off with `error` at its end.
+    /// Breaks off the answer with `error` at its end.
     #[must_use]
     pub fn then_fail(self, error: ApiError) -> Self {
         self.ending(End::Fail(error))
     }
 
-    /// The answer breaks off with `error` after `bytes` bytes.
+    /// Breaks off the answer with `error` after `bytes` bytes.
     #[must_use]
     pub fn cut_at(self, bytes: usize, error: ApiError) -> Self {
         self.first(bytes).then_fail(error)
     }
 
-    /// The answer stays open and silent after `bytes` bytes.
+    /// Keeps the answer open and silent after `bytes` bytes.
     #[must_use]
     pub fn stall_at(self, bytes: usize) -> Self {
         self.first(bytes).then_hang()
     }
 
-    /// The answer comes in pieces of `bytes` bytes.
+    /// Cuts the answer into chunks of `bytes` bytes.
     #[must_use]
     pub fn in_pieces(self, bytes: usize) -> Self {
         self.edit(|whole| {
@@ -130,7 +144,7 @@ impl Reply {
         self.edit(|whole| vec![whole.split_to(bytes.min(whole.len()))])
     }
 
-    /// The same answer with other chunks.
+    /// Returns the same answer with other chunks.
     fn edit(self, edit: impl FnOnce(&mut Bytes) -> Vec<Bytes>) -> Self {
         match self.0 {
             Kind::Body { chunks, end } => {
@@ -141,7 +155,7 @@ impl Reply {
         }
     }
 
-    /// An answer whose chunks are sent while it is read.
+    /// Returns an answer, and a feed that sends its chunks while it is read.
     pub fn live() -> (Self, Feed) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self(Kind::Live(receiver)), Feed(sender))
@@ -173,38 +187,38 @@ impl Reply {
 }
 
 impl ScriptedSource {
-    /// A source with an empty script.
+    /// Returns a source with an empty script.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says that a watch may begin with a list; unless told so, a script is listed.
+    /// Makes the source support watches that begin with a list; by default it does not.
     #[must_use]
     pub fn streaming(self) -> Self {
         self.0.script.lock().streams = true;
         self
     }
 
-    /// Answers one more list with `reply`.
+    /// Adds the answer of one more list.
     pub fn on_list(&self, reply: Reply) -> &Self {
         self.0.script.lock().lists.push_back(reply);
         self.0.changed.notify_waiters();
         self
     }
 
-    /// Answers one more watch with `reply`.
+    /// Adds the answer of one more watch.
     pub fn on_watch(&self, reply: Reply) -> &Self {
         self.0.script.lock().watches.push_back(reply);
         self.0.changed.notify_waiters();
         self
     }
 
-    /// All requests so far, in their order.
+    /// Returns all requests so far, in order.
     pub fn asked(&self) -> Vec<Asked> {
         self.0.script.lock().asked.clone()
     }
 
-    /// Waits until `count` requests have come.
+    /// Waits until there have been `count` requests.
     pub async fn until_asked(&self, count: usize) {
         loop {
             let changed = self.0.changed.notified();

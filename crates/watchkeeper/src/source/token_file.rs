@@ -1,4 +1,4 @@
-//! Which token goes with a request, where it is kept in a file? That of the file some time ago, as it may be another one by now.
+//! Tokens from a file, which is read again regularly because it is rotated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +12,20 @@ use kube_client::config::AuthInfo;
 
 use crate::clock::Clock;
 
-/// A file is read again after this time: client-go's minute, less its ten seconds of leeway.
+/// The time after which a file is read again: client-go's minute, less its ten seconds of leeway.
 const FRESH: Duration = Duration::from_secs(50);
 
-/// The file of the token, where nothing that comes before it is given.
+/// Returns the file of the token, unless a credential with precedence is set.
 pub(super) fn token_file(user: &AuthInfo) -> Option<&str> {
     let is_basic = user.username.is_some() && user.password.is_some();
     let is_first = user.auth_provider.is_none() && user.token.is_none() && !is_basic;
     user.token_file.as_deref().filter(|_| is_first)
 }
 
-/// Puts the token in `file` on requests. It must be there at first; later on the last one is kept where the file cannot be read. It is
-/// read early where `refused` tells that a server did not take it.
+/// Adds the token in `file` to requests. The first read must succeed; later, the last token is kept if the file cannot
+/// be read. `refused` triggers an early read after a server has refused the token.
 ///
-/// kube's own takes a line break at the end of the file for a part of the token.
+/// kube's own layer keeps a line break at the end of the file as part of the token.
 pub(super) fn with_token<B>(
     file: &str,
     clock: &Clock,
@@ -43,7 +43,7 @@ pub(super) fn with_token<B>(
     })
 }
 
-/// Notes in `refused` that a server did not take the token of a request.
+/// Records in `refused` that a server refused the token of a request.
 pub(super) fn noting<B>(refused: Arc<AtomicBool>) -> impl FnMut(Response<B>) -> Response<B> + Clone {
     move |answer| {
         if answer.status() == StatusCode::UNAUTHORIZED {

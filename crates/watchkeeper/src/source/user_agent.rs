@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 pub(super) struct UserAgent(Arc<RwLock<HeaderValue>>);
 
 impl Default for UserAgent {
-    /// The name of the executable, of a version that is not known.
+    /// Returns the name of the executable, with an unknown version.
     fn default() -> Self {
         let program = env::args_os().next().unwrap_or_default();
         let name = Path::new(&program).file_stem().unwrap_or_default().to_string_lossy();
@@ -36,7 +36,7 @@ impl UserAgent {
         self.0.read().clone()
     }
 
-    /// Puts it on a request that has none.
+    /// Adds the header to a request that has none.
     pub(super) fn sign<B>(&self, mut request: Request<B>) -> Request<B> {
         request.headers_mut().entry(USER_AGENT).or_insert_with(|| self.value());
         request
@@ -50,14 +50,14 @@ fn header(name: &str, version: &str) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("watchkeeper"))
 }
 
-/// The part as it may stand in a header, of bounded length.
+/// Returns `part` in the characters of a header, with a bounded length.
 fn product(part: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let text: String = part.chars().map(|c| if allowed(c) { c } else { '-' }).take(128).collect();
     if text.is_empty() { "unknown".to_owned() } else { text }
 }
 
-/// The architecture as Kubernetes calls it.
+/// Returns the architecture as Kubernetes names it.
 fn arch() -> &'static str {
     match consts::ARCH {
         "x86_64" => "amd64",

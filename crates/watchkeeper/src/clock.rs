@@ -1,4 +1,4 @@
-//! Where do time and chance come from? From here, handed in: nothing else in the project asks the system for either.
+//! Time and randomness: the only place in the project that reads either from the system.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -17,15 +17,21 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
 pub use tokio::time::Instant;
 
-/// A monotonic and a wall clock, handed to everything that waits or writes timestamps.
+/// A monotonic and a wall clock, passed to everything that waits or writes timestamps.
 ///
-/// Clones share the same clock. [`Clock::system`] is real time. [`Clock::virtual_at`] follows tokio's clock, which a test can pause, from
-/// a fixed wall time on; with a `rate` other than 1 it runs fast or slow, so that two parts of a simulation can disagree about time.
+/// Clones share the same clock. [`Clock::system`] is real time. [`Clock::virtual_at`] follows tokio's clock, which a
+/// test can pause, and starts at a fixed wall time. With a `rate` other than 1 it runs fast or slow, so that two parts
+/// of a simulation can disagree about the time.
 ///
 /// ```
 /// # use watchkeeper::clock::Clock;
-/// let clock = Clock::system();
-/// assert!(clock.now() <= clock.now());
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let clock = Clock::virtual_at("2026-01-01T00:00:00Z".parse().unwrap());
+/// clock.sleep(Duration::from_secs(90)).await; // returns at once: the runtime is paused
+/// assert_eq!(clock.wall().to_string(), "2026-01-01T00:01:30Z");
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Clock(Face);
@@ -36,32 +42,32 @@ enum Face {
     Virtual { start: Instant, anchor: Timestamp, rate: f64 },
 }
 
-/// Some thirty years, as good as for ever. Timers and `Instant`s overflow on longer times: settings are cut to it where they come in.
+/// About thirty years. Timers and `Instant`s overflow on longer times, so settings are clamped to it.
 pub(crate) const FAR: Duration = Duration::from_secs(1_000_000_000);
 
-/// Returned by [`Clock::timeout`] when the time was up first.
+/// The error of [`Clock::timeout`]: the time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the time was up")]
+#[error("the time is up")]
 pub struct Elapsed;
 
 impl Clock {
-    /// The system's own clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self(Face::System)
     }
 
-    /// A clock that shows `anchor` now and moves with tokio's clock, so that a paused runtime controls it.
+    /// Returns a clock that shows `anchor` now and moves with tokio's clock, so that a paused runtime controls it.
     pub fn virtual_at(anchor: Timestamp) -> Self {
         Self::virtual_with_rate(anchor, 1.0)
     }
 
-    /// As [`Clock::virtual_at`], but `rate` seconds pass on it for each second of tokio's clock.
+    /// Returns a clock as [`Clock::virtual_at`] does, on which `rate` seconds pass for each second of tokio's clock.
     pub fn virtual_with_rate(anchor: Timestamp, rate: f64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a clock needs a positive rate, not {rate}");
         Self(Face::Virtual { start: Instant::now(), anchor, rate })
     }
 
-    /// The monotonic time.
+    /// Returns the monotonic time.
     pub fn now(&self) -> Instant {
         match &self.0 {
             Face::System => Instant::now(),
@@ -72,7 +78,7 @@ impl Clock {
         }
     }
 
-    /// The time of day, for Events, Leases and timestamps.
+    /// Returns the wall time, for Events, Leases and timestamps.
     pub fn wall(&self) -> Timestamp {
         match &self.0 {
             Face::System => Timestamp::now(),
@@ -99,7 +105,7 @@ impl Clock {
         self.sleep_until(self.now() + duration.min(FAR)).await;
     }
 
-    /// The output of `future`, or [`Elapsed`] when `duration` passes first. Cancel-safe if `future` is.
+    /// Returns the output of `future`, or [`Elapsed`] if `duration` passes first. Cancel-safe if `future` is.
     pub async fn timeout<F: Future>(&self, duration: Duration, future: F) -> Result<F::Output, Elapsed> {
         tokio::select! {
             biased;
@@ -109,11 +115,19 @@ impl Clock {
     }
 }
 
-/// A source of chance, handed to everything that needs jitter, names, identifiers or hash seeds.
+/// A source of randomness, passed to everything that needs jitter, names, identifiers or hash seeds.
 ///
-/// Clones draw from the same stream. [`Generator::fork`] makes an independent stream that depends only on the seed, the label and how many
-/// forks of that label came before, not on how much was drawn: parts that start in another order still see the same numbers, and two
-/// parts of one name do not.
+/// Clones draw from the same stream. [`Generator::fork`] returns an independent stream that depends only on the seed,
+/// the label and the number of earlier forks with that label, not on how much was drawn. So parts that start in another
+/// order still see the same numbers, and two parts with the same label see different ones.
+///
+/// ```
+/// # use watchkeeper::clock::Generator;
+/// let (a, b) = (Generator::seeded(7), Generator::seeded(7));
+/// b.next_u64();
+/// assert_eq!(a.fork("queue").uuid(), b.fork("queue").uuid());
+/// assert_ne!(a.fork("queue").uuid(), a.fork("queue").uuid());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Generator(Arc<Stream>);
 
@@ -125,15 +139,15 @@ struct Stream {
 }
 
 impl Generator {
-    /// A generator seeded by the operating system, fit for secrets.
+    /// Returns a generator seeded by the operating system, fit for secrets.
     pub fn system() -> Self {
         let mut seed = [0; 32];
-        // Without entropy no token would be secret: going on would be worse than stopping.
+        // Without entropy no token would be secret, so stopping is safer than going on.
         SysRng.try_fill_bytes(&mut seed).expect("the operating system gives no random bytes");
         Self::from_seed(seed)
     }
 
-    /// A generator whose whole stream follows from `seed`.
+    /// Returns a generator whose whole stream follows from `seed`.
     pub fn seeded(seed: u64) -> Self {
         let mut bytes = [0; 32];
         StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
@@ -144,7 +158,7 @@ impl Generator {
         Self(Arc::new(Stream { seed, rng: Mutex::new(StdRng::from_seed(seed)), forks: Mutex::default() }))
     }
 
-    /// An independent generator for the part named `label`.
+    /// Returns an independent generator for the part named `label`.
     pub fn fork(&self, label: &str) -> Self {
         let occurrence = {
             let mut forks = self.0.forks.lock();
@@ -163,7 +177,7 @@ impl Generator {
         Self::from_seed(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&self) -> u64 {
         self.0.rng.lock().next_u64()
     }
@@ -173,23 +187,23 @@ impl Generator {
         self.0.rng.lock().fill_bytes(bytes);
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub fn unit(&self) -> f64 {
-        // 53 bits are what an f64 holds.
+        // An f64 holds 53 bits.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub fn below(&self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// `duration` plus up to `factor` of it, chosen at random.
+    /// Returns `duration` plus a random part of up to `factor` of it.
     pub fn jitter(&self, duration: Duration, factor: f64) -> Duration {
         duration + duration.mul_f64(self.unit() * factor)
     }
 
-    /// A random (version 4) UUID in its usual text form.
+    /// Returns a random (version 4) UUID in its usual text form.
     pub fn uuid(&self) -> String {
         let mut bytes = [0; 16];
         self.fill(&mut bytes);
@@ -198,7 +212,7 @@ impl Generator {
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// A seeded hasher for maps whose keys come from outside.
+    /// Returns a seeded hasher for maps whose keys come from outside.
     pub(crate) fn hasher(&self) -> foldhash::fast::FixedState {
         foldhash::fast::FixedState::with_seed(self.next_u64())
     }
@@ -225,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_timeout_tells_which_came_first() {
+    async fn a_timeout_returns_whichever_comes_first() {
         let clock = Clock::system();
         let late = clock.sleep(Duration::from_secs(2));
         assert_eq!(clock.timeout(Duration::from_secs(1), late).await, Err(Elapsed));

@@ -1,18 +1,19 @@
-//! How does a task with much to do let others run?
+//! Cooperative yielding of a busy task.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 use tokio::task::coop;
 
-/// Lets other tasks run once this one has had its share. Cancel-safe.
+/// Yields to other tasks once this one has used up its share. Cancel-safe.
 ///
-/// tokio's own budget sets a task aside until its worker has nothing else to do, where no other worker finds it: a handler that blocks the
-/// worker would hold it up, too. Here it goes to the end of the worker's queue, from which others take.
+/// tokio's own budget parks a task until its worker has nothing else to do, where no other worker finds it: a handler
+/// that blocks the worker would delay the task, too. Here the task goes to the end of the worker's queue, from which
+/// other workers steal.
 pub(crate) async fn give_way() {
     if coop::has_budget_remaining() {
         coop::consume_budget().await;
-        // What comes next may want some of it.
+        // The next operation may need some of the budget.
         if coop::has_budget_remaining() {
             return;
         }

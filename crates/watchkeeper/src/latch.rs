@@ -21,7 +21,7 @@ impl Latch {
         self.set.load(Ordering::Acquire)
     }
 
-    /// Waits until it is set. Cancel-safe.
+    /// Waits until the latch is set. Cancel-safe.
     pub(crate) async fn wait(&self) {
         // Registered before the check, so that no wake-up is lost in between.
         let signal = self.signal.notified();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_before_and_who_comes_after_it_is_set_goes_on() {
+    fn waiters_from_before_and_after_it_is_set_go_on() {
         let latch = Latch::default();
         let mut early = Box::pin(latch.wait());
         let mut context = Context::from_waker(Waker::noop());

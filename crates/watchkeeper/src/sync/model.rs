@@ -1,6 +1,6 @@
-//! Primitives with the interface of the real ones, and the schedules of a model checker while one runs.
+//! Primitives with the interface of the real ones, on the schedules of a model checker while a model runs.
 //!
-//! Threads and tasks of a model change places wherever one of these is used. What is not modelled is their inside.
+//! The threads and tasks of a model can switch at every use of a primitive. The inside of a primitive is not modelled.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -19,9 +19,9 @@ fn in_model() -> bool {
     IN_MODEL.get()
 }
 
-/// Runs `model` in every schedule that `scheduler` comes up with; returns how many those were.
+/// Runs `model` in every schedule of `scheduler`, and returns their number.
 ///
-/// A panic of one of them comes out, a deadlock (a lost wake-up, as a rule) among them.
+/// A panic in any of them propagates, including the one for a deadlock, which usually is a lost wake-up.
 pub(crate) fn explore(
     scheduler: impl Scheduler + 'static,
     model: impl Fn() + Send + Sync + 'static,
@@ -45,22 +45,22 @@ pub(crate) fn sample(schedules: usize, model: impl Fn() + Send + Sync + Clone + 
     sample_preemptions(schedules, model);
 }
 
-/// Runs `model` in so many random schedules.
+/// Runs `model` in `schedules` random schedules.
 pub(crate) fn sample_random(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(RandomScheduler::new_from_seed(1, wanted(schedules)), model);
 }
 
-/// Runs `model` in so many schedules with three preemptions, at unlikely moments.
+/// Runs `model` in `schedules` schedules with three preemptions, at unlikely moments.
 pub(crate) fn sample_preemptions(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(PctScheduler::new_from_seed(2, 3, wanted(schedules)), model);
 }
 
-/// `SCHEDULES` of the environment, where it is set.
+/// Returns `SCHEDULES` of the environment if it is set.
 fn wanted(schedules: usize) -> usize {
     std::env::var("SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(schedules)
 }
 
-/// Runs `model` in every schedule there is, which must be more than a few.
+/// Runs `model` in every possible schedule, of which there must be more than a few.
 pub(crate) fn exhaust(model: impl Fn() + Send + Sync + 'static) {
     let schedules = explore(DfsScheduler::new(None, false), model);
     assert!(schedules > 100, "{schedules} schedules");
@@ -85,7 +85,7 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         match self {
             Self::Real(mutex) => MutexGuard::Real(mutex.lock()),
-            // A model that panics ends there.
+            // A panic ends the model.
             Self::Checked(mutex) => MutexGuard::Checked(mutex.lock().unwrap()),
         }
     }
@@ -116,7 +116,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A shared pointer as in `arc_swap`; behind a lock, where only the order of its uses matters.
+/// A shared pointer as in `arc_swap`. It is a lock, as only the order of its uses matters.
 pub(crate) struct ArcSwap<T>(Mutex<Arc<T>>);
 
 impl<T> ArcSwap<T> {
@@ -124,7 +124,7 @@ impl<T> ArcSwap<T> {
         Self(Mutex::new(Arc::new(value)))
     }
 
-    /// A guard of the real one does not hold others up, nor does this one.
+    /// Like a guard of the real one, the result does not block others.
     pub(crate) fn load(&self) -> Loaded<T> {
         Loaded(self.load_full())
     }
@@ -148,7 +148,7 @@ impl<T> Deref for Loaded<T> {
     }
 }
 
-/// A signal as in `tokio`, before each use of which others may run.
+/// A signal as in `tokio`; other threads may run before each use.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(tokio::sync::Notify);
 

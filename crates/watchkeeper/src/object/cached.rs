@@ -1,4 +1,4 @@
-//! What is a cached object? One immutable allocation: its identity, readable at once, and the JSON it came as.
+//! Cached objects: one immutable allocation with the identity, which is readable at once, and the JSON.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -21,7 +21,8 @@ use super::scan::Cursor;
 use super::transform::Transform;
 use super::version::ResourceVersion;
 
-/// A type that can be cached: any kind of `k8s-openapi`, of `kube-derive`, or known only at run time (`DynamicObject`).
+/// A type that can be cached: any kind of `k8s-openapi`, of `kube-derive`, or one known only at run time
+/// (`DynamicObject`).
 pub trait Kind:
     Resource<DynamicType: Clone + fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static, Scope: 'static>
     + DeserializeOwned
@@ -46,8 +47,8 @@ impl<K> Kind for K where
 
 /// A cached object of kind `K`: shared, immutable, in one allocation. A clone copies a pointer.
 ///
-/// Its identity is read without decoding. The body stays the JSON the server sent, minus `metadata.managedFields`, until somebody asks for
-/// the typed value ([`Object::get`]) or for a part of it ([`Object::view`]).
+/// The identity is read without decoding. The body stays the JSON that the server sent, minus `metadata.managedFields`,
+/// until a caller decodes the typed value ([`Object::get`]) or a part of it ([`Object::view`]).
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -66,15 +67,15 @@ struct Header<K> {
     cache: Arc<Decoded<K>>,
 }
 
-/// The object's JSON does not fit the type it was asked for.
+/// The error of an object whose JSON does not fit the requested type.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot decode {key} as {kind}")]
 pub struct DecodeError {
-    /// Which object.
+    /// The key of the object.
     pub key: ObjectName,
-    /// The type that was asked for.
+    /// The requested type.
     pub kind: &'static str,
-    /// Where and why.
+    /// The place in the JSON, and the reason.
     #[source]
     pub source: JsonError,
 }
@@ -91,7 +92,8 @@ pub(crate) struct Maker<K> {
 }
 
 impl<K> Maker<K> {
-    /// Objects share `cache` for their decoded values; one that names another kind than `expected` (apiVersion, kind) is refused.
+    /// Returns a factory of objects that share `cache` for their decoded values. It refuses objects of another kind
+    /// than `expected` (apiVersion, kind).
     pub(crate) fn new(cache: Arc<Decoded<K>>, expected: Option<(String, String)>) -> Self {
         Self {
             cache,
@@ -108,7 +110,7 @@ impl<K> Maker<K> {
         self
     }
 
-    /// Applies `transform` to all bytes before an object is made of them.
+    /// Applies `transform` to the bytes of every object first.
     pub(crate) fn transform(mut self, transform: Option<Transform>) -> Self {
         self.transform = transform;
         self
@@ -122,7 +124,7 @@ impl<K> Maker<K> {
                 identity
             }
             Some(transform) => {
-                // A function is made for its kind, and may leave the kind out.
+                // A transform function expects its own kind, and may remove the field `kind`.
                 self.is_expected(&identity::types(bytes)?)?;
                 self.identity_of_transformed(&transform, bytes).map_err(|message| {
                     transform.count_failure();
@@ -136,7 +138,7 @@ impl<K> Maker<K> {
 
     fn is_expected(&self, types: &TypeMeta) -> Result<(), IdentityError> {
         let Some((api_version, kind)) = &self.expected else { return Ok(()) };
-        // Items of built-in lists carry neither.
+        // Items of built-in lists have neither field.
         let other_kind = types.kind.as_ref().is_some_and(|found| found != kind);
         if !other_kind && types.api_version.as_ref().is_none_or(|found| found == api_version) {
             return Ok(());
@@ -156,7 +158,8 @@ impl<K> Maker<K> {
         }
     }
 
-    /// The failure of an object by its name; one that has none was unusable before.
+    /// Returns the error of a failed transform, with the object's name. Without a name, the bytes were unusable before
+    /// it.
     fn untransformed(&mut self, bytes: &[u8], message: String) -> IdentityError {
         match identity::read(bytes, true, &mut self.scratch) {
             Ok((identity, _)) => IdentityError::Transform { name: identity.key(&self.scratch), message },
@@ -166,93 +169,95 @@ impl<K> Maker<K> {
 }
 
 impl<K> Object<K> {
-    /// Takes an object in from its JSON; its decoded value is kept while somebody uses it.
+    /// Returns the object of its JSON. Its decoded value is kept only as long as it is in use.
     pub fn from_json(bytes: &[u8]) -> Result<Self, IdentityError> {
         Maker::new(Decoded::new(Keep::None), None).make(bytes)
     }
 
-    /// The object's key within its kind.
+    /// Returns the object's key within its kind.
     pub fn key(&self) -> ObjectName {
         ObjectName::namespaced(self.namespace().unwrap_or(""), self.name())
     }
 
-    /// The namespace; none for a cluster-scoped object.
+    /// Returns the namespace; none for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         let namespace = self.text(&self.identity().namespace);
         (!namespace.is_empty()).then_some(namespace)
     }
 
-    /// The name within the namespace.
+    /// Returns the name within the namespace.
     pub fn name(&self) -> &str {
         self.text(&self.identity().name)
     }
 
-    /// The uid, which tells two objects of one name apart; empty where the server set none.
+    /// Returns the uid, which distinguishes objects that have the same name one after the other; empty if the server
+    /// set none.
     pub fn uid(&self) -> &str {
         self.text(&self.identity().uid)
     }
 
-    /// The version of this state of the object.
+    /// Returns the resource version of this state of the object.
     pub fn version(&self) -> &ResourceVersion {
         &self.identity().version
     }
 
-    /// `metadata.generation`, 0 where there is none.
+    /// Returns `metadata.generation`, or 0 if there is none.
     pub fn generation(&self) -> i64 {
         self.identity().generation
     }
 
-    /// Whether the object has a deletion mark: it waits for its finalizers.
+    /// Returns whether the object has a `deletionTimestamp` and waits for its finalizers.
     pub fn is_deleting(&self) -> bool {
         self.identity().deleting
     }
 
-    /// The labels, read on the way.
+    /// Returns the labels, read from the bytes during iteration.
     pub fn labels(&self) -> Labels<'_> {
         Labels(self.identity().labels.of(self.all()))
     }
 
-    /// The annotations, read on the way.
+    /// Returns the annotations, read from the bytes during iteration.
     pub fn annotations(&self) -> Labels<'_> {
         Labels(self.identity().annotations.of(self.all()))
     }
 
-    /// The finalizers that hold the object; empty where there are none, or none that can be read.
+    /// Returns the finalizers of the object; empty if there are none or they cannot be read.
     pub fn finalizers(&self) -> Vec<String> {
         identity::finalizers(self.json())
             .and_then(|json| serde_json::from_slice(json).ok())
             .unwrap_or_default()
     }
 
-    /// The owner references; empty where there are none, or none that can be read.
+    /// Returns the owner references; empty if there are none or they cannot be read.
     pub fn owner_references(&self) -> Vec<OwnerReference> {
         serde_json::from_slice(self.identity().owners.of(self.all())).unwrap_or_default()
     }
 
-    /// The owner that controls this object.
+    /// Returns the owner that controls this object.
     pub fn controller(&self) -> Option<OwnerReference> {
         self.owner_references().into_iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// The key of the owner that controls this object, if it is of kind `F` (of any version).
+    /// Returns the key of the owner that controls this object if that owner is of kind `F`, in any version.
     pub fn controller_of<F: Resource<DynamicType: Default, Scope: 'static>>(&self) -> Option<ObjectName> {
         let (owner, kind) = (self.controller()?, F::DynamicType::default());
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
         if owner.kind != F::kind(&kind) || group != F::group(&kind) {
             return None;
         }
-        // An owner is in the namespace of what it owns, or in none.
+        // An owner is in the namespace of its dependents, or cluster-scoped.
         let is_cluster_scoped = TypeId::of::<F::Scope>() == TypeId::of::<ClusterResourceScope>();
         let namespace = if is_cluster_scoped { None } else { self.namespace() };
         Some(ObjectName::namespaced(namespace.unwrap_or(""), &owner.name))
     }
 
-    /// The JSON of the object as it is kept.
+    /// Returns the JSON of the object as it is kept.
     pub fn json(&self) -> &[u8] {
         &self.all()[..self.identity().body as usize]
     }
 
-    /// Whether both are the same state of the same object: equal key, uid and version. Without a version nobody can tell.
+    /// Returns whether both are the same state of the same object: equal key, uid and version. Without a version, they
+    /// are not.
     pub fn same_state(&self, other: &Self) -> bool {
         std::ptr::eq(self.identity(), other.identity())
             || (!self.version().is_unset()
@@ -261,17 +266,17 @@ impl<K> Object<K> {
                 && self.uid() == other.uid())
     }
 
-    /// Decodes just the fields of `V`.
+    /// Decodes only the fields of `V`.
     pub fn view<V: DeserializeOwned>(&self) -> Result<V, DecodeError> {
         decode(self.json()).map_err(|source| self.undecodable::<V>(source))
     }
 
-    /// Bytes that this object takes in memory, its decoded value not counted.
+    /// Returns the bytes that this object takes in memory, without its decoded value.
     pub fn size(&self) -> usize {
         size_of::<Header<K>>() + self.all().len() + 2 * size_of::<usize>()
     }
 
-    /// Namespace and name as bytes: to hash and compare them nobody needs to know again that they are UTF-8.
+    /// Returns namespace and name as bytes: hashing and comparing does not need a second UTF-8 check.
     pub(crate) fn key_bytes(&self) -> (&[u8], &[u8]) {
         let identity = self.identity();
         (identity.namespace.of(self.all()), identity.name.of(self.all()))
@@ -286,7 +291,7 @@ impl<K> Object<K> {
     }
 
     fn text(&self, span: &Span) -> &str {
-        // Checked when the object was taken in.
+        // Checked when the object was created.
         std::str::from_utf8(span.of(self.all())).unwrap_or_default()
     }
 
@@ -296,7 +301,7 @@ impl<K> Object<K> {
 }
 
 impl<K: DeserializeOwned> Object<K> {
-    /// The typed value, decoded on first use and shared by all who hold it.
+    /// Returns the typed value, which is decoded on first use and shared by all holders.
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
         let header = &self.0.header.header;
         header.slot.get(&header.cache, || decode(self.json()).map_err(|source| self.undecodable::<K>(source)))
@@ -304,11 +309,11 @@ impl<K: DeserializeOwned> Object<K> {
 }
 
 impl<K: Serialize> Object<K> {
-    /// An object from a typed value, such as one to put into an indexer by hand.
+    /// Returns the object of a typed value, for example to put it into an indexer.
     ///
     /// # Errors
     ///
-    /// The value has no name, or is no object at all.
+    /// The value has no name, or its JSON is not an object.
     pub fn from_typed(value: &K) -> Result<Self, KeyError> {
         let unencodable =
             |error| KeyError::of_json::<K>(b"", IdentityError::Unencodable(JsonError::from(error)));
@@ -331,12 +336,12 @@ impl<K> fmt::Debug for Object<K> {
     }
 }
 
-/// Labels or annotations of an object, read from its bytes on the way.
+/// Labels or annotations of an object, read from its bytes during iteration.
 #[derive(Clone, Copy)]
 pub struct Labels<'a>(&'a [u8]);
 
 impl<'a> Labels<'a> {
-    /// All pairs, in the order in which the server wrote them; what cannot be read is left out.
+    /// Iterates over all pairs in the server's order; unreadable pairs are skipped.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
         let mut cursor = Cursor::new(self.0);
         let mut open = cursor.enter().is_ok();
@@ -358,12 +363,12 @@ impl<'a> Labels<'a> {
         })
     }
 
-    /// The value of one label.
+    /// Returns the value of one label.
     pub fn get(&self, key: &str) -> Option<Cow<'a, str>> {
         self.iter().find(|(found, _)| found == key).map(|(_, value)| value)
     }
 
-    /// All pairs as an owned map, the form that `kube_core`'s selectors match on.
+    /// Returns all pairs as an owned map, which `kube_core`'s selectors match on.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         self.iter().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
     }
@@ -535,7 +540,7 @@ mod tests {
             assert_eq!(error.to_string(), format!("cannot transform default/web-1: {reason}"));
             assert_eq!(transform.failures(), 1);
         }
-        // What was unusable before is told as such.
+        // Bytes that were unusable before the transform are reported as such.
         for transform in bad() {
             assert_eq!(made_with(transform, br#"{"metadata":{}}"#).unwrap_err(), IdentityError::NoName);
         }

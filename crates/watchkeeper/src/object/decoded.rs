@@ -1,4 +1,4 @@
-//! How long do decoded values live? As long as somebody uses them, and a bounded number of them longer.
+//! Lifetime of decoded values: they live as long as they are in use, and a bounded number of them longer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// How many decoded values an informer keeps for readers to come.
+/// The number of decoded values that an informer keeps for later readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
@@ -14,7 +14,7 @@ pub enum Keep {
     None,
     /// The most recently decoded ones.
     Latest(usize),
-    /// One for each cached object that was ever decoded.
+    /// One for each cached object that was decoded.
     All,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Decoded<K> {
 }
 
 impl<K> Decoded<K> {
-    /// An empty cache with the given policy.
+    /// Returns an empty cache with the given policy.
     pub(crate) fn new(keep: Keep) -> Arc<Self> {
         Arc::new(Self { keep, latest: Mutex::default(), decodes: AtomicU64::new(0) })
     }
 
-    /// How often an object was decoded so far.
+    /// Returns the number of decodes so far.
     pub(crate) fn decodes(&self) -> u64 {
         self.decodes.load(Ordering::Relaxed)
     }
@@ -49,14 +49,14 @@ impl<K> Decoded<K> {
             let mut latest = self.latest.lock();
             latest.push_back(value.clone());
             let dropped = if latest.len() > bound { latest.pop_front() } else { None };
-            // A big value is freed outside the lock.
+            // Outside the lock, as freeing a big value takes time.
             drop(latest);
             drop(dropped);
         }
     }
 }
 
-/// The place in an object where its decoded value can be found again.
+/// The slot of an object through which its decoded value is found again.
 #[derive(Debug)]
 pub(super) struct Slot<K>(Mutex<State<K>>);
 
@@ -82,7 +82,8 @@ impl<K> Slot<K> {
         Self(Mutex::new(State::Empty))
     }
 
-    /// The decoded value: the one others hold, or a new one from `decode`. Two threads that come first decode twice, and share one.
+    /// Returns the decoded value: the one in use, or a new one from `decode`. Two threads that both come first decode
+    /// twice and share one result.
     pub(super) fn get<E>(
         &self,
         cache: &Decoded<K>,

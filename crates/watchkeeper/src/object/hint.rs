@@ -1,12 +1,12 @@
-//! What is an object called whose bytes cannot be taken in, or have not all been kept?
+//! Names of objects whose bytes are unusable or incomplete.
 
 use super::name::ObjectName;
 use super::scan::{Cursor, Malformed};
 
-/// The name of the object that `bytes` begin with, as far as they tell one.
+/// Returns the name of the object at the start of `bytes`, if they contain one.
 pub(crate) fn name_hint(bytes: &[u8]) -> Option<ObjectName> {
     let (mut namespace, mut name) = (String::new(), String::new());
-    // Where the bytes end, or are broken, nothing more is known.
+    // The names that were read before broken or missing bytes still count.
     let _broken = read(bytes, &mut namespace, &mut name);
     (!name.is_empty()).then(|| ObjectName::namespaced(&namespace, &name))
 }

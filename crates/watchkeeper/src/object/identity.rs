@@ -1,4 +1,4 @@
-//! Who is this object? Its identity, read from the JSON bytes without decoding them.
+//! The identity of an object, read from the JSON bytes without decoding them.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::name::ObjectName;
 use super::scan::{Cursor, Malformed, RawStr};
 use super::version::ResourceVersion;
 
-/// A piece of an object's bytes.
+/// A range of an object's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -24,7 +24,7 @@ impl Span {
     }
 }
 
-/// What is read of an object on its way in; spans point into the bytes as they will be kept.
+/// The identity of an object. Spans point into the bytes that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) namespace: Span,
@@ -41,7 +41,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The key, out of the bytes that are kept.
+    /// Returns the key, from the bytes that are kept.
     pub(crate) fn key(&self, kept: &[u8]) -> ObjectName {
         // Checked when the identity was read.
         let text = |span: &Span| std::str::from_utf8(span.of(kept)).unwrap_or_default();
@@ -49,14 +49,14 @@ impl Identity {
     }
 }
 
-/// `apiVersion` and `kind`, where an object carries them.
+/// `apiVersion` and `kind`, if the object has them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypeMeta {
     pub(crate) api_version: Option<String>,
     pub(crate) kind: Option<String>,
 }
 
-/// Why an object cannot be taken in.
+/// The reason why an object is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -66,20 +66,20 @@ pub enum IdentityError {
     /// There is no `metadata`, or no name in it.
     #[error("object has no metadata.name")]
     NoName,
-    /// The object is of another kind than the one asked for.
+    /// The object is of another kind than the requested one.
     #[error("expected kind {expected}, found {found}")]
     OtherKind {
         /// The kind that was listed or watched.
         expected: String,
-        /// The kind that came.
+        /// The kind of the object.
         found: String,
     },
     /// The object could not be transformed, and stays out of the cache.
     #[error("cannot transform {name}: {message}")]
     Transform {
-        /// The object, as the server calls it.
+        /// The object's name on the server.
         name: ObjectName,
-        /// Why not, in the words of the user's error.
+        /// The reason, in the words of the user's error.
         message: String,
     },
     /// A typed value that cannot be written as JSON.
@@ -93,7 +93,7 @@ pub enum IdentityError {
 /// Reads the identity of the object in `bytes`, and writes the bytes to keep into `kept`: all of them, or all but
 /// `metadata.managedFields`.
 ///
-/// Reading stops after `metadata`: what follows is looked at when somebody decodes it.
+/// Reading stops after `metadata`; the rest is checked when it is decoded.
 pub(crate) fn read(
     bytes: &[u8],
     keep_managed_fields: bool,
@@ -110,14 +110,14 @@ pub(crate) fn read(
     metadata(bytes, cursor, keep_managed_fields, kept).map(|identity| (identity, types))
 }
 
-/// `apiVersion` and `kind` alone, as far as they stand before `metadata`.
+/// Returns `apiVersion` and `kind` if they precede `metadata`.
 pub(crate) fn types(bytes: &[u8]) -> Result<TypeMeta, Malformed> {
     let mut types = TypeMeta::default();
     up_to_metadata(&mut Cursor::new(bytes), &mut types)?;
     Ok(types)
 }
 
-/// Steps over what stands before the value of `metadata`; whether there is one.
+/// Steps up to the value of `metadata`, and returns whether there is one.
 fn up_to_metadata(cursor: &mut Cursor<'_>, types: &mut TypeMeta) -> Result<bool, Malformed> {
     cursor.enter()?;
     while let Some(key) = cursor.key()? {
@@ -133,7 +133,7 @@ fn up_to_metadata(cursor: &mut Cursor<'_>, types: &mut TypeMeta) -> Result<bool,
     Ok(false)
 }
 
-/// The JSON of `metadata.finalizers`, where there is any. Few ask for it: it is looked for then, and not kept.
+/// Returns the JSON of `metadata.finalizers`, if there is any. Its position is not kept, as few callers need it.
 pub(crate) fn finalizers(bytes: &[u8]) -> Option<&[u8]> {
     let mut cursor = Cursor::new(bytes);
     if !up_to_metadata(&mut cursor, &mut TypeMeta::default()).ok()? {
@@ -159,7 +159,7 @@ fn text_or_skip(cursor: &mut Cursor<'_>) -> Result<Option<String>, Malformed> {
     Ok(Some(cursor.text(&raw)?.into_owned()))
 }
 
-/// The strings of an identity, in the order in which they are finished.
+/// The strings of an identity, in the order in which they end.
 #[derive(Default)]
 struct Found {
     namespace: Option<RawStr>,
@@ -227,7 +227,7 @@ fn metadata(
         if !raw.has_escapes {
             return Ok(Span::new(&shifted(&raw.range, &cut)));
         }
-        // No real name has escapes; one that has is kept in plain form behind the body.
+        // Real names have no escapes. A name that has some is kept in plain form behind the body.
         let start = kept.len();
         kept.extend_from_slice(text.as_bytes());
         Ok(Span::new(&(start..kept.len())))
@@ -241,11 +241,11 @@ fn metadata(
     Ok(identity)
 }
 
-/// The range to cut so that the member that ends at the cursor goes, together with one of the commas around it.
+/// Returns the range to cut to remove the member that ends at the cursor, with one of the commas around it.
 fn cut_of(bytes: &[u8], after_previous: usize, cursor: &mut Cursor<'_>) -> Range<usize> {
     let end = cursor.at();
     if bytes[..after_previous].ends_with(b"{") {
-        // The first member: the comma behind it goes along.
+        // The first member: the comma behind it is removed, too.
         return match cursor.peek() {
             Some(b',') => after_previous..cursor.at() + 1,
             _ => after_previous..end,
@@ -356,7 +356,7 @@ mod tests {
             let joined: Vec<_> = order.iter().map(|i| members[*i]).collect();
             let text = format!(r#"{{"metadata":{{{}}},"spec":{{"x":[1]}}}}"#, joined.join(","));
             let text = if pretty {
-                // Spread out without changing the order of members.
+                // Adds white space without changing the order of members.
                 text.replace(',', " ,\n  ").replace(':', " : ")
             } else {
                 text

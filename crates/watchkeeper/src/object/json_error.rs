@@ -1,4 +1,4 @@
-//! Errors of JSON that does not fit its type: where and what was expected, never what was found.
+//! Errors of JSON that does not fit its type: the place and the expectation, never the value.
 
 use std::fmt::{self, Write};
 
@@ -6,15 +6,16 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
-/// Why JSON could not be decoded, without the values in it: they may be a Secret's.
+/// The reason why JSON could not be decoded. It never contains values, as they may belong to a Secret.
 ///
-/// Where the JSON itself is sound, the error names the path of the field, such as `spec.containers[0].image`; else the line and column.
+/// If the JSON is well-formed, the error names the path of the field, such as `spec.containers[0].image`; otherwise the
+/// line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError(String);
 
 /// Decodes `bytes` as a `T`.
 ///
-/// The path of a field is tracked only in a second pass, after a failure: tracking slows every decode down.
+/// The path of a field is tracked only in a second pass, after a failure, because tracking slows down every decode.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         Category::Data => JsonError::of_field::<T>(bytes).unwrap_or_else(|| error.into()),
@@ -23,7 +24,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> 
 }
 
 impl JsonError {
-    /// A value that is larger than may be read.
+    /// Returns the error of a value that exceeds a size limit.
     pub(crate) fn too_large(error: &impl fmt::Display) -> Self {
         Self(error.to_string())
     }
@@ -38,10 +39,10 @@ impl JsonError {
     }
 }
 
-/// The longest path that is told: keys come from the object, and may be of any length.
+/// The maximum length of a path in an error: keys come from the object and may have any length.
 const LONGEST_PATH: usize = 256;
 
-/// The path as `a.b[0]["c.d"]`: keys that are more than a word are quoted.
+/// Returns the path as `a.b[0]["c.d"]`; keys that are more than a word are quoted.
 fn path_text(path: &Path) -> String {
     let mut text = String::new();
     for segment in path {
@@ -67,7 +68,7 @@ fn is_word(key: &str) -> bool {
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'))
 }
 
-/// The text of an error without its place, and the place.
+/// Returns the text of an error without its place, and the place.
 fn message_and_place(error: &serde_json::Error) -> (String, String) {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let mut message = error.to_string();
@@ -81,7 +82,7 @@ impl From<serde_json::Error> for JsonError {
     fn from(error: serde_json::Error) -> Self {
         let (message, place) = message_and_place(&error);
         let safe = match error.classify() {
-            // These come from a fixed set of texts about JSON itself.
+            // These are from a fixed set of texts about JSON itself.
             Category::Syntax | Category::Eof | Category::Io => message,
             Category::Data => of_data(&message),
         };
@@ -89,7 +90,7 @@ impl From<serde_json::Error> for JsonError {
     }
 }
 
-/// The parts of a message about data that come from the type: serde's own words, names of fields, and what was expected.
+/// Returns the parts of a message that come from the type: serde's own words, names of fields, and the expectation.
 fn of_data(message: &str) -> String {
     if message.starts_with("missing field `") {
         return message.to_owned();
@@ -103,7 +104,7 @@ fn of_data(message: &str) -> String {
         "duplicate field",
     ];
     let kind = kinds.into_iter().find(|kind| message.starts_with(kind)).unwrap_or("invalid data");
-    // What was found stands before the last of these words, and may contain them.
+    // The value that was found precedes the last of these words, and may contain them.
     match message.rsplit_once(", expected ") {
         Some((_, expected)) if kind != "invalid data" => format!("{kind}, expected {expected}"),
         _ => kind.to_owned(),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_left_out_and_places_and_expectations_are_told() {
+    fn values_are_omitted_and_places_and_expectations_are_named() {
         for (text, said) in [
             (error_of::<Vec<u32>>(r#"["hunter2"]"#), "invalid type, expected u32 at line 1 column 10"),
             (

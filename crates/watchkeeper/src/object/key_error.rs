@@ -9,21 +9,21 @@ use serde::Deserialize;
 
 use super::identity::IdentityError;
 
-/// An object has no usable key: client-go's `KeyError`, with the object and the cause.
+/// The error of an object without a usable key: client-go's `KeyError`, with the object and the cause.
 ///
-/// Of the object it has what identifies it, and never its contents: they may be a Secret's.
+/// It contains what identifies the object and never its contents, as they may belong to a Secret.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("cannot tell the key of {}", Described(object))]
+#[error("cannot determine the key of {}", Described(object))]
 pub struct KeyError {
-    /// What is known of the object.
+    /// The known parts of the object's identity.
     pub object: Box<ObjectReference>,
-    /// Why it has no key.
+    /// The reason why it has no key.
     #[source]
     pub cause: IdentityError,
 }
 
 impl KeyError {
-    /// A typed object without a name.
+    /// Returns the error of a typed object without a name.
     pub(super) fn no_name<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         let reference = ObjectReference {
@@ -35,7 +35,7 @@ impl KeyError {
         Self { object: Box::new(reference), cause: IdentityError::NoName }
     }
 
-    /// A value of type `K` whose JSON is no object that can be kept.
+    /// Returns the error of a value of type `K` whose JSON is not a usable object.
     pub(super) fn of_json<K>(json: &[u8], cause: IdentityError) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
@@ -65,7 +65,7 @@ impl KeyError {
     }
 }
 
-/// The name of a type without its modules and parameters.
+/// Returns the name of a type without its modules and parameters.
 fn short_name<K>() -> String {
     let name = type_name::<K>();
     let name = name.split('<').next().unwrap_or(name);
@@ -107,13 +107,13 @@ mod tests {
         for error in [ObjectName::of(&secret).unwrap_err(), Object::from_typed(&secret).unwrap_err()] {
             assert_eq!(
                 error.to_string(),
-                r#"cannot tell the key of an object of kind Secret, namespace "ns", uid "u1""#
+                r#"cannot determine the key of an object of kind Secret, namespace "ns", uid "u1""#
             );
             assert_eq!(error.object.kind.as_deref(), Some("Secret"));
             assert_eq!(error.cause, IdentityError::NoName);
             let source = error.source().unwrap().downcast_ref::<IdentityError>();
             assert_eq!(source, Some(&IdentityError::NoName));
-            // It can be got out of an error around it, too.
+            // It can be downcast from an error that wraps it.
             let wrapped: Box<dyn Error + Send + Sync> = error.clone().into();
             assert!(wrapped.downcast_ref::<KeyError>().is_some());
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_value_that_is_no_object_at_all_is_told_by_its_type() {
         let error = Object::from_typed(&vec![7]).unwrap_err();
-        assert_eq!(error.to_string(), "cannot tell the key of an object of kind Vec");
+        assert_eq!(error.to_string(), "cannot determine the key of an object of kind Vec");
         assert!(matches!(error.cause, IdentityError::Malformed(_)), "{error:?}");
         let unencodable = std::collections::BTreeMap::from([((1, 2), "hunter2")]);
         let error = Object::from_typed(&unencodable).unwrap_err();

@@ -34,12 +34,12 @@ pub struct Listing<T> {
 }
 
 impl<T> Listing<T> {
-    /// The objects that could be decoded, and why the others could not.
+    /// Returns the decoded objects, and the errors of the others.
     pub fn into_parts(self) -> (Vec<T>, Vec<DecodeError>) {
         (self.readable, self.unreadable)
     }
 
-    /// All objects, for a caller that must not act on a part of them.
+    /// Returns all objects, for a caller that must not act on a part of them.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl<T> Listing<T> {
         Err(Unreadable { objects: self.unreadable, listed })
     }
 
-    /// The objects that could be decoded; the others are dropped.
+    /// Returns the decoded objects and drops the others.
     pub fn ignore_unreadable(self) -> Vec<T> {
         self.readable
     }
@@ -74,13 +74,13 @@ impl<T> FromIterator<Result<T, DecodeError>> for Listing<T> {
 /// Objects of a list that do not fit their type.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// Why each of them could not be decoded; never empty.
+    /// The decode error of each of them; never empty.
     pub objects: Vec<DecodeError>,
-    /// How many objects the list has in all.
+    /// The number of objects in the whole list.
     pub listed: usize,
 }
 
-/// How many objects the text of an [`Unreadable`] names.
+/// The number of objects that the text of an [`Unreadable`] names.
 const NAMED: usize = 5;
 
 impl fmt::Display for Unreadable {

@@ -1,6 +1,7 @@
-//! What is a cached object, and what is it called?
+//! Cached objects, their names and versions.
 //!
-//! An [`Object`] is one allocation: identity first, then the JSON bytes the server sent. Nothing is decoded on the way in.
+//! An [`Object`] is one allocation: first the identity, then the JSON bytes that the server sent. Objects are decoded
+//! only on demand.
 
 mod cached;
 mod decoded;

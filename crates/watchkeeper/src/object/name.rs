@@ -1,4 +1,4 @@
-//! What is an object called? A namespace and a name, kept apart, printed as `namespace/name`.
+//! Object names: a namespace and a name, kept apart, displayed as `namespace/name`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,8 @@ use kube_core::Resource;
 
 use super::key_error::KeyError;
 
-/// The key of an object within its kind: `namespace/name`, or `name` for a cluster-scoped one. A clone copies a pointer.
+/// The key of an object within its kind: `namespace/name`, or `name` for a cluster-scoped one. A clone copies a
+/// pointer.
 ///
 /// ```
 /// use watchkeeper::ObjectName;
@@ -28,13 +29,13 @@ pub struct ObjectName {
 
 const CLUSTER: u32 = u32::MAX;
 
-/// A text that is no key: it has more than one slash, or no name.
+/// The error of a text that is not a key: it has more than one slash, or no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected key format {0:?}: expected namespace/name or name")]
 pub struct KeyFormatError(pub String);
 
 impl ObjectName {
-    /// The key of an object in a namespace; an empty namespace counts as none.
+    /// Returns the key of an object in a namespace; an empty namespace counts as none.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
             return Self::cluster(name);
@@ -42,17 +43,17 @@ impl ObjectName {
         Self { text: format!("{namespace}/{name}").into(), namespace: namespace.len() as u32 }
     }
 
-    /// The key of a cluster-scoped object.
+    /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self { text: name.into(), namespace: CLUSTER }
     }
 
-    /// The key with the same namespace and another name.
+    /// Returns the key with the same namespace and another name.
     pub fn sibling(&self, name: &str) -> Self {
         Self::namespaced(self.namespace().unwrap_or(""), name)
     }
 
-    /// The key of a typed object.
+    /// Returns the key of a typed object.
     ///
     /// # Errors
     ///
@@ -67,12 +68,12 @@ impl ObjectName {
         }
     }
 
-    /// The namespace; none for a cluster-scoped object.
+    /// Returns the namespace; none for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         (self.namespace != CLUSTER).then(|| &self.text[..self.namespace as usize])
     }
 
-    /// The name within the namespace.
+    /// Returns the name within the namespace.
     pub fn name(&self) -> &str {
         match self.namespace {
             CLUSTER => &self.text,
@@ -84,7 +85,7 @@ impl ObjectName {
 impl FromStr for ObjectName {
     type Err = KeyFormatError;
 
-    /// Reads `namespace/name` or `name`; `/name` is the cluster-scoped `name`.
+    /// Parses `namespace/name` or `name`; `/name` is the cluster-scoped `name`.
     fn from_str(text: &str) -> Result<Self, KeyFormatError> {
         let bad = || KeyFormatError(text.to_owned());
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
@@ -117,13 +118,13 @@ impl Eq for ObjectName {}
 
 impl Hash for ObjectName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Two keys with the same text and different splits do not occur among real names.
+        // Real names never give two keys with the same text and different splits.
         self.text.hash(state);
     }
 }
 
 impl Ord for ObjectName {
-    /// By namespace, then by name.
+    /// Orders by namespace, then by name.
     fn cmp(&self, other: &Self) -> Ordering {
         (self.namespace(), self.name()).cmp(&(other.namespace(), other.name()))
     }

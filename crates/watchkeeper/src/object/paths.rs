@@ -1,38 +1,38 @@
-//! Which parts of an object stay? Named by paths, and cut out of the bytes in one pass, without decoding.
+//! Removal of parts of an object: named by paths, and cut out of the bytes in one pass without decoding.
 
 use std::ops::Range;
 
 use super::scan::{Cursor, Malformed, RawStr};
 
-/// A path that cannot be read.
+/// The error of an invalid path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad path {path:?}: {why}")]
 pub struct PathError {
     /// The path as it was given.
     pub path: String,
-    /// What is wrong with it, and how to write it instead.
+    /// The problem, and how to write the path instead.
     pub why: &'static str,
 }
 
-/// What happens to a value.
+/// The treatment of a value.
 #[derive(Clone, Debug)]
 enum Fate {
     Stays,
     Goes,
-    /// Parts of it are named.
+    /// Paths name parts of it.
     Partly(Node),
 }
 
-/// What happens to the members or elements of a value.
+/// The treatment of the members or elements of a value.
 #[derive(Clone, Debug)]
 struct Node {
     members: Vec<(Box<str>, Fate)>,
     elements: Option<Box<Fate>>,
-    /// What no path names stays; so does a value that has not the shape that paths expect.
+    /// Whether parts that no path names stay. If so, a value whose shape does not match the paths stays as well.
     rest_stays: bool,
 }
 
-/// Which parts of an object stay and which go; its identity always stays.
+/// The parts of an object that stay or go; the identity always stays.
 #[derive(Clone, Debug)]
 pub(super) struct Selected(Node);
 
@@ -42,7 +42,7 @@ pub(crate) enum Segment {
     Each,
 }
 
-/// What always stays of `metadata`: what an [`Object`](super::Object) tells of itself without decoding.
+/// The members of `metadata` that always stay: those that an [`Object`](super::Object) shows without decoding.
 const IDENTITY: [&str; 8] = [
     "name",
     "namespace",
@@ -55,12 +55,12 @@ const IDENTITY: [&str; 8] = [
 ];
 
 impl Selected {
-    /// All but what the paths name.
+    /// Removes the parts that the paths name.
     pub(super) fn all_but<P: AsRef<str>>(paths: impl IntoIterator<Item = P>) -> Result<Self, PathError> {
         Self::new(paths, true)
     }
 
-    /// Only what the paths name.
+    /// Keeps only the parts that the paths name.
     pub(super) fn only<P: AsRef<str>>(paths: impl IntoIterator<Item = P>) -> Result<Self, PathError> {
         Self::new(paths, false)
     }
@@ -74,7 +74,7 @@ impl Selected {
         Ok(Self(root))
     }
 
-    /// Copies what stays of the object in `bytes` to the end of `out`.
+    /// Appends the remaining parts of the object in `bytes` to `out`.
     pub(super) fn copy(&self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut cutter = Cutter { bytes, cursor: Cursor::new(bytes), copied: 0, out };
         cutter.members(&self.0)?;
@@ -88,7 +88,7 @@ impl Node {
         Self { members: Vec::new(), elements: None, rest_stays }
     }
 
-    /// Takes a path in; one that leads into what is named already changes nothing.
+    /// Adds a path; one that leads into a part named already changes nothing.
     fn name(&mut self, path: &[Segment]) {
         let Some((first, deeper)) = path.split_first() else { return };
         let rest_stays = self.rest_stays;
@@ -111,7 +111,7 @@ impl Node {
         &mut self.members[at].1
     }
 
-    /// Whatever the paths say: without its identity nobody knows what an object is.
+    /// Keeps the identity whatever the paths are: an object is unusable without it.
     fn keep_identity(&mut self) {
         for key in ["apiVersion", "kind"] {
             *self.member(key) = Fate::Stays;
@@ -141,7 +141,7 @@ impl Node {
         found.map_or(if self.rest_stays { &Fate::Stays } else { &Fate::Goes }, |(_, fate)| fate)
     }
 
-    /// Whether a value that starts with `first` has the shape that paths expect here.
+    /// Returns whether a value that starts with `first` has the shape that the paths expect here.
     fn fits(&self, first: Option<u8>) -> bool {
         match first {
             Some(b'{') => !self.members.is_empty(),
@@ -155,18 +155,18 @@ fn nothing_named(rest_stays: bool) -> Fate {
     Fate::Partly(Node::empty(rest_stays))
 }
 
-/// Copies an object but for what is cut out of it; cuts come in the order of the bytes.
+/// Copies an object except for the parts cut out of it; cuts are made in the order of the bytes.
 struct Cutter<'a, 'b> {
     bytes: &'a [u8],
     cursor: Cursor<'a>,
-    /// Up to here everything has been copied or cut.
+    /// Everything up to here has been copied or cut.
     copied: usize,
     out: &'b mut Vec<u8>,
 }
 
-/// How far a walk over members or elements has come.
+/// The progress of a walk over members or elements.
 struct Gap {
-    /// The end of the last one, or of the opening bracket.
+    /// The end of the previous one, or of the opening bracket.
     after: usize,
     any_stays: bool,
     any_went: bool,
@@ -193,7 +193,7 @@ impl Cutter<'_, '_> {
         Ok(())
     }
 
-    /// A member or element that starts at `start`, with the cursor at its value.
+    /// Handles a member or element that starts at `start`, with the cursor at its value.
     fn one(&mut self, fate: &Fate, start: usize, gap: &mut Gap) -> Result<(), Malformed> {
         let first = self.cursor.peek();
         let inside = match fate {
@@ -206,7 +206,7 @@ impl Cutter<'_, '_> {
             Fate::Partly(node) => inside.is_some() || node.rest_stays,
         };
         if stays && gap.any_went && !gap.any_stays {
-            // The first that stays: the comma before it belonged to one that went.
+            // The first one that stays: the comma before it belongs to one that was removed.
             self.cut(gap.after..start);
         }
         match inside {
@@ -217,7 +217,7 @@ impl Cutter<'_, '_> {
             }
         }
         if !stays {
-            // With the comma before it, if there is one.
+            // Includes the comma before it, if there is one.
             self.cut(gap.after..self.cursor.at());
         }
         gap.any_stays |= stays;
@@ -238,7 +238,7 @@ impl Gap {
     }
 }
 
-/// The steps of a path.
+/// Parses a path into its segments.
 pub(crate) fn segments(path: &str) -> Result<Vec<Segment>, PathError> {
     parse(path).map_err(|why| PathError { path: path.to_owned(), why })
 }
@@ -262,7 +262,7 @@ fn parse(path: &str) -> Result<Vec<Segment>, &'static str> {
     }
 }
 
-/// The key at the beginning of `text`, and what is behind it.
+/// Returns the key at the beginning of `text`, and the rest.
 fn key_of(text: &str) -> Result<(String, &str), &'static str> {
     let mut key = String::new();
     let mut chars = text.char_indices();
@@ -471,7 +471,7 @@ mod tests {
         text
     }
 
-    /// The same on a tree of values: the members and elements that `path` names are removed.
+    /// The same on a tree of values: removes the members and elements that `path` names.
     fn remove(value: &mut Value, path: &[Segment]) {
         match (value, path) {
             (Value::Object(members), [Segment::Key(key)]) => drop(members.remove(&**key)),
@@ -488,7 +488,7 @@ mod tests {
         }
     }
 
-    /// What `paths` name of a value, and what holds it.
+    /// Returns the parts of a value that `paths` name, and their containers.
     fn only(value: &Value, paths: &[&[Segment]]) -> Option<Value> {
         if paths.iter().any(|path| path.is_empty()) {
             return Some(value.clone());

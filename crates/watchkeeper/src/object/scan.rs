@@ -1,18 +1,18 @@
-//! Where does a JSON value end? Found by structure alone, 64 bytes at a time, without decoding anything.
+//! A scanner that finds the end of a JSON value by structure alone, 64 bytes at a time.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use wide::u8x16;
 
-/// Finds the end of an object or array that may arrive in any number of pieces.
+/// Finds the end of an object or array that may arrive in any number of chunks.
 ///
-/// Only nesting and strings are looked at; whether the value is valid JSON shows when somebody decodes it.
+/// It looks only at nesting and strings; whether the value is valid JSON is checked when it is decoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Skipper {
     depth: usize,
     in_string: bool,
-    /// The byte before was a backslash that escapes the next one.
+    /// The previous byte was a backslash that escapes the next one.
     escaped: bool,
 }
 
@@ -27,7 +27,7 @@ struct Masks {
 const BLOCK: usize = 64;
 
 impl Skipper {
-    /// Looks at the next bytes of the value; the position after its last byte, or `None` while it goes on.
+    /// Scans the next bytes of the value. Returns the position after its last byte, or `None` if it continues.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let (blocks, rest) = bytes.as_chunks::<BLOCK>();
         for (index, block) in blocks.iter().enumerate() {
@@ -45,7 +45,7 @@ impl Skipper {
         end.map(|end| blocks.len() * BLOCK + end)
     }
 
-    /// One block, of which the first `length` bytes count.
+    /// Scans one block, of which the first `length` bytes count.
     #[inline]
     fn block(&mut self, block: &[u8; BLOCK], length: usize) -> Option<usize> {
         let masks = Masks::of(block);
@@ -83,10 +83,12 @@ impl Skipper {
     }
 }
 
-/// Which bytes of a block a backslash escapes, and whether the last byte of the block escapes the one after it.
+/// Returns which bytes of a block are escaped by a backslash, and whether the last byte escapes the first one of the
+/// next block.
 ///
-/// In a run of backslashes every second one escapes. Adding a run's start to the run carries into the byte behind it: that turns runs that
-/// start at odd places, whose carry was added, apart from those that start at even ones, without a loop over the bytes.
+/// In a run of backslashes every second one escapes. Adding a run's start to the run carries into the byte behind it.
+/// So runs that start at odd positions, whose carry is added, differ from those that start at even ones, without a loop
+/// over the bytes.
 #[inline]
 fn escaped_bytes(backslash: u64, first_is_escaped: bool) -> (u64, bool) {
     const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -118,7 +120,7 @@ impl Masks {
     }
 }
 
-/// Bit n of the result is the parity of bits 0 to n: set from each opening quote up to its closing one.
+/// Returns the prefix parity of the bits: bit n is set from each opening quote up to its closing one.
 #[inline]
 fn prefix_xor(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
@@ -127,13 +129,13 @@ fn prefix_xor(mut bits: u64) -> u64 {
     bits
 }
 
-/// What is wrong with a piece of JSON, and at which byte.
+/// The error of malformed JSON, with the position of the byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed JSON: {what} at byte {at}")]
 pub struct Malformed {
-    /// What was found or missed.
+    /// The problem.
     pub what: &'static str,
-    /// Position in the piece that was looked at.
+    /// The position in the scanned bytes.
     pub at: usize,
 }
 
@@ -143,7 +145,7 @@ pub(crate) struct Cursor<'a> {
     at: usize,
 }
 
-/// A string as it stands in the bytes: the range between its quotes.
+/// A string as it is in the bytes: the range between its quotes.
 #[derive(Clone, Debug)]
 pub(crate) struct RawStr {
     pub(crate) range: Range<usize>,
@@ -195,7 +197,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the array stepped into goes on, with the cursor at its next element.
+    /// Moves to the next element of the current array; returns false after the last one.
     pub(crate) fn element(&mut self) -> Result<bool, Malformed> {
         if self.peek() == Some(b',') {
             self.at += 1;
@@ -210,7 +212,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next key of the object stepped into, with the cursor at its value; `None` after the last.
+    /// Returns the next key of the current object and moves to its value; `None` after the last one.
     pub(crate) fn key(&mut self) -> Result<Option<RawStr>, Malformed> {
         if self.peek() == Some(b',') {
             self.at += 1;
@@ -255,7 +257,7 @@ impl<'a> Cursor<'a> {
         Ok(RawStr { range: start..end, has_escapes })
     }
 
-    /// Steps over a value of any type and tells where it stands.
+    /// Steps over a value of any type, and returns its range.
     pub(crate) fn value(&mut self) -> Result<Range<usize>, Malformed> {
         let first = self.peek();
         let start = self.at;
@@ -277,7 +279,7 @@ impl<'a> Cursor<'a> {
         Ok(start..self.at)
     }
 
-    /// The bytes of a key, borrowed where it has no escapes: any letter may be written as one.
+    /// Returns the bytes of a key, borrowed if it has no escapes; any letter may be written as an escape.
     pub(crate) fn name(&self, raw: &RawStr) -> Result<Cow<'a, [u8]>, Malformed> {
         if raw.has_escapes {
             return Ok(Cow::Owned(self.text(raw)?.into_owned().into_bytes()));
@@ -285,7 +287,7 @@ impl<'a> Cursor<'a> {
         Ok(Cow::Borrowed(&self.bytes[raw.range.clone()]))
     }
 
-    /// The text of a string, borrowed where it has no escapes.
+    /// Returns the text of a string, borrowed if it has no escapes.
     pub(crate) fn text(&self, raw: &RawStr) -> Result<Cow<'a, str>, Malformed> {
         let bad = |what| Malformed { what, at: raw.range.start };
         if raw.has_escapes {
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_members_are_told_with_their_place() {
+    fn malformed_members_are_reported_with_their_place() {
         for (text, what) in [
             ("[]", "expected an object"),
             ("{1:2}", "expected a key"),

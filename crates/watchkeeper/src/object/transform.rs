@@ -1,4 +1,4 @@
-//! What is changed in an object before it is cached? Whatever the user says, once, before anybody has seen it.
+//! Transforms: changes to objects before they are cached.
 
 use std::any::Any;
 use std::error::Error;
@@ -14,8 +14,9 @@ use super::paths::{PathError, Selected};
 
 /// A change made to every object on its way into a cache, mostly to keep the cache small. A clone copies a pointer.
 ///
-/// It is applied once to each state that the server sends, in a list or in an event, before handlers, index functions or the cache
-/// see the object. What comes out of the cache again, in a resync or as a tombstone, is not transformed again.
+/// It is applied once to each state that the server sends, in a list or in an event, before handlers, index functions
+/// or the cache see the object. Objects that leave the cache again, in a resync or as a tombstone, are not transformed
+/// again.
 ///
 /// ```
 /// use watchkeeper::object::Transform;
@@ -31,22 +32,25 @@ use super::paths::{PathError, Selected};
 ///
 /// # Paths
 ///
-/// Dots separate the keys of a path, from the object's root on; `\.` is a dot, `\[` a bracket and `\\` a backslash within a key. `[*]`
-/// after a key means every element of the array there. A path that an object does not have changes nothing in it.
+/// Dots separate the keys of a path, starting at the object's root; `\.` is a dot, `\[` a bracket and `\\` a backslash
+/// within a key. `[*]` after a key means every element of that array. A path that an object does not have changes
+/// nothing.
 ///
-/// `apiVersion`, `kind` and the identity in `metadata` (`name`, `namespace`, `uid`, `resourceVersion`, `generation`, `labels`,
-/// `ownerReferences`, `deletionTimestamp`) always stay, whatever the paths say. What a type requires must stay too, or
-/// [`Object::get`](super::Object::get) fails; [`Object::view`](super::Object::view) asks for no more than its own fields.
+/// `apiVersion`, `kind` and the identity in `metadata` (`name`, `namespace`, `uid`, `resourceVersion`, `generation`,
+/// `labels`, `ownerReferences`, `deletionTimestamp`) always stay. Fields that a type requires must stay too, or
+/// [`Object::get`](super::Object::get) fails; [`Object::view`](super::Object::view) needs only its own fields.
 ///
 /// # Failures
 ///
-/// An object cannot be transformed if its JSON cannot be walked over, if a function returns an error or panics, or if no
-/// `metadata.name` is left. It is then reported with its name, counted ([`Transform::failures`]) and skipped; others arrive, and it is
-/// tried again with its next event. Nothing untransformed gets into the cache.
+/// A transform fails if the object's JSON is malformed, if a function returns an error or panics, or if no
+/// `metadata.name` is left. The object is then reported with its name, counted ([`Transform::failures`]) and skipped;
+/// other objects are not affected, and it is tried again with its next event. No untransformed object gets into the
+/// cache.
 ///
-/// What is cached of such an object stays at its last transformed state, through events and lists alike, and is older than the server's
-/// until an event or a list goes through. When it is deleted it leaves the cache, in whatever form its last state comes. (Where a function
-/// changes the name, the cached state is looked for under the server's name and may not be found.)
+/// The cached state of such an object stays at its last transformed one, through events and lists alike, and is stale
+/// until an event or a list succeeds. A delete removes the object from the cache, even if its last state cannot be
+/// transformed. (If a function changes the name, the cached state is looked up under the server's name and may not be
+/// found.)
 #[derive(Clone)]
 pub struct Transform(Arc<Inner>);
 
@@ -64,34 +68,36 @@ enum Step {
 type Function = dyn Fn(Value) -> Result<Value, Box<dyn Error + Send + Sync>> + Send + Sync;
 
 impl Transform {
-    /// Leaves out what the paths name, in one pass over the bytes.
+    /// Removes the parts that the paths name, in one pass over the bytes.
     ///
     /// # Errors
     ///
-    /// A path that cannot be read is named.
+    /// A path is invalid; the error names it.
     pub fn drop_paths<P: AsRef<str>>(paths: impl IntoIterator<Item = P>) -> Result<Self, PathError> {
         Selected::all_but(paths).map(Self::select)
     }
 
-    /// Leaves out all but what the paths name, and the identity, in one pass over the bytes.
+    /// Removes everything but the identity and the parts that the paths name, in one pass over the bytes.
     ///
     /// An object or array that a path leads through stays, if only as `{}` or `[]`.
     ///
     /// # Errors
     ///
-    /// A path that cannot be read is named.
+    /// A path is invalid; the error names it.
     pub fn keep_paths<P: AsRef<str>>(paths: impl IntoIterator<Item = P>) -> Result<Self, PathError> {
         Selected::only(paths).map(Self::select)
     }
 
-    /// Any function of the object's JSON; it may change the name, and with it the key.
+    /// Applies a function to the object's JSON; it may change the name, and with it the key.
     ///
-    /// This is many times slower than paths: the object is decoded into a tree of values and written anew, which keeps neither the order
-    /// of its members nor numbers beyond 64 bits. The function runs between the network and the cache of its kind, and must not block.
-    /// `metadata.resourceVersion` is the server's and is put back: without it, a watch could not go on where it ended.
+    /// This is many times slower than paths: the object is decoded into a tree of values and encoded again, which keeps
+    /// neither the order of its members nor numbers beyond 64 bits. The function runs between the network and the cache
+    /// of its kind, and must not block. `metadata.resourceVersion` is restored afterwards: without the server's
+    /// version, a watch could not resume.
     ///
-    /// The text of an error, and the message of a panic, go to the log and to report hooks: they must not contain what may be a Secret's.
-    /// Of a [`serde_json::Error`], which quotes what it found, only the place and what was expected are told.
+    /// The text of an error, and the message of a panic, go to the log and to report hooks: they must not contain
+    /// values of a Secret. Of a [`serde_json::Error`], which quotes the value it found, only the place and the
+    /// expectation are reported.
     pub fn value<F, E>(function: F) -> Self
     where
         F: Fn(Value) -> Result<Value, E> + Send + Sync + 'static,
@@ -100,13 +106,13 @@ impl Transform {
         Self::of(vec![Step::Call(Arc::new(move |value| function(value).map_err(Into::into)))])
     }
 
-    /// This one first, then `other` on what it left. The result counts its own failures.
+    /// Applies this transform first, then `other` to its result. The combination counts its own failures.
     #[must_use]
     pub fn then(&self, other: &Self) -> Self {
         Self::of([self.0.steps.as_slice(), &other.0.steps].concat())
     }
 
-    /// How many objects could not be transformed; clones share the count.
+    /// Returns the number of failed transforms; clones share the count.
     pub fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
@@ -119,7 +125,8 @@ impl Transform {
         Self(Arc::new(Inner { steps, failures: AtomicU64::new(0) }))
     }
 
-    /// Writes what becomes of the object in `bytes` into `out`; what `spare` holds is lost. The error says why not.
+    /// Writes the transformed object in `bytes` into `out`, using `spare` as scratch space. The error is the reason of
+    /// the failure.
     pub(super) fn apply(&self, bytes: &[u8], out: &mut Vec<u8>, spare: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         let mut steps = self.0.steps.iter();
@@ -154,8 +161,8 @@ impl Step {
 
 fn call(function: &Function, value: Value) -> Result<Value, String> {
     let version = value.pointer("/metadata/resourceVersion").cloned();
-    // Writing the error is the user's code as well.
-    let called = catch_unwind(AssertUnwindSafe(|| function(value).map_err(told)));
+    // Formatting the error runs user code as well.
+    let called = catch_unwind(AssertUnwindSafe(|| function(value).map_err(reason_of)));
     let mut value = called.unwrap_or_else(|payload| Err(panicked(payload.as_ref())))?;
     if let (Some(version), Some(Value::Object(metadata))) = (version, value.get_mut("metadata")) {
         metadata.insert("resourceVersion".to_owned(), version);
@@ -163,7 +170,7 @@ fn call(function: &Function, value: Value) -> Result<Value, String> {
     Ok(value)
 }
 
-fn told(error: Box<dyn Error + Send + Sync>) -> String {
+fn reason_of(error: Box<dyn Error + Send + Sync>) -> String {
     match error.downcast::<serde_json::Error>() {
         Ok(error) => JsonError::from(*error).to_string(),
         Err(error) => error.to_string(),

@@ -1,4 +1,4 @@
-//! How fresh is an object or a store? A resource version: opaque by contract, a decimal number in practice.
+//! Resource versions: opaque by contract, decimal numbers in practice.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// The resource version of an object, a list or a store.
 ///
-/// Equality is always meaningful. Order is defined only between decimal versions of one resource, which is what every Kubernetes API
-/// server hands out; against anything else [`PartialOrd`] gives `None`.
+/// Equality is always meaningful. Order is defined only between decimal versions of one resource, which is what every
+/// Kubernetes API server uses; for any other version, [`PartialOrd`] gives `None`.
 ///
 /// ```
 /// use watchkeeper::ResourceVersion;
@@ -21,21 +21,21 @@ pub struct ResourceVersion(Repr);
 enum Repr {
     #[default]
     Unset,
-    /// Decimal, without leading zeros: printing it gives the text it was read from.
+    /// Decimal, without leading zeros, so that it displays as the text it was parsed from.
     Number(u64),
     Opaque(Arc<str>),
 }
 
 impl ResourceVersion {
-    /// The version of nothing: prints as the empty string.
+    /// The empty version; displays as the empty string.
     pub const UNSET: Self = Self(Repr::Unset);
 
-    /// Whether this is the empty version.
+    /// Returns whether this is the empty version.
     pub fn is_unset(&self) -> bool {
         self.0 == Repr::Unset
     }
 
-    /// The version as a number, where it is one.
+    /// Returns the version as a number, if it is one.
     pub fn as_number(&self) -> Option<u64> {
         match self.0 {
             Repr::Number(number) => Some(number),

@@ -1,4 +1,4 @@
-//! What can happen to an object on its way into the store?
+//! Changes to objects on their way into the store.
 
 use crate::object::{Object, ObjectName, ResourceVersion};
 
@@ -6,31 +6,31 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Delta<K> {
-    /// The watch brought a new object.
+    /// A new object from the watch.
     Added(Object<K>),
-    /// The watch brought a new state of an object.
+    /// A new state of an object from the watch.
     Updated(Object<K>),
-    /// An object is gone.
+    /// A deleted object.
     Deleted(Deleted<K>),
-    /// A list brought an object.
+    /// An object from a list.
     Replaced(Object<K>),
-    /// An object of the store is told again.
+    /// An object of the store, in a resync.
     Sync(Object<K>),
-    /// A list brought the whole state, to be applied in one step.
+    /// The whole state from a list, to be applied in one step.
     ReplacedAll {
-        /// All objects there are.
+        /// All existing objects.
         items: Vec<Object<K>>,
         /// The version of the list.
         version: ResourceVersion,
     },
-    /// All objects of the store are told again.
+    /// All objects of the store, in a resync.
     SyncAll,
-    /// Nothing else happened up to this version.
+    /// A bookmark: nothing else happened up to this version.
     Bookmark(ResourceVersion),
 }
 
 impl<K> Delta<K> {
-    /// The key it is about; none for those about all objects or none.
+    /// Returns the key of the object; none for a change of all objects or of none.
     pub fn key(&self) -> Option<ObjectName> {
         match self {
             Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => {
@@ -41,7 +41,7 @@ impl<K> Delta<K> {
         }
     }
 
-    /// The state it carries of one object.
+    /// Returns the state of the object, for a change of one object.
     pub fn object(&self) -> Option<&Object<K>> {
         match self {
             Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => {
@@ -52,7 +52,7 @@ impl<K> Delta<K> {
         }
     }
 
-    /// The version of the stream after it, where it has one: a tombstone's object may be old, and a resync is nothing new.
+    /// Returns the version of the stream after this change. A tombstone and a resync have none: they carry old states.
     pub fn version(&self) -> Option<&ResourceVersion> {
         let version = match self {
             Self::Added(object) | Self::Updated(object) => object.version(),
@@ -65,7 +65,7 @@ impl<K> Delta<K> {
         (!version.is_unset()).then_some(version)
     }
 
-    /// Bytes that it keeps in memory while it waits: its own, and those of the objects it carries.
+    /// Returns the bytes that the delta keeps in memory while it is queued: its own, and those of its objects.
     pub fn bytes(&self) -> usize {
         let objects = match self {
             Self::ReplacedAll { items, .. } => items.iter().map(Object::size).sum(),
@@ -96,14 +96,14 @@ impl<K> Clone for Delta<K> {
     }
 }
 
-/// An object that is gone: with its final state, or a tombstone where the delete itself was missed.
+/// A deleted object: with its final state, or a tombstone if the delete itself was missed.
 #[derive(Debug)]
 pub enum Deleted<K> {
     /// The state in which the server deleted it.
     Final(Object<K>),
-    /// The delete was missed; a later list shows that the object is gone.
+    /// A tombstone: the delete was missed, and a later list shows that the object does not exist.
     Unknown {
-        /// Which object.
+        /// The key of the object.
         key: ObjectName,
         /// The last state seen, which may be old.
         last_known: Option<Object<K>>,
@@ -111,7 +111,7 @@ pub enum Deleted<K> {
 }
 
 impl<K> Deleted<K> {
-    /// The key of the object, known in both cases.
+    /// Returns the key of the object, known in both cases.
     pub fn key(&self) -> ObjectName {
         match self {
             Self::Final(object) => object.key(),
@@ -119,7 +119,7 @@ impl<K> Deleted<K> {
         }
     }
 
-    /// The final state, or the last one seen.
+    /// Returns the final state, or the last one seen.
     pub fn last_known(&self) -> Option<&Object<K>> {
         match self {
             Self::Final(object) => Some(object),
@@ -127,7 +127,7 @@ impl<K> Deleted<K> {
         }
     }
 
-    /// Whether the delete itself was missed.
+    /// Returns whether the delete itself was missed.
     pub fn is_tombstone(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }

@@ -1,4 +1,4 @@
-//! The queue that gathers the deltas of each key, and hands them over together when the key's turn comes.
+//! The queue that collects the deltas of each key and returns them together.
 
 use std::collections::VecDeque;
 
@@ -9,30 +9,43 @@ use super::{Deleted, Delta, KnownObjects, Popped, Queue};
 use crate::clock::Generator;
 use crate::object::{Object, ObjectName, ResourceVersion};
 
-/// The queue that most documents about client-go describe: per key a list of deltas, oldest first.
+/// The queue that most documents about client-go describe: a list of deltas per key, oldest first.
 ///
-/// Usable with the objects that its consumer knows or, by passing [`NoKnown`](super::NoKnown), without. Changes of different objects may
-/// overtake each other, so the store has a version only when the queue has run empty.
+/// It works with the objects that its consumer knows, or without by passing [`NoKnown`](super::NoKnown). Changes of
+/// different objects may overtake each other, so the store has a version only when the queue is empty.
+///
+/// ```
+/// use watchkeeper::queue::{Delta, DeltaFifo, NoKnown, Queue};
+/// use watchkeeper::{Env, Object};
+///
+/// let mut queue = DeltaFifo::<()>::new(&Env::simulated(1).generator);
+/// for json in [r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"b"}}"#, r#"{"metadata":{"name":"a"}}"#] {
+///     queue.push(Delta::Updated(Object::from_json(json.as_bytes())?), &NoKnown);
+/// }
+/// assert_eq!(queue.pop().map(|popped| popped.deltas.len()), Some(2)); // both changes of a
+/// assert_eq!(queue.len(), 1);
+/// # Ok::<(), watchkeeper::object::IdentityError>(())
+/// ```
 #[derive(Debug)]
 pub struct DeltaFifo<K> {
-    /// Every key in `line` has deltas here, and the other way round.
+    /// Exactly the keys in `line` have deltas here.
     deltas: HashMap<ObjectName, Vec<Delta<K>>, FixedState>,
-    /// The first `initial` keys are those of the first state, one less while `initial_in_flight`.
+    /// The first `initial` keys are those of the initial list, one less while `initial_in_flight`.
     line: VecDeque<ObjectName>,
     /// The sum over `deltas`.
     bytes: usize,
     /// The key popped last, until it is processed: it still counts as pending, with the state it will have.
     in_flight: Option<(ObjectName, Option<Object<K>>)>,
     populated: bool,
-    /// Pops and processings of the first state still to come.
+    /// Pops and processings of the initial list still to come.
     initial: usize,
     /// Whether the pop in flight was one of them.
     initial_in_flight: bool,
     emit: Emit,
-    /// The version of the last thing that came in; `None` before anything has.
+    /// The version of the last input; `None` before there was any.
     newest: Option<ResourceVersion>,
-    /// The newest version told with a pop.
-    told: Option<ResourceVersion>,
+    /// The newest version returned with a pop.
+    returned: Option<ResourceVersion>,
     closed: bool,
 }
 
@@ -48,7 +61,7 @@ pub enum Emit {
 }
 
 impl<K> DeltaFifo<K> {
-    /// An empty queue, whose hash seed comes from `generator`.
+    /// Returns an empty queue, whose hash seed comes from `generator`.
     pub fn new(generator: &Generator) -> Self {
         Self {
             deltas: HashMap::with_hasher(generator.hasher()),
@@ -60,12 +73,12 @@ impl<K> DeltaFifo<K> {
             initial_in_flight: false,
             emit: Emit::default(),
             newest: None,
-            told: None,
+            returned: None,
             closed: false,
         }
     }
 
-    /// Lists bring deltas of type `emit`.
+    /// Sets the type of the deltas of a list.
     #[must_use]
     pub fn emit(mut self, emit: Emit) -> Self {
         self.emit = emit;
@@ -79,7 +92,7 @@ impl<K> DeltaFifo<K> {
         }
         self.bytes += delta.bytes();
         pending.push(delta);
-        // Two deletes in a row tell the same; the one that knows the final state stays.
+        // Two deletes in a row are merged into the one that has the final state.
         if let [.., first, second] = pending.as_slice()
             && first.is_delete()
             && second.is_delete()
@@ -111,7 +124,7 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
         }
         let Some(key) = delta.key() else { return };
         self.populated = true;
-        // A delete of something nobody knows is nothing.
+        // A delete of an unknown object is ignored.
         if delta.is_delete() && !self.is_pending(&key) && known.known(&key).is_none() {
             return;
         }
@@ -129,7 +142,7 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
             };
             self.append(key, delta);
         }
-        // What is listed is pending by now; what else is pending, or known, is gone.
+        // The listed objects are pending by now; all others that are pending or known are deleted.
         let mut gone: Vec<(ObjectName, Option<Object<K>>)> = Vec::new();
         for key in self.line.iter().filter(|key| !listed.contains(*key)) {
             let newest = self.deltas.get(key).and_then(|deltas| deltas.last());
@@ -161,7 +174,7 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
         let mut again = Vec::new();
         known.each_known(&mut |object| {
             let key = object.key();
-            // What is pending is newer than what is known.
+            // Pending states are newer than known ones.
             if !self.is_pending(&key) {
                 again.push((key, object.clone()));
             }
@@ -183,11 +196,11 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
                 self.initial_in_flight = self.initial > 0;
                 deltas
             }
-            None if self.told == self.newest => return None,
+            None if self.returned == self.newest => return None,
             None => Vec::new(),
         };
-        let version = if self.line.is_empty() && self.told != self.newest {
-            self.told.clone_from(&self.newest);
+        let version = if self.line.is_empty() && self.returned != self.newest {
+            self.returned.clone_from(&self.newest);
             self.newest.clone()
         } else {
             None
@@ -202,8 +215,8 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
 
     fn add_if_not_present(&mut self, popped: Popped<K>) {
         if popped.version.is_some() {
-            // The store has not reached it: it is told again.
-            self.told = None;
+            // The store has not reached this version, so it is returned again.
+            self.returned = None;
         }
         let Some(key) = popped.deltas.last().and_then(Delta::key) else { return };
         self.populated = true;
@@ -218,7 +231,7 @@ impl<K: Send + Sync> Queue<K> for DeltaFifo<K> {
         if is_return {
             self.in_flight = None;
             if std::mem::take(&mut self.initial_in_flight) {
-                // Behind the rest of the first state, before all that came later.
+                // Behind the rest of the initial list, ahead of everything that came later.
                 at = at.min(self.initial - 1);
             }
         }

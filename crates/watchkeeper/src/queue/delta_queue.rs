@@ -14,7 +14,7 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 
 /// A queue with its lock and its wake-ups: any number of producers, one consumer.
 ///
-/// What the queue needs to know of its consumer's objects is asked of the known objects, [`NoKnown`] by default.
+/// It looks up the objects that its consumer holds in its known objects, [`NoKnown`] by default.
 ///
 /// ```
 /// use watchkeeper::{Env, Object};
@@ -33,38 +33,38 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 pub struct DeltaQueue<K> {
     queue: Mutex<Box<dyn Queue<K>>>,
     known: Box<dyn KnownObjects<K> + Send + Sync>,
-    /// Something came in, or the queue was closed.
+    /// Notified when an entry is added or the queue is closed.
     filled: Notify,
-    /// Something was taken out, or the queue was closed.
+    /// Notified when an entry is popped or the queue is closed.
     emptied: Notify,
-    /// Producers that ask for room wait while more bytes than this wait in the queue.
+    /// The number of queued bytes above which producers that ask for room wait.
     bound: usize,
     synced: Latch,
     env: Env,
-    /// What reports call it.
+    /// The name of the queue in reports.
     name: String,
 }
 
-/// A slow consumer is reported when more entries than this wait behind it...
+/// A slow consumer is reported if more entries than this are queued behind it...
 const DEEP: usize = 10;
 /// ...and it has taken longer than this.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// Bytes that may wait in a queue before producers are asked to wait.
+/// The default of the bound in bytes.
 pub(crate) const DEFAULT_BOUND: usize = 64 << 20;
 
-/// Why deltas were not processed. Any error turns into [`ProcessError::Failed`].
+/// The reason why deltas were not processed. Any error converts into [`ProcessError::Failed`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// It failed; whoever drives the queue decides whether to try again.
+    /// Processing failed; the driver of the queue decides whether to retry.
     Failed(Box<dyn Error + Send + Sync>),
-    /// It failed, and the deltas go back into the queue: client-go's `ErrRequeue`.
+    /// Processing failed, and the deltas go back into the queue: client-go's `ErrRequeue`.
     Requeue(Box<dyn Error + Send + Sync>),
 }
 
 impl ProcessError {
-    /// Failed for now: the deltas go back into the queue.
+    /// Returns a failure after which the deltas go back into the queue.
     pub fn requeue(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Requeue(cause.into())
     }
@@ -77,7 +77,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for ProcessError {
 }
 
 impl<K> DeltaQueue<K> {
-    /// Around `queue`, which should be empty. The clock of `env` times its consumer, and a slow one is reported there.
+    /// Wraps `queue`, which should be empty. The clock of `env` times its consumer, and a slow one is reported there.
     pub fn new(queue: Box<dyn Queue<K>>, env: &Env) -> Self {
         Self {
             queue: Mutex::new(queue),
@@ -91,14 +91,14 @@ impl<K> DeltaQueue<K> {
         }
     }
 
-    /// Calls it `name` in reports and logs; `deltas` by default.
+    /// Sets the name in reports and logs; `deltas` by default.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Tells the queue what its consumer holds. It is asked with the queue locked, and must not use the queue.
+    /// Sets the objects that the consumer holds. They are read with the queue locked, and must not use the queue.
     #[must_use]
     pub fn known_objects(self, known: impl KnownObjects<K> + Send + Sync + 'static) -> Self {
         self.known_boxed(Box::new(known))
@@ -109,7 +109,7 @@ impl<K> DeltaQueue<K> {
         self
     }
 
-    /// Lets producers that ask for [`DeltaQueue::room`] wait while more than `bytes` wait; 64 MiB by default.
+    /// Sets the bound above which [`DeltaQueue::room`] makes producers wait; 64 MiB by default.
     #[must_use]
     pub fn bound(mut self, bytes: usize) -> Self {
         self.bound = bytes;
@@ -121,7 +121,7 @@ impl<K> DeltaQueue<K> {
         self.fill(|queue, known| queue.push(delta, known));
     }
 
-    /// Adds a whole new state, as a list gave it.
+    /// Adds a whole new state from a list.
     pub fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
         self.fill(|queue, known| queue.replace(items, version, known));
     }
@@ -131,17 +131,17 @@ impl<K> DeltaQueue<K> {
         self.fill(|queue, known| queue.resync(known));
     }
 
-    /// Gives back what was popped last and could not be applied; see [`Queue::add_if_not_present`].
+    /// Returns to the queue what was popped last and could not be applied; see [`Queue::add_if_not_present`].
     pub fn add_if_not_present(&self, popped: Popped<K>) {
         self.fill(|queue, _| queue.add_if_not_present(popped));
     }
 
     /// Waits for the next deltas; `None` once the queue is closed and empty.
     ///
-    /// Cancel-safe: deltas are taken only when they are returned. What was popped before counts as processed.
+    /// Cancel-safe: deltas are removed only when they are returned. The previously popped ones count as processed.
     pub async fn pop(&self) -> Option<Popped<K>> {
         loop {
-            // Made before the look into the queue, so that no wake-up is missed in between.
+            // Registered before the check, so that no wake-up is lost in between.
             let filled = self.filled.notified();
             {
                 let mut queue = self.queue.lock();
@@ -157,10 +157,11 @@ impl<K> DeltaQueue<K> {
         }
     }
 
-    /// Waits for the next deltas, hands them to `process`, and returns them with the outcome; `None` once the queue is closed and empty.
+    /// Waits for the next deltas, passes them to `process`, and returns them with the outcome; `None` once the queue is
+    /// closed and empty.
     ///
-    /// On [`ProcessError::Requeue`] they go back into the queue; in all other cases they are done with. A `process` that takes more than
-    /// 100 ms while more than ten entries wait is reported. Cancel-safe.
+    /// On [`ProcessError::Requeue`] they go back into the queue; otherwise they count as processed. A `process` that
+    /// takes more than 100 ms while more than ten entries are queued is reported. Cancel-safe.
     pub async fn pop_with(
         &self,
         process: impl FnOnce(&Popped<K>) -> Result<(), ProcessError>,
@@ -179,7 +180,8 @@ impl<K> DeltaQueue<K> {
         Some((popped, result))
     }
 
-    /// Calls `process` with what was popped; its result, and how long it took. One that holds many entries up for long is reported.
+    /// Calls `process` with the popped deltas; returns its result and its duration. A slow call that delays many
+    /// entries is reported.
     pub(crate) fn timed<R>(
         &self,
         popped: &Popped<K>,
@@ -196,17 +198,17 @@ impl<K> DeltaQueue<K> {
         (result, took)
     }
 
-    /// Tells that what was popped last has been applied.
+    /// Marks what was popped last as applied.
     pub fn processed(&self) {
         let mut queue = self.queue.lock();
         queue.processed();
         self.check_synced(&**queue);
     }
 
-    /// Waits while deltas wait in the queue that are together over the bound; not on a closed queue. Cancel-safe.
+    /// Waits while the queued bytes exceed the bound; not on a closed queue. Cancel-safe.
     ///
-    /// A producer that asks after each portion makes the source wait when the consumer is slow: what waits stays below the bound plus one
-    /// portion, however large the portion is.
+    /// A producer that calls this after each chunk applies backpressure to its source while the consumer is slow: the
+    /// queue then holds at most the bound plus one chunk.
     pub async fn room(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -220,19 +222,21 @@ impl<K> DeltaQueue<K> {
         }
     }
 
-    /// Ends it: what waits can still be popped, then every [`DeltaQueue::pop`] returns `None`. Whoever waits for room goes on.
+    /// Closes the queue: queued entries can still be popped, then every [`DeltaQueue::pop`] returns `None`. Producers
+    /// that wait for room go on.
     pub fn close(&self) {
         self.queue.lock().close();
         self.filled.notify_waiters();
         self.emptied.notify_waiters();
     }
 
-    /// Whether it was closed.
+    /// Returns whether the queue was closed.
     pub fn is_closed(&self) -> bool {
         self.queue.lock().is_closed()
     }
 
-    /// Whether the first state has been popped and applied, or a change came before any; see [`Queue::has_synced`].
+    /// Returns whether the initial list has been popped and applied, or a change came before any list; see
+    /// [`Queue::has_synced`].
     pub fn has_synced(&self) -> bool {
         self.queue.lock().has_synced()
     }
@@ -242,32 +246,32 @@ impl<K> DeltaQueue<K> {
         self.synced.wait().await;
     }
 
-    /// How many entries wait.
+    /// Returns the number of queued entries.
     pub fn len(&self) -> usize {
         self.queue.lock().len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the waiting deltas keep in memory.
+    /// Returns the bytes that the queued deltas keep in memory.
     pub fn bytes(&self) -> usize {
         self.queue.lock().bytes()
     }
 
-    /// The consumer's copy of `object`, where it has one in the same state.
+    /// Returns the consumer's copy of `object`, if it has one in the same state.
     pub(crate) fn unchanged(&self, object: &Object<K>) -> Option<Object<K>> {
         self.known.unchanged(object)
     }
 
-    /// The object of that name that the consumer holds.
+    /// Returns the consumer's object of that name.
     pub(crate) fn known(&self, name: &ObjectName) -> Option<Object<K>> {
         self.known.known(name)
     }
 
-    /// Tells the known objects that their consumer has stopped.
+    /// Notifies the known objects that their consumer has stopped.
     pub(crate) fn ended(&self) {
         self.known.ended();
     }

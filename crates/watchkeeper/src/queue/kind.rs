@@ -6,14 +6,14 @@ use std::str::FromStr;
 use super::{DeltaFifo, OrderedFifo, Queue};
 use crate::env::Env;
 
-/// Which queue stands between reflector and store.
+/// The queue between reflector and store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueKind {
     /// Changes in the order of the stream: [`OrderedFifo`].
     #[default]
     Ordered,
-    /// Changes gathered by key: [`DeltaFifo`].
+    /// Changes collected by key: [`DeltaFifo`].
     Delta,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for QueueKind {
     }
 }
 
-/// A text that names no queue.
+/// The error of a text that names no queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no queue is called {0:?}: expected `ordered` or `delta`")]
 pub struct UnknownQueue(String);

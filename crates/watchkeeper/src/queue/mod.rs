@@ -1,7 +1,8 @@
 //! Deltas between the reflector and the store, in one of two queues.
 //!
-//! [`OrderedFifo`], the default, keeps the order of the watch stream and replaces the store in one step. [`DeltaFifo`] gathers the deltas of
-//! each key, as the documents about client-go describe it. Both are pure; a [`DeltaQueue`] adds the lock, the wake-ups and a bound.
+//! [`OrderedFifo`], the default, keeps the order of the watch stream and replaces the store in one step. [`DeltaFifo`]
+//! collects the deltas of each key, as the documents about client-go describe it. Both are pure; a [`DeltaQueue`] adds
+//! the lock, the wake-ups and a bound.
 
 mod delta;
 mod delta_fifo;
@@ -20,26 +21,26 @@ pub use ordered::OrderedFifo;
 
 use crate::object::{Object, ObjectName, ResourceVersion};
 
-/// The objects that the consumer of a queue holds already.
+/// The objects that the consumer of a queue already holds.
 pub trait KnownObjects<K> {
-    /// The object of that key.
+    /// Returns the object of that key.
     fn known(&self, key: &ObjectName) -> Option<Object<K>>;
 
     /// Calls `each` with every object.
     fn each_known(&self, each: &mut dyn FnMut(&Object<K>));
 
-    /// The known copy of `object`, where it is in the same state: a relist then does not hold that state twice.
+    /// Returns the known copy of `object` if it is in the same state, so that a relist does not hold that state twice.
     fn unchanged(&self, object: &Object<K>) -> Option<Object<K>> {
         self.known(&object.key()).filter(|known| known.same_state(object))
     }
 
-    /// The consumer has stopped: it will not change these objects any more.
+    /// Called when the consumer has stopped and will not change these objects any more.
     fn ended(&self) {}
 }
 
-/// Nothing is known: for a queue whose consumer holds no objects.
+/// No known objects, for a queue whose consumer holds none.
 ///
-/// Then only what is queued counts when a list shows deletions, and a resync of a [`DeltaFifo`] tells nothing.
+/// A list then deletes only queued objects, and a resync of a [`DeltaFifo`] does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoKnown;
 
@@ -53,49 +54,52 @@ impl<K> KnownObjects<K> for NoKnown {
 
 /// A queue of deltas between one reflector and one store.
 ///
-/// One consumer calls [`Queue::pop`], applies what it got, and calls [`Queue::processed`], or gives it back with
-/// [`Queue::add_if_not_present`]; until then what was popped counts as pending. A pop without either ends the one before.
+/// One consumer calls [`Queue::pop`], applies the result, and calls [`Queue::processed`], or returns it with
+/// [`Queue::add_if_not_present`]; until then the popped deltas count as pending. A pop without either ends the one
+/// before.
 ///
-/// No method fails: client-go's `KeyError` cannot happen here, since an [`Object`] always has a key. What has none is refused where objects
-/// are made ([`IdentityError`](crate::object::IdentityError), [`KeyError`](crate::object::KeyError)), before it comes near a queue.
+/// No method fails: client-go's `KeyError` cannot happen here, since an [`Object`] always has a key. An object without
+/// one is refused where objects are made ([`IdentityError`](crate::object::IdentityError),
+/// [`KeyError`](crate::object::KeyError)).
 pub trait Queue<K>: Send {
-    /// Adds one change of the watch stream. A [`Delta::ReplacedAll`] is a [`Queue::replace`], and a [`Delta::SyncAll`] a [`Queue::resync`].
+    /// Adds one change of the watch stream. A [`Delta::ReplacedAll`] is a [`Queue::replace`], and a [`Delta::SyncAll`]
+    /// a [`Queue::resync`].
     fn push(&mut self, delta: Delta<K>, known: &dyn KnownObjects<K>);
 
-    /// Adds a whole new state, as a list gave it: what is known and not in `items` is deleted.
+    /// Adds a whole new state from a list: known objects that are not in `items` are deleted.
     fn replace(&mut self, items: Vec<Object<K>>, version: ResourceVersion, known: &dyn KnownObjects<K>);
 
-    /// Adds every known object again, so that handlers hear of it.
+    /// Adds every known object again, so that handlers are notified of it.
     fn resync(&mut self, known: &dyn KnownObjects<K>);
 
-    /// The next deltas to apply; `None` while there are none. What waits when the queue is closed can still be popped.
+    /// Returns the next deltas to apply; `None` if there are none. Entries of a closed queue can still be popped.
     fn pop(&mut self) -> Option<Popped<K>>;
 
-    /// Tells that what was popped last has been applied.
+    /// Marks what was popped last as applied.
     fn processed(&mut self);
 
-    /// Gives back what was popped last and could not be applied, to be popped again.
+    /// Returns to the queue what was popped last and could not be applied, to be popped again.
     ///
-    /// By a queue that gathers by key it is dropped where newer deltas of that key have come: they tell what became of the object. A queue
-    /// in order puts it back in front. On a queue that has had no list and no change yet it counts as a change.
+    /// A queue that collects by key drops it if newer deltas of that key have arrived, as they supersede it. A queue in
+    /// stream order puts it back in front. On a queue without a list or a change so far it counts as a change.
     fn add_if_not_present(&mut self, popped: Popped<K>);
 
-    /// Whether the first state has been popped and applied, or a change came before any.
+    /// Returns whether the initial list has been popped and applied, or a change came before any list.
     fn has_synced(&self) -> bool;
 
-    /// Marks the end: whoever drives the queue lets waiting consumers go once it is empty. Producers are not refused.
+    /// Marks the end: waiting consumers return once the queue is empty. Producers are not refused.
     fn close(&mut self);
 
-    /// Whether [`Queue::close`] was called.
+    /// Returns whether [`Queue::close`] was called.
     fn is_closed(&self) -> bool;
 
-    /// Bytes that the waiting deltas keep in memory, an object counted as often as it waits.
+    /// Returns the bytes that the queued deltas keep in memory. An object counts as often as it is queued.
     fn bytes(&self) -> usize;
 
-    /// How many entries wait.
+    /// Returns the number of queued entries.
     fn len(&self) -> usize;
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -104,11 +108,11 @@ pub trait Queue<K>: Send {
 /// Deltas to apply together, oldest first.
 #[derive(Debug)]
 pub struct Popped<K> {
-    /// What to apply.
+    /// The deltas.
     pub deltas: Vec<Delta<K>>,
-    /// Whether they belong to the first state.
+    /// Whether they belong to the initial list.
     pub in_initial_list: bool,
-    /// The version that the store has reached once they are applied, where that is known.
+    /// The version that the store has reached once they are applied, if it is known.
     pub version: Option<ResourceVersion>,
 }
 

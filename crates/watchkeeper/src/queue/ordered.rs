@@ -1,4 +1,4 @@
-//! How are deltas kept in the order of the stream? In one line, with a whole list as a single entry.
+//! The queue that keeps deltas in stream order, with a whole list as a single entry.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,28 @@ use super::{Delta, KnownObjects, Popped, Queue};
 use crate::object::{Object, ResourceVersion};
 
 /// The in-order queue: changes are applied in the order of the watch stream, and a list replaces the store in one step.
+///
+/// ```
+/// use watchkeeper::Object;
+/// use watchkeeper::queue::{Delta, NoKnown, OrderedFifo, Queue};
+///
+/// let mut queue = OrderedFifo::<()>::new();
+/// queue.replace(vec![Object::from_json(br#"{"metadata":{"name":"a"}}"#)?], 7.into(), &NoKnown);
+/// queue.push(Delta::Added(Object::from_json(br#"{"metadata":{"name":"b"}}"#)?), &NoKnown);
+/// let list = queue.pop().unwrap();
+/// assert!(list.in_initial_list && matches!(list.deltas[..], [Delta::ReplacedAll { .. }]));
+/// queue.processed();
+/// assert!(queue.has_synced());
+/// # Ok::<(), watchkeeper::object::IdentityError>(())
+/// ```
 #[derive(Debug)]
 pub struct OrderedFifo<K> {
     line: VecDeque<Entry<K>>,
     /// The sum of `bytes` in `line`.
     bytes: usize,
-    /// A list or a change has come.
+    /// Whether there has been a list or a change.
     populated: bool,
-    /// Entries that belong to the first state: those in flight, and at the head of `line`.
+    /// Entries that belong to the initial list: those in flight, and at the head of `line`.
     initial: usize,
     /// Entries popped and not yet processed.
     in_flight: usize,
@@ -23,11 +37,11 @@ pub struct OrderedFifo<K> {
 #[derive(Debug)]
 struct Entry<K> {
     delta: Delta<K>,
-    /// Counted once: a list may be long.
+    /// Computed once, as a list may be long.
     bytes: usize,
 }
 
-/// Deltas that go to the store together at most: one publication of the store for all of them.
+/// The maximum number of deltas that are applied together, with one publication of the store.
 const BATCH: usize = 1000;
 
 impl<K> Default for OrderedFifo<K> {
@@ -37,7 +51,7 @@ impl<K> Default for OrderedFifo<K> {
 }
 
 impl<K> OrderedFifo<K> {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
@@ -54,7 +68,7 @@ impl<K> OrderedFifo<K> {
     }
 }
 
-/// Whether it goes to the store alone.
+/// Returns whether the entry is applied alone.
 fn is_alone<K>(entry: &Entry<K>) -> bool {
     matches!(entry.delta, Delta::ReplacedAll { .. } | Delta::SyncAll)
 }
@@ -86,7 +100,7 @@ impl<K: Send + Sync> Queue<K> for OrderedFifo<K> {
     fn pop(&mut self) -> Option<Popped<K>> {
         self.processed();
         self.line.front()?;
-        // A batch is initial as a whole or not at all: the first state ends with a list, and lists stand alone.
+        // A batch is initial as a whole or not at all: the initial list is an entry of its own.
         let take = self.line.iter().take(BATCH).take_while(|entry| !is_alone(entry)).count().max(1);
         let in_initial_list = !self.has_synced();
         let mut deltas = Vec::with_capacity(take);

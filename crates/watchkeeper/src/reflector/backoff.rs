@@ -1,12 +1,13 @@
-//! How long to wait before trying again? Longer each time, by a random factor, and short again after a quiet time.
+//! Backoff: delays that double with jitter, and start over after a quiet time.
 
 use std::time::Duration;
 
 use crate::clock::{FAR, Generator, Instant};
 
-/// Exponential delays with jitter: 0.8 s, doubling to 30 s, plus up to as much again; short again two minutes after the last one.
+/// Exponential delays with jitter: 0.8 s, doubling to 30 s, plus up to 100 %; they start over two minutes after the
+/// last one.
 ///
-/// No delay is shorter than 10 ms: a server that refuses every request is not asked as fast as the processor can.
+/// No delay is shorter than 10 ms, so that a server that refuses every request is not flooded.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     initial: Duration,
@@ -26,17 +27,17 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Delays from `initial`, doubling up to `cap`.
+    /// Returns delays that start at `initial` and double up to `cap`.
     pub fn new(initial: Duration, cap: Duration) -> Self {
         let cap = cap.clamp(SHORTEST, FAR);
         let initial = initial.clamp(SHORTEST, cap);
         Self { initial, cap, quiet: Duration::from_secs(120), next: initial, last: None }
     }
 
-    /// The next delay.
+    /// Returns the next delay.
     pub(crate) fn draw(&mut self, now: Instant, generator: &Generator) -> Duration {
         let since = self.last.map(|last| now.saturating_duration_since(last));
-        // The delay itself is not quiet time: the try comes after it.
+        // The delay itself is not quiet time: the retry comes after it.
         if since.is_some_and(|since| since > self.quiet + self.next) {
             self.next = self.initial;
         }
@@ -80,7 +81,7 @@ mod tests {
         }
         now += Duration::from_secs(100);
         assert!(backoff.draw(now, &generator) >= Duration::from_secs(30));
-        // Two minutes behind the longest delay are not yet more than two minutes.
+        // Two minutes after the longest delay are not yet more than two minutes.
         now += Duration::from_secs(150);
         assert!(backoff.draw(now, &generator) >= Duration::from_secs(30));
         now += Duration::from_secs(151);

@@ -1,11 +1,11 @@
-//! What could not be taken in, and what is known of it?
+//! Items and events that are unusable.
 
 use crate::object::{IdentityError, ObjectName};
 use crate::wire::{BadEvent, TooLarge};
 
-/// Something that cannot be taken in.
+/// An item or event that is unusable.
 pub(super) struct Bad {
-    /// The object, if its bytes tell.
+    /// The object, if its bytes contain a name.
     pub(super) name: Option<ObjectName>,
     pub(super) source: BoxError,
 }

@@ -1,4 +1,4 @@
-//! What is there already? The objects of a streamed list, gathered until it is whole.
+//! The objects of a streamed list, collected until the list is complete.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use crate::object::{Object, ObjectName};
 use crate::wire::WatchEventType;
 
-/// Objects in the order in which they came; later events about one replace it or take it out.
+/// Objects in the order of arrival; later events about an object replace or remove it.
 #[derive(Debug)]
 pub(super) struct Initial<K> {
     objects: Vec<Option<Object<K>>>,
@@ -31,7 +31,7 @@ impl<K> Initial<K> {
         }
     }
 
-    /// Keeps an older state of an object whose new one cannot be taken in, unless the list has brought one already.
+    /// Keeps an older state of an object whose new one is unusable, unless the list already contains one.
     pub(super) fn keep(&mut self, object: Object<K>) {
         if !self.places.contains_key(&object.key()) {
             self.apply(&WatchEventType::Added, object);

@@ -1,29 +1,29 @@
-//! What a reflector counts: the lists it makes and the events it reads.
+//! Metrics of a reflector: its lists and its events.
 
 use crate::wire::WatchEventType;
 
-/// Why a list was made.
+/// The reason of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ListReason {
-    /// The first one.
+    /// The initial list.
     First,
-    /// The version to watch from was no longer served.
+    /// The version to watch from had expired.
     Expired,
-    /// The server did not know the version to watch from yet.
+    /// The version to watch from was newer than the server's state.
     VersionTooLarge,
-    /// The server told of an error of its own.
+    /// The server reported an internal error.
     ServerError,
     /// Watches from one version kept failing.
     KeptFailing,
 }
 
 impl ListReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] =
         [Self::First, Self::Expired, Self::VersionTooLarge, Self::ServerError, Self::KeptFailing];
 
-    /// A word for labels.
+    /// Returns the name for labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -37,10 +37,10 @@ impl ListReason {
 
 /// Hooks of a reflector. They must not block.
 pub(crate) trait ReflectorMetrics: Send + Sync + 'static {
-    /// A list is complete.
+    /// Called when a list is complete.
     fn listed(&self, reason: ListReason, items: usize);
 
-    /// A watch event was read.
+    /// Called when a watch event was read.
     fn event(&self, event: &WatchEventType);
 }
 

@@ -1,6 +1,7 @@
 //! Mirrors one kind: lists it, then watches it, for as long as the program runs.
 //!
-//! The plan decides, without IO, what to ask next after each outcome; the reflector asks, reads the bytes, and hands objects on.
+//! The plan decides the next request from the outcome of the last one, without IO. The reflector sends it, reads the
+//! answer, and passes on the objects.
 
 mod backoff;
 mod bad;

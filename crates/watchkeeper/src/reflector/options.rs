@@ -8,38 +8,38 @@ use super::backoff::Backoff;
 use super::metrics::{ReflectorMetrics, Uncounted};
 use crate::wire::{ApiError, OBJECT_CAP};
 
-/// How the first state, and each state after a gap, is read.
+/// The way in which the initial state, and the state after each gap, is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListMode {
-    /// As the beginning of a watch where the server can, else in pages.
+    /// As a streamed list if the server supports it, otherwise in pages.
     #[default]
     Stream,
     /// In pages.
     Paged,
 }
 
-/// Is told of an error, on the reflector's task; it must not block.
+/// A hook that receives errors, on the reflector's task; it must not block.
 pub type ErrorHook = Arc<dyn Fn(&ApiError) + Send + Sync>;
 
 /// Settings of a reflector.
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) list: ListMode,
-    /// Items in one page of a list; 0 asks for all at once.
+    /// The number of items in one page of a list; 0 requests all at once.
     pub(crate) page_size: u32,
     /// A watch ends by itself after this time, or up to twice as long.
     pub(crate) watch_timeout: Duration,
     pub(crate) backoff: Backoff,
-    /// For how long internal errors of the server that end a watch are answered with another watch; zero is never.
+    /// The time for which a watch that ends with an internal error of the server is retried; zero for no retries.
     pub(crate) retry_internal_errors: Duration,
-    /// Larger objects are stepped over.
+    /// The size above which objects are skipped.
     pub(crate) object_cap: usize,
     pub(crate) on_error: Option<ErrorHook>,
     pub(crate) metrics: Arc<dyn ReflectorMetrics>,
 }
 
-/// Items of a page, and the shortest watch, unless set otherwise.
+/// The default of the page size.
 pub(crate) const PAGE: u32 = 500;
 pub(crate) const WATCH: Duration = Duration::from_secs(300);
 

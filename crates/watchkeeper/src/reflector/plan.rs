@@ -1,4 +1,4 @@
-//! What to ask the API server next? Decided from outcomes alone: no sockets, no clock, no chance of its own.
+//! The decisions of a reflector: the next request follows from outcomes alone, without sockets or a clock.
 
 use std::time::Duration;
 
@@ -19,27 +19,27 @@ pub(crate) struct Plan {
     mode: ListMode,
     page_size: u32,
     watch_timeout: Duration,
-    /// How often in a row a watch from the same version, a page, or a streamed list has failed.
+    /// The failures in a row of a watch from the same version, a page, or a streamed list.
     failures: u32,
-    /// Why the list under way, or the next one, is made.
+    /// The reason of the current or the next list.
     reason: ListReason,
-    /// Whether the watch under way has brought a new version.
+    /// Whether the current watch has delivered a new version.
     moved: bool,
-    /// Until when lists are not streamed, because the server could not.
+    /// The time until which lists are paged, because the server does not support streamed ones.
     paged_until: Option<Instant>,
     internal_errors: InternalErrors,
 }
 
-/// For how long internal errors that end a watch are answered with another watch.
+/// Retries of a watch after internal errors of the server, for a limited time.
 #[derive(Debug)]
 struct InternalErrors {
     limit: Duration,
-    /// When the first and the last of those in a row came.
+    /// The times of the first and the last error in a row.
     row: Option<(Instant, Instant)>,
 }
 
 impl InternalErrors {
-    /// Takes note of one; whether the watch is tried again.
+    /// Records an error, and returns whether the watch is retried.
     fn retry(&mut self, now: Instant) -> bool {
         let recent = self.row.filter(|(_, last)| now.saturating_duration_since(*last) < ROW_ENDS);
         let first = recent.map_or(now, |(first, _)| first);
@@ -51,11 +51,11 @@ impl InternalErrors {
 
 #[derive(Debug)]
 enum State {
-    /// A list as the beginning of a watch.
+    /// A list at the beginning of a watch.
     Stream,
     List {
         page: ListOptions,
-        /// The version of the first page: nothing that happened since is missed.
+        /// The version of the first page, so that no later change is missed.
         version: ResourceVersion,
         /// The one list without pages, after a continue token expired.
         unpaged: bool,
@@ -65,7 +65,7 @@ enum State {
     },
 }
 
-/// What to do next.
+/// The next request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     List(ListOptions),
@@ -74,7 +74,7 @@ pub(crate) enum Ask {
 }
 
 impl Ask {
-    /// Whether the answer is a whole state, which waits in the queue as one piece.
+    /// Returns whether the answer is a whole state, which is queued in one piece.
     pub(crate) fn brings_whole_state(&self) -> bool {
         match self {
             Self::List(_) => true,
@@ -83,12 +83,12 @@ impl Ask {
     }
 }
 
-/// How a watch came to its end.
+/// The end of a watch.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The request itself failed.
     NotOpened(ApiError),
-    /// The stream told or met an error.
+    /// The stream contained or ended with an error.
     Failed(ApiError),
     /// The server closed it.
     Closed,
@@ -105,15 +105,15 @@ impl Ended {
 
 /// A watch that ends sooner than this, and without anything new, counts as a failure.
 pub(super) const VERY_SHORT: Duration = Duration::from_secs(1);
-/// However long a server, or a proxy before it, asks to wait.
+/// The maximum delay, whatever a server or its proxy asks for.
 const LONGEST: Duration = Duration::from_secs(300);
-/// After so many failures in a row the version itself, or the streamed list, is suspected.
+/// The number of failures in a row after which the version itself, or the streamed list, is suspected.
 const SUSPECT: u32 = 3;
-/// A server that cannot stream lists is not asked to for this time.
+/// The time for which a missing support of streamed lists is remembered.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 /// Internal errors of a server that are farther apart than this are not in a row.
 const ROW_ENDS: Duration = Duration::from_secs(60);
-/// So often in a row a page is asked for again before the whole list is, as by client-go's client.
+/// The number of tries of a page before the whole list is started over, as in client-go's client.
 const PAGE_TRIES: u32 = 10;
 
 impl Plan {
@@ -138,13 +138,13 @@ impl Plan {
         plan
     }
 
-    /// A list of the newest state: no stale replica may answer it.
+    /// Requests the newest state, which no stale replica may answer.
     fn first_page(&self) -> State {
         let page = ListOptions { limit: self.page_size, ..ListOptions::default() };
         State::List { page, version: ResourceVersion::UNSET, unpaged: self.page_size == 0 }
     }
 
-    /// How the next list is made.
+    /// Returns the first request of the next list.
     fn fresh_list(&self, now: Instant) -> State {
         let stream = self.mode == ListMode::Stream && self.paged_until.is_none_or(|until| now >= until);
         if stream { State::Stream } else { self.first_page() }
@@ -164,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// A page has arrived; the version of the list when it was the last, from which the watch goes on.
+    /// Records a page. After the last one, returns the version of the list, from which the watch starts.
     pub(crate) fn listed(&mut self, meta: &ListMeta) -> Option<ResourceVersion> {
         let mut first = meta.version.clone();
         if let State::List { page, version, .. } = &mut self.state {
@@ -182,15 +182,15 @@ impl Plan {
         Some(first)
     }
 
-    /// A whole state is there; the watch goes on from its version.
+    /// Records a whole state, from whose version the watch goes on.
     pub(crate) fn synced(&mut self, version: &ResourceVersion) {
         self.failures = 0;
-        // A streamed list goes on as a watch, which has brought something new by then.
+        // A streamed list goes on as a watch, which has delivered something new by then.
         self.moved = matches!(self.state, State::Stream);
         self.state = State::Watch { from: version.clone() };
     }
 
-    /// A list has failed: how long to wait before the next try.
+    /// Records a failed list, and returns the delay before the next try.
     pub(crate) fn list_failed(&mut self, error: &ApiError, now: Instant) -> Duration {
         let State::List { page, unpaged, .. } = &self.state else { return Duration::ZERO };
         if error.class() == Class::Expired && !page.continue_token.is_empty() && !unpaged {
@@ -207,22 +207,22 @@ impl Plan {
         self.delay(Some(error), now)
     }
 
-    /// Whether what is asked for is a list as the beginning of a watch, not yet whole.
+    /// Returns whether the current request is a streamed list that is not complete.
     pub(crate) fn is_streaming_list(&self) -> bool {
         matches!(self.state, State::Stream)
     }
 
-    /// Whether the pages so far are part of what is asked for next.
+    /// Returns whether the pages so far belong to the next request.
     pub(crate) fn keeps_pages(&self) -> bool {
         matches!(&self.state, State::List { page, .. } if !page.continue_token.is_empty())
     }
 
-    /// Why the last list was made, or the next one is.
+    /// Returns the reason of the last or the next list.
     pub(crate) fn reason(&self) -> ListReason {
         self.reason
     }
 
-    /// An event or a bookmark has arrived.
+    /// Records an event or a bookmark.
     pub(crate) fn watched(&mut self, version: &ResourceVersion) {
         if let State::Watch { from } = &mut self.state
             && !version.is_unset()
@@ -234,7 +234,7 @@ impl Plan {
         }
     }
 
-    /// A watch has ended after `lived`: how long to wait before the next try.
+    /// Records the end of a watch after `lived`, and returns the delay before the next try.
     pub(crate) fn watch_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
         let moved = std::mem::take(&mut self.moved);
         let error = ended.error();
@@ -244,7 +244,7 @@ impl Plan {
         if error.is_some_and(ApiError::is_version_unusable) {
             return self.relist(error, now);
         }
-        // A connection that broke after some use is like one that was closed.
+        // A connection that broke after some use is treated like one that was closed.
         let opened = !matches!(ended, Ended::NotOpened(_));
         let worn_out = opened && (moved || lived >= VERY_SHORT);
         let gone_by_itself =
@@ -257,14 +257,14 @@ impl Plan {
         if told && error.is_some_and(ApiError::is_internal) && self.internal_errors.retry(now) {
             return self.delay(error, now);
         }
-        // A server that tells of an error of its own may have missed something itself.
+        // A server that reports an internal error may have missed something itself.
         if told
             && error
                 .is_some_and(|error| matches!(error.class(), Class::Other | Class::Invalid | Class::NotFound))
         {
             return self.relist(error, now);
         }
-        if !tells_nothing(error) {
+        if !is_no_evidence(error) {
             self.failures += 1;
             if self.failures >= SUSPECT {
                 return self.relist(error, now);
@@ -273,22 +273,22 @@ impl Plan {
         self.delay(error, now)
     }
 
-    /// A streamed list has ended before it was whole.
+    /// Handles a streamed list that ended before it was complete.
     fn stream_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
         let error = ended.error();
-        if tells_nothing(error) {
+        if is_no_evidence(error) {
             return self.delay(error, now);
         }
         if matches!(ended, Ended::NotOpened(error) if is_unanswered(error)) {
             self.failures += 1;
             if self.failures >= SUSPECT {
-                // This list comes in pages, in case that streams are what fails, but the next one does not.
+                // This list is paged, in case streaming is what fails; the next one is streamed again.
                 self.failures = 0;
                 self.state = self.first_page();
             }
             return self.delay(error, now);
         }
-        // A server that does not know the way refuses it, or answers with something else, or never comes to the end.
+        // A server without support refuses the request, sends something else, or never completes the list.
         self.failures += 1;
         let refused = error.is_some_and(|error| {
             let class = error.class();
@@ -324,8 +324,9 @@ impl Plan {
     }
 }
 
-/// Whether the server is away or too busy, or does not let the caller in: that tells nothing about what was asked for, and the same is asked again.
-fn tells_nothing(error: Option<&ApiError>) -> bool {
+/// Returns whether the server is away or too busy, or refuses the caller. That is no evidence about the request, which
+/// is repeated.
+fn is_no_evidence(error: Option<&ApiError>) -> bool {
     error.is_some_and(|error| {
         matches!(
             error.class(),
@@ -338,21 +339,21 @@ fn tells_nothing(error: Option<&ApiError>) -> bool {
     })
 }
 
-/// Whether there was no answer, for a reason that is not known: that tells little about what the server can do.
+/// Returns whether there was no answer for an unknown reason: weak evidence about the server's features.
 fn is_unanswered(error: &ApiError) -> bool {
     error.code().is_none() && matches!(error.class(), Class::Other | Class::ConnectionLost)
 }
 
-/// Whether the server, or a proxy before it, failed over what it was asked.
+/// Returns whether the server, or a proxy before it, failed while handling the request.
 fn is_unwell(error: &ApiError) -> bool {
     error.code().is_some_and(|code| code >= 500 && code != 501)
 }
 
-/// Whether the server may answer the same a little later.
+/// Returns whether the same request may succeed a little later.
 fn may_pass(error: &ApiError) -> bool {
     matches!(error.class(), Class::Timeout | Class::ConnectionLost)
         || is_unwell(error)
-        || tells_nothing(Some(error))
+        || is_no_evidence(Some(error))
 }
 
 #[cfg(test)]

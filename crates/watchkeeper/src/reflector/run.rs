@@ -1,4 +1,4 @@
-//! Carries out the plan: sends requests, reads bytes, makes objects, and puts them into the queue.
+//! The IO of a reflector: sends requests, reads bytes, makes objects, and queues them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -36,11 +36,12 @@ pub(crate) struct Reflector<K: Kind, S> {
     name: String,
     health: Arc<Mutex<Health>>,
     options: Options,
-    /// Whether the server sends bookmarks, others than the one at the end of a list: then a watch is never silent for long.
+    /// Whether the server sends bookmarks other than the one at the end of a list: then a watch is never silent for
+    /// long.
     bookmarked: bool,
 }
 
-/// What a reflector is busy with.
+/// The activity of a reflector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
@@ -57,43 +58,45 @@ pub enum Phase {
     Stopped,
 }
 
-/// How a reflector is doing, readable at any time.
+/// The health of a reflector, readable at any time.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
-    /// What it is busy with.
+    /// The current activity.
     pub phase: Phase,
-    /// The version of the last thing handed on.
+    /// The version of the last change that was passed on.
     pub version: ResourceVersion,
-    /// When the server was last heard of.
+    /// The time of the last answer or event of the server.
     pub last_contact: Option<Instant>,
-    /// Since when the cache has not been kept up to date, and why. Ends when something arrives again: a list, if lists failed; an event, a
-    /// bookmark, or a watch that lasts, if watches did. A watch that is merely opened ends nothing; nor does one that lasts, after one
-    /// that brought nothing while lists failed.
+    /// The time since which the cache has not been kept up to date, and the reason. It is cleared when something
+    /// arrives again: a list if lists failed; an event, a bookmark or a watch that lasts if watches failed. A watch
+    /// that is merely opened does not clear it, nor does one that lasts after one that delivered nothing while lists
+    /// failed.
     pub degraded: Option<(Instant, String)>,
-    /// The trouble is with the watch: another list alone does not end it.
+    /// Whether watches failed: another list alone does not clear the problem.
     watch_failed: bool,
-    /// A watch lasted and brought nothing, and a list failed: another watch that merely lasts proves nothing.
+    /// Whether a watch lasted without delivering anything, and a list failed: another watch that merely lasts proves
+    /// nothing.
     unheard: bool,
-    /// Complete lists so far; all but the first are relists.
+    /// The number of complete lists; all but the first are relists.
     pub lists: u64,
-    /// Complete lists by their reason.
+    /// The number of complete lists by reason.
     pub lists_by_reason: BTreeMap<ListReason, u64>,
-    /// Watches opened so far.
+    /// The number of opened watches.
     pub watches: u64,
 }
 
-/// A watch that goes on beyond its own time-out is dead.
+/// A watch that lasts this much longer than its timeout is dead.
 const GRACE: Duration = Duration::from_secs(15);
-/// The first byte of an answer, and each further piece of a list, must come within this time.
+/// The maximum wait for the first byte of an answer, and for each further chunk of a list.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A streamed list must go on within this time, and end within it behind the first change.
+/// The maximum wait for the next chunk of a streamed list, and for its end after the first change.
 const STREAM_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that sends bookmarks sends one a minute: after two and a half of them were missed, the connection is dead.
 const SILENCE: Duration = Duration::from_secs(150);
 
 impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
-    /// A reflector called `name` in reports; `maker` turns the bytes of one object into it, and `health` is kept true.
+    /// Returns a reflector called `name` in reports. `maker` makes objects of bytes, and `health` is kept up to date.
     pub(crate) fn new(
         name: String,
         source: S,
@@ -114,7 +117,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             loop {
                 let ask = self.plan.ask();
                 if ask.brings_whole_state() {
-                    // While the consumer is stuck, a further whole state would only wait behind the last one.
+                    // While the consumer is stuck, another whole state would only be queued behind the last one.
                     self.queue.room().await;
                 }
                 let wait = match ask {
@@ -135,7 +138,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         }
     }
 
-    /// All pages of a list, then one replacement; how long to wait before asking again.
+    /// Reads all pages of a list and replaces the state with them. Returns the delay before the next request.
     async fn list(&mut self, mut options: ListOptions) -> Duration {
         let (mut items, mut pages) = (Vec::new(), Pages::default());
         loop {
@@ -161,7 +164,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     if !self.plan.keeps_pages() {
                         return wait;
                     }
-                    // The same page again, behind the whole ones before it.
+                    // The same page again, behind the complete ones before it.
                     items.truncate(whole);
                     self.wait(wait).await;
                 }
@@ -184,7 +187,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 match bytes.map_err(Bad::from).and_then(|bytes| self.make_listed(bytes)) {
                     Ok(object) => items.push(object),
                     Err(bad) => {
-                        // It is there, though not in a form that can be kept: its old state stays.
+                        // The object exists in a form that is unusable: its old state stays.
                         items.extend(bad.name.as_ref().and_then(|name| self.queue.known(name)));
                         self.skipped(place, bad);
                     }
@@ -195,7 +198,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         Ok(splitter.finish()?)
     }
 
-    /// An object of a list; the one that is kept already, if it is of the same state.
+    /// Makes an object of a list, or returns the cached one if it has the same state.
     fn make_listed(&mut self, bytes: &[u8]) -> Result<Object<K>, Bad> {
         let object = self.make(bytes)?;
         Ok(self.queue.unchanged(&object).unwrap_or(object))
@@ -235,7 +238,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         }
     }
 
-    /// One watch, from opening to end, with or without a list at its beginning; how long to wait before asking again.
+    /// Reads one watch from opening to end, with or without a list at its beginning. Returns the delay before the next
+    /// request.
     async fn watch(&mut self, options: WatchOptions) -> Duration {
         let started = self.env.clock.now();
         self.health.lock().phase = if options.initial_events { Phase::Listing } else { Phase::Watching };
@@ -253,14 +257,14 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let now = self.env.clock.now();
         let was_watching = !self.plan.is_streaming_list();
         let wait = self.plan.watch_ended(&ended, now - started, now);
-        // A version that is no longer served says nothing about the watch from the next one.
+        // An expired version is no evidence about the watch from the next one.
         if was_watching && !wait.is_zero() && !ended.error().is_some_and(ApiError::is_version_unusable) {
             self.health.lock().watch_failed = true;
         }
         match &ended {
-            // A connection that broke is made anew at once; a list takes the place of one that cannot be streamed.
+            // A broken connection is replaced at once; a paged list replaces one that cannot be streamed.
             Ended::NotOpened(error) | Ended::Failed(error) if wait.is_zero() => {
-                self.tell(error);
+                self.notify(error);
                 tracing::debug!(reflector = self.name, "{error}");
             }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
@@ -277,7 +281,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
         let mut heard = false;
         let (opened, mut is_proven) = (self.env.clock.now(), !self.health.lock().watch_failed);
-        // By when a streamed list must be whole, once changes have come: they are behind it.
+        // The time by which a streamed list must be complete, once changes have come: they follow it.
         let mut whole_by = None;
         loop {
             let patience = match (&initial, self.bookmarked) {
@@ -319,7 +323,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     self.bad_event(format_args!("an event"), &event, bad.into(), &mut initial);
                 }
             });
-            // What was handed on counts, whatever came behind it: the next watch goes on from there.
+            // What was passed on counts, whatever came after it: the next watch continues from there.
             if let Some(version) = newest {
                 self.plan.watched(&version);
                 if is_watching {
@@ -332,7 +336,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 return Err(error);
             }
             split?;
-            // What has arrived is applied together, but not later than after so many chunks or bytes.
+            // Chunks that have arrived are applied together, up to a number of chunks or bytes.
             self.queue.room().await;
             crate::fair::give_way().await;
         }
@@ -343,8 +347,9 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         }
     }
 
-    /// Why a watch from `version` brings nothing, not even the bookmarks that are due. A server whose history was set back, to a backup for
-    /// example, takes a version of the future, and is silent until it comes; how far it is, the smallest list tells.
+    /// Returns why a watch from `version` delivers nothing, not even the expected bookmarks. A server whose history was
+    /// reset, for example to a backup, accepts a version of the future and is silent until it comes. The smallest
+    /// possible list shows the server's version.
     async fn unheard(&mut self, version: &ResourceVersion) -> ApiError {
         let one = ListOptions { limit: 1, ..ListOptions::default() };
         match self.page(&one, &mut Vec::new()).await {
@@ -352,7 +357,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 let message = format!("the server's history was set back from {version} to {}", meta.version);
                 return ApiError::new(Class::VersionTooLarge, message);
             }
-            // It has stopped sending bookmarks, as servers may.
+            // The server has stopped sending bookmarks, as it may.
             Ok(_) => {
                 self.bookmarked = false;
                 self.health.lock().unheard = false;
@@ -368,7 +373,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         silent()
     }
 
-    /// Hands one event on, or gathers it while the initial list is under way; the version reached by it, or `None` where there is none.
+    /// Passes on one event, or collects it while the initial list is incomplete. Returns the version reached, if there
+    /// is one.
     fn event(&mut self, line: WatchLine<'_>, initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
         self.options.metrics.event(&line.event);
         if line.event == WatchEventType::Bookmark {
@@ -399,7 +405,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         Some(version)
     }
 
-    /// An event that cannot be taken in: the old state of its object stays, and gone is gone, in whatever form.
+    /// Handles an unusable event: the old state of its object stays, unless it is a delete, which always counts.
     fn bad_event(
         &self,
         place: fmt::Arguments<'_>,
@@ -410,7 +416,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         if let Some(key) = &bad.name {
             let kept = self.queue.known(key);
             match (event, initial) {
-                // What happened to an object of another kind tells nothing about ours.
+                // An event about an object of another kind has no meaning for this kind.
                 (WatchEventType::Deleted, _)
                     if matches!(bad.identity(), Some(IdentityError::OtherKind { .. })) => {}
                 (WatchEventType::Deleted, Some(initial)) => initial.remove(key),
@@ -442,7 +448,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.replace(initial.into_objects(), version.clone());
                 self.health.lock().phase = Phase::Watching;
             }
-            // Before the list is whole its version means nothing.
+            // Before the list is complete its version means nothing.
             None if initial.is_some() => return None,
             None => {
                 self.bookmarked = true;
@@ -468,7 +474,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         }
     }
 
-    /// Ends the trouble with the watch once it has lasted, though nothing may have happened to the objects. Cancel-safe.
+    /// Clears a failure of watches once this one has lasted, even if it delivered nothing. Cancel-safe.
     async fn lasting(&self, opened: Instant) -> Infallible {
         self.env.clock.sleep_until(opened + VERY_SHORT).await;
         {
@@ -481,7 +487,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         std::future::pending().await
     }
 
-    /// Keeps the beginning of the trouble, with the newest reason.
+    /// Keeps the time at which the problem began, with the newest reason.
     fn degrade(&self, phase: &'static str, why: &str) {
         let mut health = self.health.lock();
         let since = health.degraded.as_ref().map_or_else(|| self.env.clock.now(), |(since, _)| *since);
@@ -501,7 +507,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     fn failed(&self, phase: &'static str, error: &ApiError) {
         let why = WithCauses(error).to_string();
         self.degrade(phase, &why);
-        self.tell(error);
+        self.notify(error);
         if error.class() == Class::Expired {
             tracing::debug!(reflector = self.name, "{phase}: {why}");
         } else {
@@ -509,8 +515,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         }
     }
 
-    /// Tells the user's hook, which must not bring the reflector down.
-    fn tell(&self, error: &ApiError) {
+    /// Calls the user's hook, which must not bring down the reflector.
+    fn notify(&self, error: &ApiError) {
         if let Some(hook) = &self.options.on_error {
             self.env.reporter.guard("watch error hook", &self.name, || hook(error));
         }

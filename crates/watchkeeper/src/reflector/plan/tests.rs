@@ -1,11 +1,9 @@
-//! Does the plan ask for the right thing after every outcome?
+//! The requests of the plan after every kind of outcome.
 
 use super::*;
 use crate::clock::Clock;
 
-/// A plan, and the time that it is given.
-/// A plan, and the time that it is given.
-/// A plan, and the time that it is given.
+/// A plan, and its current time.
 struct TimedPlan {
     plan: Plan,
     now: Instant,
@@ -80,7 +78,7 @@ fn pages_follow_their_tokens_and_the_watch_follows_the_first() {
     let mut timed = timed_plan();
     assert_eq!(timed.plan.listed(&page("7", "t1")), None);
     assert_eq!(timed.asks_for_list().unwrap().continue_token, "t1");
-    // A server whose pages are of different versions: what happened since the first must not be missed.
+    // A server whose pages have different versions: changes since the first must not be missed.
     assert_eq!(timed.plan.listed(&page("9", "")), Some("7".into()));
     assert_eq!(timed.watches_from(), Some("7".into()));
 }
@@ -130,7 +128,7 @@ fn a_page_that_fails_for_now_is_asked_for_again_and_only_in_the_end_the_whole_li
             assert_eq!(timed.plan.keeps_pages(), tries > 0);
         }
         assert_eq!(timed.asks_for_list(), Some(ListOptions { limit: 500, ..ListOptions::default() }));
-        // A first page has nothing before it that could be kept, and what the next list begins with counts anew.
+        // A first page has nothing before it to keep, and the failures of the next list are counted anew.
         timed.plan.list_failed(&failure(), timed.now);
         assert!(!timed.plan.keeps_pages());
         timed.plan.listed(&page("9", "t4"));
@@ -229,7 +227,7 @@ fn internal() -> Ended {
 // client-go: TestRetryInternalError, TestRetryWithDeadline
 #[test]
 fn internal_errors_are_answered_with_another_watch_for_the_time_that_is_set() {
-    // How many of 50 errors, one a `pause`, are answered with a watch before the first list.
+    // Counts how many of 50 errors, one per `pause`, are followed by a watch before the first list.
     let retries = |limit: u64, pause: u64, gap_after: usize| {
         let mut timed = TimedPlan::watching("7");
         timed.plan.internal_errors.limit = Duration::from_secs(limit);
@@ -245,7 +243,7 @@ fn internal_errors_are_answered_with_another_watch_for_the_time_that_is_set() {
     assert_eq!(retries(0, 1, 0), 0, "by default a list follows at once");
     assert_eq!(retries(30, 1, 0), 31);
     assert_eq!(retries(30, 1, 10), 41, "a minute without an error begins the time anew");
-    // Other errors of the server's own do not count.
+    // Other errors of the server do not count.
     let mut timed = TimedPlan::watching("7");
     timed.plan.internal_errors.limit = Duration::from_secs(30);
     timed.ended(
@@ -253,7 +251,7 @@ fn internal_errors_are_answered_with_another_watch_for_the_time_that_is_set() {
         9,
     );
     assert!(timed.asks_for_list().is_some());
-    // After the list the time begins anew.
+    // After the list the time starts over.
     let mut timed = TimedPlan::watching("7");
     timed.plan.internal_errors.limit = Duration::from_secs(5);
     for version in ["7", "8"] {
@@ -283,7 +281,7 @@ fn the_first_state_is_streamed_where_the_server_can() {
     assert!(timed.streams());
     timed.plan.synced(&"7".into());
     assert_eq!((timed.watches_from(), timed.streams()), (Some("7".into()), false));
-    // And so is the next one, after a gap.
+    // So is the next one, after a gap.
     timed.ended(Ended::Failed(error(Class::Expired)), 60);
     assert!(timed.streams());
 }

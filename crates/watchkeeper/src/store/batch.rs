@@ -1,4 +1,4 @@
-//! What can be changed in one step? Any number of objects, and the version; readers see all of it at once.
+//! Batches: changes of any number of objects and of the version, which readers see at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::state::{Filled, IndexPanics, State, Values, bytes_of};
 use super::trie::Trie;
 use crate::object::{Object, ObjectName, ResourceVersion};
 
-/// Changes that readers will see at once; made by [`Indexer::write`](super::Indexer::write).
+/// Changes that become visible at once; made by [`Indexer::write`](super::Indexer::write).
 pub struct Batch<'a, K> {
     state: &'a mut State<K>,
     before: Values,
@@ -25,22 +25,22 @@ impl<'a, K> Batch<'a, K> {
         Self { state, before: Values::default(), after: Values::default(), panics }
     }
 
-    /// The object of that key, changes of this batch included.
+    /// Returns the object of that key, including changes of this batch.
     pub fn get(&self, key: &ObjectName) -> Option<&Object<K>> {
         self.state.find(bytes_of(key))
     }
 
-    /// The object with the key of `like`, changes of this batch included.
+    /// Returns the object with the key of `like`, including changes of this batch.
     pub fn get_like(&self, like: &Object<K>) -> Option<&Object<K>> {
         self.state.find(like.key_bytes())
     }
 
-    /// All objects, in no particular order, changes of this batch included.
+    /// Iterates over all objects, in no particular order, including changes of this batch.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Object<K>> {
         self.state.items.iter()
     }
 
-    /// Puts an object in, in the place of one with the same key, which is returned.
+    /// Adds an object, or replaces and returns the one with the same key.
     pub fn put(&mut self, object: &Object<K>) -> Option<Object<K>> {
         self.put_at(self.state.tools.hash_of(object.key_bytes()), object)
     }
@@ -53,7 +53,7 @@ impl<'a, K> Batch<'a, K> {
         old
     }
 
-    /// Takes an object out.
+    /// Removes an object and returns it.
     pub fn remove(&mut self, key: &ObjectName) -> Option<Object<K>> {
         let key = bytes_of(key);
         self.remove_at(self.state.tools.hash_of(key), key)
@@ -66,15 +66,15 @@ impl<'a, K> Batch<'a, K> {
         Some(old)
     }
 
-    /// Replaces the whole contents; of two objects with one key the last counts. What was there before is returned.
+    /// Replaces the whole contents and returns the old ones; of two objects with one key the last counts.
     ///
-    /// An object that is there in the same state (equal key, uid and version) stays as it is, with its decoded value and in its
-    /// allocation, and its indexes are not asked again.
+    /// An object that is present in the same state (equal key, uid and version) stays as it is, with its decoded value
+    /// and in its allocation, and its index functions are not called again.
     pub fn replace(&mut self, items: &[Object<K>], version: ResourceVersion) -> Snapshot<K> {
         let before = Snapshot::of(Arc::new(self.state.clone()));
         let tools = self.state.tools.clone();
         let hash_of = |object: &Object<K>| tools.hash_of(object.key_bytes());
-        // Into an empty store everything is put, and nothing has to go.
+        // With an empty store everything is added, and nothing has to be removed.
         let mut listed = (!before.is_empty()).then(|| HashTable::<&Object<K>>::with_capacity(items.len()));
         for object in items {
             let hash = hash_of(object);
@@ -99,14 +99,14 @@ impl<'a, K> Batch<'a, K> {
         before
     }
 
-    /// Says which version the contents reflect once this batch is applied.
+    /// Sets the version that the contents reflect once this batch is applied.
     ///
-    /// Nothing else moves it: one object's version does not tell whether everything before it has been seen.
+    /// Nothing else changes it: the version of one object does not imply that everything before it has been seen.
     pub fn set_version(&mut self, version: ResourceVersion) {
         self.state.version = version;
     }
 
-    /// Adds an index of a name that is not taken, filled with what is there.
+    /// Adds an index of a free name, filled with the current contents.
     pub(super) fn add_index(&mut self, index: Index<K>) {
         let Self { state, before, after, panics } = self;
         before.clear();
@@ -131,7 +131,7 @@ impl<'a, K> Batch<'a, K> {
             before.clear();
             after.clear();
             if let Some(old) = old {
-                // A panic was reported when it came in.
+                // A panic was reported when the object was added.
                 let _reported = before.fill(&filled.index, old);
             }
             if let Some(new) = new {

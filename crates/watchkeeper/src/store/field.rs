@@ -1,9 +1,9 @@
-//! What stands at a path of an object's JSON? Found in the bytes, without decoding them.
+//! Values at a path of an object's JSON, found in the bytes without decoding them.
 
 use crate::object::scan::{Cursor, Malformed};
 use crate::object::{PathError, Segment, segments};
 
-/// A place in objects, such as `spec.nodeName` or `spec.containers[*].image`.
+/// A field of objects, such as `spec.nodeName` or `spec.containers[*].image`.
 pub(super) struct Field(Vec<Segment>);
 
 impl Field {
@@ -11,9 +11,9 @@ impl Field {
         segments(path).map(Self)
     }
 
-    /// Calls `each` with the texts, numbers and booleans at the place.
+    /// Calls `each` with the strings, numbers and booleans of the field.
     pub(super) fn each(&self, json: &[u8], each: &mut dyn FnMut(&str)) {
-        // Where the JSON has another shape than the path there is no value.
+        // If the JSON does not have the shape of the path, there is no value.
         let _other_shape = walk(json, &self.0, each);
     }
 }

@@ -1,4 +1,4 @@
-//! By what else can objects be found? By the values that an index function gives them.
+//! Indexes: finding objects by the values that an index function returns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::field::Field;
 use crate::object::{Object, PathError};
 
-/// A named function that gives each object the values to find it by: none, one or several. A clone copies a pointer.
+/// A named function that returns the values by which each object is found: none, one or several. A clone copies a
+/// pointer.
 ///
-/// It is called with the store locked for writers, must not use the store, and must depend on the object alone. An object for which it
-/// panics is reported; it stays in the store, and this index does not find it.
+/// It is called with the store locked for writers, must not use the store, and must depend on the object alone. If it
+/// panics, the panic is reported, and the object stays in the store but is missing from this index.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -34,7 +35,7 @@ type Values<K> = dyn Fn(&Object<K>, &mut dyn FnMut(&str)) + Send + Sync;
 /// The name of the index by namespace.
 pub const NAMESPACE_INDEX: &str = "namespace";
 
-/// The index by namespace, which every informer of the factory has.
+/// Returns the index by namespace, which every informer of the factory has.
 pub fn namespace_index<K: 'static>() -> Index<K> {
     Index::visit(NAMESPACE_INDEX, |object: &Object<K>, each| {
         if let Some(namespace) = object.namespace() {
@@ -44,7 +45,8 @@ pub fn namespace_index<K: 'static>() -> Index<K> {
 }
 
 impl<K> Index<K> {
-    /// An index called `name` by the values that the function returns: an `Option`, a `Vec`, or anything else that can be iterated over.
+    /// Returns an index called `name` by the values that the function returns: an `Option`, a `Vec`, or any other
+    /// iterable.
     pub fn new<V: IntoIterator<Item = String>>(
         name: &str,
         values: impl Fn(&Object<K>) -> V + Send + Sync + 'static,
@@ -52,7 +54,8 @@ impl<K> Index<K> {
         Self::visit(name, move |object, each| values(object).into_iter().for_each(|value| each(&value)))
     }
 
-    /// An index called `name` by the values that the function passes on, without an allocation for each.
+    /// Returns an index called `name` by the values that the function passes to its callback, without an allocation for
+    /// each.
     pub fn visit(
         name: &str,
         values: impl Fn(&Object<K>, &mut dyn FnMut(&str)) + Send + Sync + 'static,
@@ -60,20 +63,21 @@ impl<K> Index<K> {
         Self(Arc::new(Named { name: name.into(), values }))
     }
 
-    /// An index called `name` by what stands at `path` in the JSON of each object: texts, numbers and booleans. Nothing is decoded.
+    /// Returns an index called `name` by the strings, numbers and booleans at `path` in the JSON of each object,
+    /// without decoding it.
     ///
-    /// Paths are written as for a [`Transform`](crate::object::Transform#paths): `spec.nodeName`, `metadata.labels.app\.kubernetes\.io/name`,
-    /// `spec.containers[*].image`.
+    /// Paths are written as for a [`Transform`](crate::object::Transform#paths): `spec.nodeName`,
+    /// `metadata.labels.app\.kubernetes\.io/name`, `spec.containers[*].image`.
     ///
     /// # Errors
     ///
-    /// A path that cannot be read is named.
+    /// The path is invalid; the error names it.
     pub fn field(name: &str, path: &str) -> Result<Self, PathError> {
         let field = Field::new(path)?;
         Ok(Self::visit(name, move |object, each| field.each(object.json(), each)))
     }
 
-    /// The name it is found by.
+    /// Returns the name of the index.
     pub fn name(&self) -> &str {
         &self.0.name
     }

@@ -18,7 +18,7 @@ use crate::queue::KnownObjects;
 
 /// The thread-safe store of one kind. Clones share the contents.
 ///
-/// Writers wait for each other; readers take a [`Snapshot`] and wait for nobody.
+/// Writers wait for each other; readers take a [`Snapshot`] and never wait.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -35,7 +35,7 @@ pub struct Indexer<K>(Arc<Shared<K>>);
 struct Shared<K> {
     state: Published<State<K>>,
     clock: Clock,
-    /// Whoever filled it has stopped.
+    /// Whether the informer that fills the store has stopped.
     ended: AtomicBool,
 }
 
@@ -47,36 +47,37 @@ impl<K> WeakIndexer<K> {
         self.0.upgrade().map(Indexer)
     }
 
-    /// The same for the clones of one store only, also after the store is gone.
+    /// Returns a value that is the same for the clones of one store only, even after the store is dropped.
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
 }
 
-/// Two indexes of one name.
+/// The error of two indexes with one name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("indexer conflict: there is an index {0:?} already; give the other one another name")]
 pub struct IndexConflict(pub String);
 
-/// The store did not reach a version in time.
+/// The error of a store that did not reach a version in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store has not reached version {wanted:?} within {waited:?}: it is at {reached:?}")]
 pub struct NotFresh {
-    /// The version that was waited for.
+    /// The requested version.
     pub wanted: ResourceVersion,
-    /// The version that the store is at.
+    /// The version of the store.
     pub reached: ResourceVersion,
-    /// For how long it was waited for.
+    /// The time waited.
     pub waited: Duration,
 }
 
 impl<K> Indexer<K> {
-    /// An empty store with `indexes`. Of two indexes with one name the second is refused, and reported as an [`IndexConflict`].
+    /// Returns an empty store with `indexes`. Of two indexes with one name the second is ignored, and reported as an
+    /// [`IndexConflict`].
     pub fn new(env: &Env, indexes: impl IntoIterator<Item = Index<K>>) -> Self {
         Self::with_mask(env, indexes, u64::MAX)
     }
 
-    /// A store in which only some bits of hashes count.
+    /// Returns a store that uses only some bits of hashes.
     pub(super) fn with_mask(env: &Env, indexes: impl IntoIterator<Item = Index<K>>, mask: u64) -> Self {
         let tools = Tools { hasher: env.generator.hasher(), mask, reporter: env.reporter.clone() };
         let mut state = State::new(tools);
@@ -96,50 +97,50 @@ impl<K> Indexer<K> {
         }))
     }
 
-    /// Everything in the store at this moment, in O(1).
+    /// Returns everything in the store at this moment, in O(1).
     pub fn snapshot(&self) -> Snapshot<K> {
         Snapshot::of(self.0.state.read())
     }
 
-    /// The object of that key.
+    /// Returns the object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<Object<K>> {
         self.0.state.peek().find(bytes_of(key)).cloned()
     }
 
-    /// The object with the key of `like`.
+    /// Returns the object with the key of `like`.
     pub fn get_like(&self, like: &Object<K>) -> Option<Object<K>> {
         self.0.state.peek().find(like.key_bytes()).cloned()
     }
 
-    /// The version that the contents reflect; see [`Batch::set_version`].
+    /// Returns the version that the contents reflect; see [`Batch::set_version`].
     pub fn version(&self) -> ResourceVersion {
         self.0.state.peek().version.clone()
     }
 
     /// Adds an object, or replaces the one with the same key.
     pub fn add(&self, object: Object<K>) {
-        // What it replaces is returned by the write, so that it is freed outside the lock.
+        // The write returns what it replaces, so that it is freed outside the lock.
         self.write(|batch| batch.put(&object));
     }
 
-    /// Takes an object out.
+    /// Removes an object and returns it.
     pub fn delete(&self, key: &ObjectName) -> Option<Object<K>> {
         self.write(|batch| batch.remove(key))
     }
 
-    /// Replaces the whole contents in one step; see [`Batch::replace`].
+    /// Replaces the whole contents in one step and returns the old ones; see [`Batch::replace`].
     ///
-    /// What was there before is returned. Dropping it frees what nobody else holds, which takes milliseconds where 50,000 objects
-    /// go: it happens where and when the caller likes, and nobody waits for it.
+    /// Dropping the result frees the objects that nothing else holds, which takes milliseconds for 50,000 objects. The
+    /// caller decides where and when; the store does not wait for it.
     pub fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) -> Snapshot<K> {
         self.write(|batch| batch.replace(&items, version))
     }
 
-    /// Adds indexes, filled with what is in the store.
+    /// Adds indexes, filled with the current contents.
     ///
     /// # Errors
     ///
-    /// A name is taken, or stands twice in `indexes`: then nothing changes.
+    /// A name exists already, or occurs twice in `indexes`; then nothing changes.
     pub fn add_indexes(&self, indexes: impl IntoIterator<Item = Index<K>>) -> Result<(), IndexConflict> {
         let indexes: Vec<_> = indexes.into_iter().collect();
         self.write(|batch| {
@@ -152,9 +153,10 @@ impl<K> Indexer<K> {
         })
     }
 
-    /// Applies all changes of `write` in one step: readers see all of them or none. Where it panics, nothing changes.
+    /// Applies all changes of `write` in one step: readers see all of them or none. If it panics, nothing changes.
     ///
-    /// Other writers wait meanwhile, readers do not: to call a writing method of this store in `write` would wait for ever.
+    /// Meanwhile other writers wait and readers do not. Calling a writing method of this store in `write` is a
+    /// deadlock.
     ///
     /// ```
     /// # use watchkeeper::{Env, Object, ObjectName, store::Indexer};
@@ -175,7 +177,8 @@ impl<K> Indexer<K> {
         result
     }
 
-    /// As [`Indexer::write`], for one who holds locks, and reports the panics of index functions without them.
+    /// Does the same as [`Indexer::write`] for a caller that holds locks, which reports the panics of index functions
+    /// after releasing them.
     pub(crate) fn write_unreported<R>(&self, write: impl FnOnce(&mut Batch<'_, K>) -> R) -> (R, IndexPanics) {
         self.0.state.write(|state| {
             let mut batch = Batch::new(state);
@@ -187,36 +190,37 @@ impl<K> Indexer<K> {
         WeakIndexer(Arc::downgrade(&self.0))
     }
 
-    /// Takes note that whoever filled it has stopped, and wakes those who wait for that.
+    /// Records that the informer of this store has stopped, and wakes the waiters.
     pub(crate) fn ended(&self) {
         self.0.ended.store(true, Ordering::Release);
         self.0.state.wake();
     }
 
-    /// Whether the informer that filled it has stopped: then its version does not move any more.
+    /// Returns whether the informer of this store has stopped: then its version does not change any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.ended.load(Ordering::Acquire)
     }
 
-    /// Waits until the contents reflect `version`, or will not. Cancel-safe.
+    /// Waits until the contents reflect `version`, or never will. Cancel-safe.
     pub(crate) async fn wait_until_fresh_or_ended(&self, version: &ResourceVersion) {
         self.0.state.wait(|reached| reached >= version || reached == version || self.has_ended()).await;
     }
 
     /// Waits until the contents reflect `version`. Cancel-safe.
     ///
-    /// A version that cannot be compared is waited for by equality, and may be passed unseen; an unset one is reflected by anything.
+    /// A version that is not a number is compared by equality, and may be missed; an unset one is reflected by any
+    /// contents.
     pub async fn wait_until_fresh(&self, version: &ResourceVersion) {
         if !version.is_unset() {
             self.0.state.wait(|reached| reached >= version || reached == version).await;
         }
     }
 
-    /// As [`Indexer::wait_until_fresh`], but for no longer than `patience`. Cancel-safe.
+    /// Waits as [`Indexer::wait_until_fresh`] does, at most for `patience`. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// The time was up first; the error says how far the store has come.
+    /// The time is up; the error has the version of the store.
     pub async fn wait_until_fresh_within(
         &self,
         version: &ResourceVersion,

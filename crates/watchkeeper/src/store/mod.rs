@@ -1,6 +1,7 @@
 //! The informer cache: objects by key and by index, with the version that all of it reflects.
 //!
-//! Readers take a [`Snapshot`] of an [`Indexer`] in O(1); readers and the writer never wait for each other. For users of client-go's `Indexer`:
+//! Readers take a [`Snapshot`] of an [`Indexer`] in O(1); readers and the writer never wait for each other. For users
+//! of client-go's `Indexer`:
 //!
 //! | client-go | here |
 //! |---|---|

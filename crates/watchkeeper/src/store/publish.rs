@@ -1,4 +1,4 @@
-//! Publishes states to readers: one writer at a time makes the next state beside the current one, and swaps them.
+//! Publication of states: one writer at a time builds the next state beside the current one, and swaps them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::object::ResourceVersion;
 use crate::sync::{ArcSwap, Mutex, Notify};
 
-/// A state that says which version it reflects, and of which a copy costs next to nothing.
+/// A state with a version, and with cheap clones.
 pub(super) trait Versioned: Clone {
     fn version(&self) -> &ResourceVersion;
 }
@@ -14,7 +14,8 @@ pub(super) trait Versioned: Clone {
 pub(super) struct Published<T> {
     current: ArcSwap<T>,
     writing: Mutex<()>,
-    /// Given when a state of another version was published. Waiters wake in FIFO order, so that one seed gives one trace.
+    /// Notified when a state of another version was published. Waiters wake in FIFO order, so that one seed gives one
+    /// trace.
     moved: Notify,
 }
 
@@ -23,17 +24,17 @@ impl<T: Versioned> Published<T> {
         Self { current: ArcSwap::from_pointee(state), writing: Mutex::new(()), moved: Notify::new() }
     }
 
-    /// The current state, for a short look: cheaper than [`Published::read`], as long as few are held at once.
+    /// Returns the current state for a short look: cheaper than [`Published::read`] as long as few are held at once.
     pub(super) fn peek(&self) -> impl Deref<Target = Arc<T>> {
         self.current.load()
     }
 
-    /// The current state, to keep.
+    /// Returns the current state, to keep.
     pub(super) fn read(&self) -> Arc<T> {
         self.current.load_full()
     }
 
-    /// Changes the state: readers see all that `change` does, or nothing of it, as when it panics.
+    /// Changes the state: readers see everything that `change` does or, if it panics, nothing.
     pub(super) fn write<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let writing = self.writing.lock();
         let mut next = T::clone(&self.current.load());
@@ -41,16 +42,16 @@ impl<T: Versioned> Published<T> {
         let next = Arc::new(next);
         let old = self.current.swap(next.clone());
         drop(writing);
-        // Behind the swap: who is woken finds the version that it waits for, or a later one.
+        // After the swap: a woken waiter finds the version that it waits for, or a later one.
         if next.version() != old.version() {
             self.moved.notify_waiters();
         }
-        // What nobody reads any more is freed outside the lock.
+        // Freed outside the lock, if it has no reader.
         drop(old);
         result
     }
 
-    /// Lets those who wait look again, where what they look at is not the state alone.
+    /// Wakes the waiters, for conditions that do not depend on the state alone.
     pub(super) fn wake(&self) {
         self.moved.notify_waiters();
     }
@@ -58,7 +59,7 @@ impl<T: Versioned> Published<T> {
     /// Waits until a state has been published whose version is `enough`, or a later one.
     pub(super) async fn wait(&self, mut enough: impl FnMut(&ResourceVersion) -> bool) {
         loop {
-            // Before the look: what is published after it is not missed.
+            // Registered before the check, so that no wake-up is lost in between.
             let moved = self.moved.notified();
             if enough(self.current.load().version()) {
                 return;

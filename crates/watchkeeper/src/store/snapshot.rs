@@ -1,4 +1,4 @@
-//! What does a reader see? Items, indexes and version of one moment, for as long as it likes.
+//! Snapshots: items, indexes and version of one moment, for as long as a reader keeps them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use super::index::Index;
 use super::state::{Filled, IndexPanics, State, Values, bytes_of};
 use crate::object::{Object, ObjectName, ResourceVersion};
 
-/// Items, indexes and version of one moment, agreeing with each other. A clone copies a pointer.
+/// Items, indexes and version of one moment, consistent with each other. A clone copies a pointer.
 ///
-/// It stays as it is while the store goes on; what it alone still holds is freed with it.
+/// A snapshot does not change when the store does. Dropping it frees the objects that it alone still holds.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -27,13 +27,13 @@ use crate::object::{Object, ObjectName, ResourceVersion};
 /// ```
 pub struct Snapshot<K>(Arc<State<K>>);
 
-/// There is no index of that name.
+/// The error of an index name that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no index {name:?}; there are {there:?}")]
 pub struct NoIndex {
-    /// The name asked for.
+    /// The requested name.
     pub name: String,
-    /// The names of the indexes that there are.
+    /// The names of the existing indexes.
     pub there: Vec<String>,
 }
 
@@ -46,62 +46,63 @@ impl<K> Snapshot<K> {
         &self.0
     }
 
-    /// The object of that key.
+    /// Returns the object of that key.
     pub fn get(&self, key: &ObjectName) -> Option<&Object<K>> {
         self.0.find(bytes_of(key))
     }
 
-    /// The object with the key of `like`.
+    /// Returns the object with the key of `like`.
     pub fn get_like(&self, like: &Object<K>) -> Option<&Object<K>> {
         self.0.find(like.key_bytes())
     }
 
-    /// All objects, in no particular order.
+    /// Iterates over all objects, in no particular order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Object<K>> {
         self.0.items.iter()
     }
 
-    /// The keys of all objects, in no particular order.
+    /// Iterates over the keys of all objects, in no particular order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = ObjectName> {
         self.iter().map(Object::key)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.0.items.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the objects take in memory, decoded values not counted.
+    /// Returns the bytes that the objects take in memory, without decoded values.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// The version that all of this reflects.
+    /// Returns the version that all of this reflects.
     pub fn version(&self) -> &ResourceVersion {
         &self.0.version
     }
 
-    /// The objects to which `index` gives `value`, each once, in no particular order.
+    /// Iterates over the objects to which `index` gives `value`, each once, in no particular order.
     ///
     /// # Errors
     ///
-    /// There is no such index. A value that no object has is no error.
+    /// The index does not exist. A value that no object has is not an error.
     pub fn by_index(&self, index: &str, value: &str) -> Result<impl Iterator<Item = &Object<K>>, NoIndex> {
         let filled = self.find_index(index)?;
         let bucket = filled.bucket(&self.0.tools, value);
         Ok(bucket.into_iter().flat_map(|bucket| self.0.in_bucket(filled, bucket)))
     }
 
-    /// The objects that share a value of `index` with `object`, which need not be in the store; each once, ordered by key.
+    /// Returns the objects that share a value of `index` with `object`, which need not be in the store; each once,
+    /// ordered by key.
     ///
     /// # Errors
     ///
-    /// There is no such index.
+    /// The index does not exist.
     pub fn index(&self, index: &str, object: &Object<K>) -> Result<Vec<&Object<K>>, NoIndex> {
         let filled = self.find_index(index)?;
         let mut values = Values::default();
@@ -113,27 +114,27 @@ impl<K> Snapshot<K> {
         Ok(objects.map(|object| (object.key(), object)).collect::<BTreeMap<_, _>>().into_values().collect())
     }
 
-    /// The keys of the objects to which `index` gives `value`, in order.
+    /// Returns the keys of the objects to which `index` gives `value`, in order.
     ///
     /// # Errors
     ///
-    /// There is no such index. A value that no object has is no error.
+    /// The index does not exist. A value that no object has is not an error.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectName>, NoIndex> {
         let mut keys: Vec<_> = self.by_index(index, value)?.map(Object::key).collect();
         keys.sort_unstable();
         Ok(keys)
     }
 
-    /// The values that `index` gives to any object, each once, in no particular order.
+    /// Iterates over the values that `index` gives to any object, each once, in no particular order.
     ///
     /// # Errors
     ///
-    /// There is no such index.
+    /// The index does not exist.
     pub fn index_values(&self, index: &str) -> Result<impl ExactSizeIterator<Item = &str>, NoIndex> {
         Ok(self.find_index(index)?.buckets.iter().map(|bucket| &*bucket.value))
     }
 
-    /// The indexes that there are.
+    /// Iterates over the existing indexes.
     pub fn indexes(&self) -> impl ExactSizeIterator<Item = &Index<K>> {
         self.0.indexes.iter().map(|filled| &filled.index)
     }

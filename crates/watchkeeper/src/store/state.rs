@@ -1,4 +1,4 @@
-//! What is in the store at one moment? Objects by the hash of their key, and for each value of each index the hashes of its objects.
+//! The state of a store: objects by the hash of their key, and for each value of each index the hashes of its objects.
 
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher};
@@ -25,19 +25,19 @@ pub(super) struct State<K> {
 
 pub(super) struct Tools {
     pub(super) hasher: FixedState,
-    /// The bits of a hash that count: all of them, but in tests of keys that share a hash.
+    /// The bits of a hash that count: all of them, except in tests of hash collisions.
     pub(super) mask: u64,
     pub(super) reporter: Reporter,
 }
 
-/// An index and what it has found.
+/// An index and its buckets.
 pub(super) struct Filled<K> {
     pub(super) index: Index<K>,
     pub(super) buckets: Trie<Bucket>,
 }
 
-/// All objects with one value of an index, by the hashes of their keys: a new state of an object with the same value changes nothing here.
-/// Never empty.
+/// All objects with one value of an index, by the hashes of their keys: a new state of an object with the same value
+/// changes nothing here. Never empty.
 #[derive(Clone)]
 pub(super) struct Bucket {
     pub(super) value: Arc<str>,
@@ -50,7 +50,7 @@ impl<K> State<K> {
         Self { items, indexes: Vec::new(), version: ResourceVersion::UNSET, bytes: 0, tools }
     }
 
-    /// The object of that namespace and name.
+    /// Returns the object of that namespace and name.
     pub(super) fn find(&self, key: (&[u8], &[u8])) -> Option<&Object<K>> {
         self.items.get(self.tools.hash_of(key), |object| object.key_bytes() == key)
     }
@@ -59,7 +59,7 @@ impl<K> State<K> {
         self.indexes.iter().find(|filled| filled.index.name() == name)
     }
 
-    /// The objects in a bucket of `filled`.
+    /// Iterates over the objects in a bucket of `filled`.
     pub(super) fn in_bucket<'a>(
         &'a self,
         filled: &'a Filled<K>,
@@ -68,7 +68,7 @@ impl<K> State<K> {
         bucket.hashes.entries().flat_map(move |(hash, ())| {
             let alike = self.items.with_hash(*hash);
             let is_one = alike.clone().nth(1).is_none();
-            // Where two keys have one hash, the index tells which of them has the value.
+            // If two keys have one hash, the index function decides which of them has the value.
             alike.filter(move |object| is_one || gives(&filled.index, object, &bucket.value))
         })
     }
@@ -79,7 +79,8 @@ impl<K> Filled<K> {
         self.buckets.get(tools.hash_of_value(value), |bucket| *bucket.value == *value)
     }
 
-    /// Moves the object of `key`, whose hash is `hash`, from the buckets of `before` to those of `after`; `items` show the change already.
+    /// Moves the object of `key`, whose hash is `hash`, from the buckets of `before` to those of `after`; `items`
+    /// already have the change.
     pub(super) fn refile(
         &mut self,
         tools: &Tools,
@@ -91,7 +92,7 @@ impl<K> Filled<K> {
     ) {
         let Self { index, buckets } = self;
         for value in before.iter().filter(|value| !after.contains(value)) {
-            // Another key with the same hash may need it there.
+            // Another key with the same hash may need the entry.
             let mut others = items.with_hash(hash).filter(|object| object.key_bytes() != key);
             if others.any(|object| gives(index, object, value)) {
                 continue;
@@ -118,7 +119,7 @@ impl<K> Filled<K> {
     }
 }
 
-/// The values that an index gives to one object, in two buffers that can be used again.
+/// The values that an index gives to one object, in two reusable buffers.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct Values {
     text: String,
@@ -131,7 +132,7 @@ impl Values {
         self.ends.clear();
     }
 
-    /// Takes the values of `object` in; none, and the panic, where the function panics.
+    /// Collects the values of `object`; none, and the panic, if the function panics.
     pub(super) fn fill<K>(
         &mut self,
         index: &Index<K>,
@@ -145,7 +146,7 @@ impl Values {
         catch_unwind(AssertUnwindSafe(|| index.each(object, push))).inspect_err(|_| self.clear())
     }
 
-    /// As [`Values::fill`], with a panic among `panics`.
+    /// Does the same as [`Values::fill`], and adds a panic to `panics`.
     pub(super) fn fill_or_note<K>(&mut self, index: &Index<K>, object: &Object<K>, panics: &mut IndexPanics) {
         if let Err(panic) = self.fill(index, object) {
             panics.caught.push((format!("index {:?} of {}", index.name(), object.key()), panic));
@@ -162,7 +163,8 @@ impl Values {
     }
 }
 
-/// Panics of index functions. Whoever made them happen reports them when it holds no lock: a hook on reports may use the store.
+/// Panics of index functions. The caller reports them after releasing all locks, because a report hook may use the
+/// store.
 #[must_use]
 pub(crate) struct IndexPanics {
     tools: Arc<Tools>,
@@ -181,7 +183,7 @@ impl IndexPanics {
     }
 }
 
-/// Whether `index` gives `value` to `object`. A panic was reported when the object came in.
+/// Returns whether `index` gives `value` to `object`. A panic was reported when the object was added.
 fn gives<K>(index: &Index<K>, object: &Object<K>, value: &str) -> bool {
     let mut values = Values::default();
     let _reported = values.fill(index, object);

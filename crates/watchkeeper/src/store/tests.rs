@@ -1,4 +1,4 @@
-//! Does the store agree with a naive model of itself, also where keys have the same hash?
+//! Comparison of the store with a naive model of it, including keys with the same hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Put(u8, u8, u8),
-    /// Takes an object out; but in a list it stands for the state that is there already.
+    /// Removes an object; in a list it stands for the current state.
     Drop(u8, u8),
 }
 
@@ -49,7 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const NODES: [&str; 5] = ["n1", "n2", "both", "twice", "none"];
 
-/// An object on `both` stands under two values, one on `twice` under one that is given twice, one on `none` under no value.
+/// An object on `both` has two values, one on `twice` has one value given twice, one on `none` has no value.
 fn values_of(node: &str) -> Vec<String> {
     let values: &[&str] = match node {
         "both" => &["n1", "n2"],
@@ -81,7 +81,7 @@ struct Model {
 }
 
 impl Model {
-    /// The next state of an object.
+    /// Returns the next state of an object.
     fn next(&mut self, ns: u8, name: u8, node: u8) -> (ObjectName, Obj, &'static str) {
         self.version += 1;
         let (key, node) = (key(ns, name), NODES[node as usize]);
@@ -100,7 +100,7 @@ impl Model {
         assert_eq!(batch.iter().len(), self.items.len());
     }
 
-    /// The items of a list; those that are there in the same state stay in their allocations.
+    /// Returns the items of a list; objects in an unchanged state keep their allocations.
     fn replace(&mut self, changes: Vec<Change>) -> Vec<Obj> {
         let before = std::mem::take(&mut self.items);
         let mut items = Vec::new();
@@ -120,7 +120,7 @@ impl Model {
         items
     }
 
-    /// What each index should have found: keys by value.
+    /// Returns the expected contents of each index: keys by value.
     fn index(
         &self,
         values: impl Fn(&ObjectName, &str) -> Vec<String>,
@@ -188,7 +188,7 @@ impl Model {
     }
 }
 
-/// Applies all steps to a store and to its model; old snapshots must stay as they were.
+/// Applies all steps to a store and to its model; old snapshots must not change.
 fn run(store: &Indexer<()>, steps: Vec<Step>) {
     let (mut model, mut kept) = (Model::default(), Vec::new());
     for step in steps {

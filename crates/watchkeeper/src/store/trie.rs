@@ -1,8 +1,8 @@
-//! How can readers keep an old state while the writer makes a new one? With a hash trie whose copies share what did not change.
+//! A persistent hash trie: readers keep an old state while the writer builds a new one that shares the unchanged nodes.
 
 use std::sync::Arc;
 
-/// A persistent set: a clone is O(1), and a change copies only the nodes on the way to it, or nothing where no clone shares them.
+/// A persistent set: a clone is O(1), and a change copies only the nodes on its path, and only if a clone shares them.
 #[derive(Debug)]
 pub(crate) struct Trie<T> {
     root: Node<T>,
@@ -16,12 +16,13 @@ enum Node<T> {
     Branch(Arc<[Node<T>; WIDTH]>),
 }
 
-/// Narrow nodes make a change cheap, since fewer neighbours are copied; wide ones make a lookup short. With leaves of 16, 8 costs lookups nothing.
+/// Narrow nodes make a change cheap, since fewer neighbours are copied; wide ones make a lookup short. With leaves of
+/// 16, a width of 8 costs lookups nothing.
 const WIDTH: usize = 8;
 const BITS: u32 = WIDTH.trailing_zeros();
-/// Entries of a leaf before it becomes a branch.
+/// The number of entries above which a leaf becomes a branch.
 const LEAF: usize = 16;
-/// Below this depth a hash has no more bits to tell entries apart.
+/// At this depth all bits of a hash are used up.
 const DEEPEST: u32 = u64::BITS / BITS;
 
 impl<T> Clone for Trie<T> {
@@ -51,7 +52,7 @@ impl<T> Trie<T> {
         self.len
     }
 
-    /// The entries with `hash`: mostly one or none.
+    /// Iterates over the entries with `hash`: usually one or none.
     pub(crate) fn with_hash(&self, hash: u64) -> impl Iterator<Item = &T> + Clone {
         let (mut node, mut depth) = (&self.root, 0);
         let leaf: &[(u64, T)] = loop {
@@ -65,12 +66,12 @@ impl<T> Trie<T> {
         leaf.iter().filter(move |(h, _)| *h == hash).map(|(_, entry)| entry)
     }
 
-    /// The entry with `hash` for which `is` holds.
+    /// Returns the entry with `hash` for which `is` holds.
     pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
         self.with_hash(hash).find(|entry| is(entry))
     }
 
-    /// All entries with their hashes, in the order of the hashes' bits.
+    /// Iterates over all entries with their hashes, in the order of the hashes' bits.
     pub(crate) fn entries(&self) -> Entries<'_, T> {
         Entries { branches: vec![std::slice::from_ref(&self.root).iter()], leaf: [].iter(), left: self.len }
     }
@@ -81,23 +82,23 @@ impl<T> Trie<T> {
 }
 
 impl<T: Clone> Trie<T> {
-    /// Puts `value` in the place of the entry with `hash` for which `is` holds, which is returned, or adds it.
+    /// Replaces and returns the entry with `hash` for which `is` holds, or adds one.
     pub(crate) fn insert(&mut self, hash: u64, value: T, is: impl Fn(&T) -> bool) -> Option<T> {
         let old = insert(&mut self.root, 0, hash, value, &is);
         self.len += usize::from(old.is_none());
         old
     }
 
-    /// Takes out the entry with `hash` for which `is` holds.
+    /// Removes the entry with `hash` for which `is` holds.
     pub(crate) fn remove(&mut self, hash: u64, is: impl Fn(&T) -> bool) -> Option<T> {
-        // Nothing is copied for an entry that is not there.
+        // A missing entry must not cause a copy.
         self.get(hash, &is)?;
         let old = remove(&mut self.root, 0, hash, &is);
         self.len -= usize::from(old.is_some());
         old
     }
 
-    /// Changes the entry with `hash` for which `is` holds in place.
+    /// Returns the entry with `hash` for which `is` holds, to be changed in place.
     pub(crate) fn get_mut(&mut self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&mut T> {
         self.get(hash, &is)?;
         let (mut node, mut depth) = (&mut self.root, 0);
@@ -174,7 +175,7 @@ fn remove<T: Clone>(node: &mut Node<T>, depth: u32, hash: u64, is: &dyn Fn(&T) -
     }
 }
 
-/// See [`Trie::entries`].
+/// The iterator of [`Trie::entries`].
 pub(crate) struct Entries<'a, T> {
     branches: Vec<std::slice::Iter<'a, Node<T>>>,
     leaf: std::slice::Iter<'a, (u64, T)>,
@@ -238,7 +239,7 @@ mod tests {
         trie.iter().copied().collect()
     }
 
-    /// Every entry is where its hash says, and leaves are small where they can be.
+    /// Checks that every entry is where its hash says, and that leaves are small where possible.
     fn check(node: &Node<Entry>, depth: u32, path: u64) {
         match node {
             Node::Empty => {}

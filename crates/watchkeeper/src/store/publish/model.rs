@@ -1,4 +1,4 @@
-//! States are published right in every order in which threads can run.
+//! A model of publication: it is correct in every order in which threads can run.
 
 use shuttle::future::block_on;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
@@ -60,12 +60,12 @@ fn no_write_is_lost_and_no_reader_sees_half_of_one_or_goes_back() {
 }
 
 #[test]
-fn who_waits_for_a_version_wakes_and_finds_it() {
+fn a_waiter_for_a_version_wakes_and_finds_it() {
     exhaust(|| {
         let store = store();
         let writer = writer(&store, "a");
         write(&store, "b");
-        // Whichever is published last is seen, or this would wait for ever.
+        // The last publication is seen, or this would wait forever.
         block_on(store.wait(|version| *version >= 2.into()));
         assert_eq!(agrees(&store.read()), 2);
         writer.join().unwrap();
@@ -73,7 +73,7 @@ fn who_waits_for_a_version_wakes_and_finds_it() {
 }
 
 #[test]
-fn who_waits_for_an_end_wakes_when_it_comes_though_no_version_does() {
+fn a_waiter_for_the_end_wakes_without_a_new_version() {
     exhaust(|| {
         let (store, ended) = (store(), Arc::new(AtomicBool::new(false)));
         let (ending, flag) = (store.clone(), ended.clone());

@@ -1,21 +1,22 @@
-//! What does a delta do to the store, and what are handlers told of it?
+//! The effect of deltas on the store, and the notifications that follow.
 
 use super::handler::Notification;
 use crate::object::{Object, ResourceVersion};
 use crate::queue::{Deleted, Delta, Popped};
 use crate::store::{Batch, IndexPanics, Indexer};
 
-/// Applies deltas to the store in one step and returns what to tell, in order.
+/// Applies deltas to the store in one step and returns the notifications, in order.
 ///
-/// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the stored one is a
-/// new object: the old one's delete is told first.
+/// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the
+/// stored one is a new object: the delete of the old one is notified first.
 pub(super) fn apply<K>(store: &Indexer<K>, popped: &Popped<K>) -> Vec<Notification<K>> {
-    let (told, panics) = apply_unreported(store, popped);
+    let (notifications, panics) = apply_unreported(store, popped);
     panics.report();
-    told
+    notifications
 }
 
-/// As [`apply`], for one who holds locks, and reports the panics of index functions without them.
+/// Does the same as [`apply`] for a caller that holds locks, which reports the panics of index functions after
+/// releasing them.
 pub(super) fn apply_unreported<K>(
     store: &Indexer<K>,
     popped: &Popped<K>,
@@ -23,27 +24,27 @@ pub(super) fn apply_unreported<K>(
     let Popped { deltas, in_initial_list, version } = popped;
     let in_initial_list = *in_initial_list;
     store.write_unreported(|batch| {
-        let mut told = Vec::with_capacity(deltas.len());
+        let mut notifications = Vec::with_capacity(deltas.len());
         for delta in deltas {
             match delta {
                 Delta::Added(object)
                 | Delta::Updated(object)
                 | Delta::Replaced(object)
                 | Delta::Sync(object) => {
-                    put(batch, object, in_initial_list, &mut told);
+                    put(batch, object, in_initial_list, &mut notifications);
                 }
                 Delta::Deleted(deleted) => {
                     let cached = batch.remove(&deleted.key());
                     let is_other = |cached: &Object<K>| {
                         deleted.last_known().is_none_or(|last| last.version() != cached.version())
                     };
-                    told.extend(cached.filter(is_other).map(Notification::Superseded));
-                    told.push(Notification::Delete(deleted.clone()));
+                    notifications.extend(cached.filter(is_other).map(Notification::Superseded));
+                    notifications.push(Notification::Delete(deleted.clone()));
                 }
                 Delta::ReplacedAll { items, version } => {
-                    replace_all(batch, items, version, in_initial_list, &mut told);
+                    replace_all(batch, items, version, in_initial_list, &mut notifications);
                 }
-                Delta::SyncAll => told.extend(
+                Delta::SyncAll => notifications.extend(
                     batch
                         .iter()
                         .map(|object| Notification::Update { old: object.clone(), new: object.clone() }),
@@ -54,7 +55,7 @@ pub(super) fn apply_unreported<K>(
         if let Some(version) = version {
             batch.set_version(version.clone());
         }
-        told
+        notifications
     })
 }
 
@@ -62,44 +63,44 @@ fn put<K>(
     batch: &mut Batch<'_, K>,
     object: &Object<K>,
     in_initial_list: bool,
-    told: &mut Vec<Notification<K>>,
+    notifications: &mut Vec<Notification<K>>,
 ) {
     let old = batch.put(object);
-    tell_put(old, object, in_initial_list, told);
+    notify_put(old, object, in_initial_list, notifications);
 }
 
-fn tell_put<K>(
+fn notify_put<K>(
     old: Option<Object<K>>,
     new: &Object<K>,
     in_initial_list: bool,
-    told: &mut Vec<Notification<K>>,
+    notifications: &mut Vec<Notification<K>>,
 ) {
-    // An object without a uid, such as one put in by hand, may be any of its name.
+    // An object without a uid, such as one added by hand, matches any of its name.
     let is_same = |old: &Object<K>| old.uid() == new.uid() || old.uid().is_empty() || new.uid().is_empty();
     let new = new.clone();
     match old {
-        Some(old) if is_same(&old) => told.push(Notification::Update { old, new }),
+        Some(old) if is_same(&old) => notifications.push(Notification::Update { old, new }),
         Some(old) => {
-            told.push(Notification::Delete(Deleted::tombstone(&old)));
-            told.push(Notification::Add { object: new, in_initial_list });
+            notifications.push(Notification::Delete(Deleted::tombstone(&old)));
+            notifications.push(Notification::Add { object: new, in_initial_list });
         }
-        None => told.push(Notification::Add { object: new, in_initial_list }),
+        None => notifications.push(Notification::Add { object: new, in_initial_list }),
     }
 }
 
-/// Deletes first, in no particular order; then adds and updates in the order of the list.
+/// Notifies deletes first, in no particular order, then adds and updates in the order of the list.
 fn replace_all<K>(
     batch: &mut Batch<'_, K>,
     items: &[Object<K>],
     version: &ResourceVersion,
     in_initial_list: bool,
-    told: &mut Vec<Notification<K>>,
+    notifications: &mut Vec<Notification<K>>,
 ) {
     let before = batch.replace(items, version.clone());
     for old in before.iter().filter(|old| batch.get_like(old).is_none()) {
-        told.push(Notification::Delete(Deleted::tombstone(old)));
+        notifications.push(Notification::Delete(Deleted::tombstone(old)));
     }
     for object in items {
-        tell_put(before.get_like(object).cloned(), object, in_initial_list, told);
+        notify_put(before.get_like(object).cloned(), object, in_initial_list, notifications);
     }
 }

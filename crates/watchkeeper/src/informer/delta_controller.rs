@@ -1,4 +1,4 @@
-//! The loop of an informer with a process function of the caller's in the place of store and handlers.
+//! The loop of an informer with a process function of the caller instead of store and handlers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::reflector::Health;
 use crate::source::ListerWatcher;
 use crate::store::Indexer;
 
-/// Lists and watches one kind into a queue, and calls a process function with what comes out. Clones share it.
+/// Lists and watches one kind into a queue, and calls a process function with its entries. Clones share it.
 ///
-/// The low-level piece that informers are made of: client-go's `cache.Controller`. Deltas are processed one pop after the other, in the
-/// order of the queue.
+/// This is the low-level part that informers are made of: client-go's `cache.Controller`. Deltas are processed one pop
+/// after the other, in the order of the queue.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -72,7 +72,7 @@ pub struct DeltaControllerBuilder<K: Kind> {
     env: Env,
     source: SourceStart<K>,
     process: Process<K>,
-    /// In the place of the one that the settings name.
+    /// Replaces the queue that the settings name.
     queue: Option<Box<dyn Queue<K>>>,
     known: Box<dyn KnownObjects<K> + Send + Sync>,
     should_resync: ShouldResync,
@@ -81,31 +81,31 @@ pub struct DeltaControllerBuilder<K: Kind> {
 }
 
 impl<K: Kind> DeltaControllerBuilder<K> {
-    /// Uses a queue of the caller's.
+    /// Sets a queue of the caller's.
     #[must_use]
     pub fn custom_queue(mut self, queue: Box<dyn Queue<K>>) -> Self {
         self.queue = Some(queue);
         self
     }
 
-    /// Tells the queue what the process function keeps; nothing by default. An [`Indexer`] is such a keeper.
+    /// Sets the objects that the process function keeps; none by default. An [`Indexer`] can be passed here.
     #[must_use]
     pub fn known_objects(mut self, known: impl KnownObjects<K> + Send + Sync + 'static) -> Self {
         self.known = Box::new(known);
         self
     }
 
-    /// Asks `should_resync` at the end of each period, and skips the resync where it says no.
+    /// Calls `should_resync` at the end of each period, and skips the resync if it returns false.
     #[must_use]
     pub fn should_resync(mut self, should_resync: impl FnMut() -> bool + Send + 'static) -> Self {
         self.should_resync = Box::new(should_resync);
         self
     }
 
-    /// Gives deltas back to the queue whose processing failed or panicked: after 5 ms, doubling to 1 s while it goes on failing.
+    /// Returns deltas to the queue whose processing failed or panicked, after 5 ms, doubling to 1 s with each failure.
     ///
-    /// An ordered queue keeps its order, so that nothing is processed before them; a [`DeltaFifo`](crate::queue::DeltaFifo) puts them
-    /// behind the other keys.
+    /// An ordered queue keeps its order, so nothing is processed ahead of them; a
+    /// [`DeltaFifo`](crate::queue::DeltaFifo) puts them behind the other keys.
     #[must_use]
     pub fn retry_on_error(mut self) -> Self {
         self.retry_on_error = true;
@@ -114,7 +114,7 @@ impl<K: Kind> DeltaControllerBuilder<K> {
 
     pipeline_settings!();
 
-    /// The controller, not yet running.
+    /// Builds the controller, which is not yet running.
     pub fn build(mut self) -> DeltaController<K> {
         let name = self.pipeline.name::<K>(&self.kind);
         let env = self.env.fork(&format!("controller {name}"));
@@ -142,10 +142,10 @@ impl<K: Kind> DeltaControllerBuilder<K> {
 }
 
 impl<K: Kind> DeltaController<K> {
-    /// A controller of a kind known at compile time.
+    /// Returns the builder of a controller for a kind known at compile time.
     ///
-    /// `process` is called with each pop, in the loop itself. An error, or a panic, is reported; the deltas are given up, unless it is a
-    /// [`ProcessError::Requeue`] or [`DeltaControllerBuilder::retry_on_error`] was set.
+    /// `process` is called with each pop, in the loop itself. An error or a panic is reported, and the deltas are
+    /// dropped, unless it is a [`ProcessError::Requeue`] or [`DeltaControllerBuilder::retry_on_error`] is set.
     pub fn builder<S, P, E>(source: S, process: P, env: &Env) -> DeltaControllerBuilder<K>
     where
         K::DynamicType: Default,
@@ -156,7 +156,7 @@ impl<K: Kind> DeltaController<K> {
         Self::builder_of(K::DynamicType::default(), source, process, env)
     }
 
-    /// A controller of a kind known at run time; see [`DeltaController::builder`].
+    /// Returns the builder of a controller for a kind known at run time; see [`DeltaController::builder`].
     pub fn builder_of<S, P, E>(
         kind: K::DynamicType,
         source: S,
@@ -194,8 +194,8 @@ impl<K: Kind> DeltaController<K> {
         }
     }
 
-    /// Runs until `stop`, or until its queue is closed and empty; what waits at a stop is dropped. A second call is reported, and returns
-    /// at once.
+    /// Runs until `stop`, or until its queue is closed and empty; entries that are queued at a stop are dropped. A
+    /// second call is reported, and returns at once.
     ///
     /// Dropping the future stops everything as well.
     pub async fn run(&self, stop: CancellationToken) {
@@ -207,17 +207,18 @@ impl<K: Kind> DeltaController<K> {
         }
     }
 
-    /// Whether the first list has been processed.
+    /// Returns whether the initial list has been processed.
     pub fn has_synced(&self) -> bool {
         self.0.pump.queue.has_synced()
     }
 
-    /// Waits until [`DeltaController::has_synced`]; for ever where that never comes, see [`DeltaController::synced_or_stopped`]. Cancel-safe.
+    /// Waits until [`DeltaController::has_synced`], possibly forever; see [`DeltaController::synced_or_stopped`].
+    /// Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.pump.queue.wait_until_synced().await;
     }
 
-    /// Waits until it has synced, or has stopped without: whether it has synced. Cancel-safe.
+    /// Waits until the controller has synced or stopped, and returns whether it has synced. Cancel-safe.
     pub async fn synced_or_stopped(&self) -> bool {
         tokio::select! {
             biased;
@@ -226,22 +227,22 @@ impl<K: Kind> DeltaController<K> {
         }
     }
 
-    /// The version of the last thing that the reflector put into the queue; unset before the first.
+    /// Returns the version of the last change that the reflector queued; unset before the first.
     pub fn last_sync_version(&self) -> ResourceVersion {
         self.0.pump.health.lock().version.clone()
     }
 
-    /// How the reflector is doing.
+    /// Returns the health of the reflector.
     pub fn health(&self) -> Health {
         self.0.pump.health.lock().clone()
     }
 
-    /// The queue, for whoever wants to look into it, add to it, or close it.
+    /// Returns the queue, to inspect it, add to it, or close it.
     pub fn queue(&self) -> &DeltaQueue<K> {
         &self.0.pump.queue
     }
 
-    /// What reports call it.
+    /// Returns the name in reports.
     pub fn name(&self) -> &str {
         &self.0.pump.name
     }
@@ -279,13 +280,14 @@ impl<K: Kind> Consumer<K> for Inner<K> {
     }
 }
 
-/// Applies what was popped to `store` in one step, then tells `handler` of each change: what a process function of one's own may end with.
+/// Applies popped deltas to `store` in one step, then notifies `handler` of each change. A process function may end
+/// with this call.
 ///
-/// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the stored one is a
-/// new object: the old one's delete is told first.
+/// Presence in the store decides between add and update, not the verb of the watch. An object with another uid than the
+/// stored one is a new object: the delete of the old one is notified first.
 pub fn process_deltas<K>(store: &Indexer<K>, popped: &Popped<K>, handler: &mut impl Handler<K>) {
     for notification in apply(store, popped) {
-        notification.tell(handler);
+        notification.deliver_to(handler);
     }
 }
 

@@ -27,7 +27,7 @@ use crate::store::namespace_index;
 
 /// Makes informers on first use and keeps one per kind, scope and selection. Clones share them.
 ///
-/// Its tasks are its own: when the last clone is dropped, they are stopped.
+/// The factory owns the tasks of its informers: they stop when its last clone is dropped.
 ///
 /// ```no_run
 /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -51,27 +51,28 @@ struct Shared {
     client: Client,
     settings: Settings,
     informers: Mutex<BTreeMap<Key, Entry>>,
-    /// Held while the caller's code makes an informer: nobody else makes the same one, and the code may ask for others.
+    /// Held while the caller's code makes an informer: no other thread makes the same one, and the code may request
+    /// others.
     making: ReentrantMutex<()>,
     tasks: Mutex<Tasks>,
-    /// Held by the one that waits for the tasks: a set of tasks wakes but one.
+    /// Held by the task that waits for the informers: a set of tasks wakes only one waiter.
     joining: tokio::sync::Mutex<()>,
-    /// The first informer that a panic has ended. Apart, as the tasks that fill it must not keep the factory alive.
+    /// The first informer that panicked. Kept apart, as the tasks that set it must not keep the factory alive.
     panicked: Arc<OnceLock<InformerPanicked>>,
 }
 
 #[derive(Default)]
 struct Tasks {
     running: JoinSet<()>,
-    /// Nothing is started any more.
+    /// Whether starting is over.
     joined: bool,
 }
 
-/// What tells informers apart.
+/// The identity of an informer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     type_id: TypeId,
-    /// Tells kinds of one type apart at run time.
+    /// Distinguishes kinds of one type at run time.
     kind: String,
     scope: Scope,
     selection: Selection,
@@ -82,7 +83,7 @@ struct Entry {
     started: bool,
 }
 
-/// An informer whose kind is forgotten.
+/// An informer with its type erased.
 trait AnyInformer: Any + Send + Synced {
     fn name(&self) -> &str;
     fn run(&self, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
@@ -108,18 +109,18 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
     }
 }
 
-/// A panic has ended an informer: its cache does not change any more.
+/// The error of an informer that panicked: its cache does not change any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the informer of {name} was ended by a panic, and its cache is out of date from then on: {message}")]
 pub struct InformerPanicked {
-    /// The plural name of the kind, with its scope and selection where they are narrowed.
+    /// The plural name of the kind, with its scope and selection if they are narrowed.
     pub name: String,
-    /// What the panic said.
+    /// The message of the panic.
     pub message: String,
 }
 
 impl SharedInformerFactory {
-    /// A factory of informers that list and watch through `clients`.
+    /// Returns the builder of a factory whose informers list and watch through `client`.
     pub fn builder(client: &Client) -> SharedInformerFactoryBuilder {
         SharedInformerFactoryBuilder::new(client)
     }
@@ -138,36 +139,36 @@ impl SharedInformerFactory {
         Self { shared: Arc::new(shared), scope, selection }
     }
 
-    /// The same factory, for informers of one namespace; of all, where it is empty.
+    /// Returns the same factory for informers of one namespace, or of all if it is empty.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self { scope: Scope::Namespace(namespace.to_owned()), ..self.clone() }
     }
 
-    /// The same factory, for informers of the whole cluster.
+    /// Returns the same factory for informers of the whole cluster.
     #[must_use]
     pub fn cluster_wide(&self) -> Self {
         Self { scope: Scope::Cluster, ..self.clone() }
     }
 
-    /// The same factory, for informers of the objects of a selection.
+    /// Returns the same factory for informers of the objects of a selection.
     #[must_use]
     pub fn selecting(&self, selection: Selection) -> Self {
         Self { selection, ..self.clone() }
     }
 
-    /// The informer of a kind known at compile time.
+    /// Returns the informer of a kind known at compile time.
     pub fn informer<K: Kind<DynamicType: Default>>(&self) -> SharedInformer<K> {
         self.informer_of(K::DynamicType::default())
     }
 
-    /// The informer of a kind known at run time.
+    /// Returns the informer of a kind known at run time.
     pub fn informer_of<K: Kind>(&self, kind: K::DynamicType) -> SharedInformer<K> {
         self.informer_with(kind, SharedInformerBuilder::build)
     }
 
-    /// The informer of a kind, made by `make` where there is none yet. The builder has the factory's settings and source.
-    /// `make` may ask the factory for others.
+    /// Returns the informer of a kind, made by `make` if there is none yet. The builder has the factory's settings and
+    /// source. `make` may request other informers of the factory.
     ///
     /// ```no_run
     /// # use watchkeeper::SharedInformerFactory;
@@ -204,16 +205,17 @@ impl SharedInformerFactory {
         }
     }
 
-    /// The reader of a kind known at compile time; its informer is made where there is none yet.
+    /// Returns the lister of a kind known at compile time; its informer is made if there is none yet.
     pub fn lister<K: Kind<DynamicType: Default>>(&self) -> Lister<K> {
         self.informer::<K>().lister()
     }
 
-    /// Starts every informer that has not been started; may be called again after more were made. Nothing starts after
-    /// [`SharedInformerFactory::join`]. Must be called on a tokio runtime.
+    /// Starts every informer that has not been started; may be called again after more were made. No informer starts
+    /// after [`SharedInformerFactory::join`]. Must be called on a tokio runtime.
     ///
-    /// An informer that panics, as one does whose source panics, cancels `stop`: nothing goes on to work with a cache that no longer
-    /// changes. Hand in a child token if more depends on the token than what depends on the caches. `join` says which informer it was.
+    /// An informer that panics, for example because its source does, cancels `stop`, so that no controller goes on with
+    /// a stale cache. Pass a child token if parts depend on the token that do not depend on the caches. `join` returns
+    /// which informer it was.
     pub fn start(&self, stop: &CancellationToken) {
         let mut tasks = self.shared.tasks.lock();
         if tasks.joined {
@@ -236,8 +238,8 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until every started informer has synced; the error names those that had not when `stop` came or they stopped, and what their
-    /// trouble was. Cancel-safe.
+    /// Waits until every started informer has synced. The error names those that had not when `stop` was cancelled or
+    /// they stopped, and their last problem. Cancel-safe.
     pub async fn wait_for_sync(&self, stop: &CancellationToken) -> Result<(), NotSynced> {
         let started: Vec<_> = {
             let informers = self.shared.informers.lock();
@@ -255,9 +257,9 @@ impl SharedInformerFactory {
         })
     }
 
-    /// Waits until every informer has stopped. It stops none: that is what the token given to [`SharedInformerFactory::start`] is for.
-    /// The error names the informer that a panic has ended, if one did. Cancel-safe, and may be called more than once, by several tasks at
-    /// once too.
+    /// Waits until every informer has stopped. It does not stop them; that is what the token of
+    /// [`SharedInformerFactory::start`] is for. The error names the informer that panicked, if one did. Cancel-safe,
+    /// and may be called more than once, also by several tasks at a time.
     pub async fn join(&self) -> Result<(), InformerPanicked> {
         self.shared.tasks.lock().joined = true;
         let _turn = self.shared.joining.lock().await;
@@ -265,7 +267,7 @@ impl SharedInformerFactory {
         self.shared.panicked.get().map_or(Ok(()), |panicked| Err(panicked.clone()))
     }
 
-    /// The state of all caches, for a health check. It does not keep the factory alive.
+    /// Returns the state of all caches, for a health check. It does not keep the factory alive.
     pub fn caches(&self) -> Caches {
         Caches(Arc::downgrade(&self.shared))
     }
@@ -276,7 +278,7 @@ impl SharedInformerFactory {
 pub struct Caches(Weak<Shared>);
 
 impl Caches {
-    /// Why the caches cannot be relied on now, a line for each that cannot: it has not synced, has stopped, or has been
+    /// Returns one line for each cache that is unreliable now: it has not synced, has stopped, or has been
     /// [degraded](Health::degraded) for longer than `patience`.
     pub fn troubles(&self, patience: Duration) -> Vec<String> {
         let Some(shared) = self.0.upgrade() else { return vec!["the informers are gone".to_owned()] };
@@ -298,7 +300,7 @@ impl Caches {
 }
 
 impl Shared {
-    /// The builder of an informer, with all settings.
+    /// Returns the builder of an informer, with all settings.
     fn prepare<K: Kind>(
         &self,
         kind: K::DynamicType,
@@ -338,7 +340,7 @@ impl Key {
     }
 }
 
-/// `name` with what narrows it.
+/// Returns `name` with its scope and selection if they are narrowed.
 fn narrowed(name: &str, scope: &Scope, selection: &Selection) -> String {
     let mut name = name.to_owned();
     if let Some(namespace) = scope.namespace() {

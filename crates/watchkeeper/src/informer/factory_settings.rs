@@ -26,7 +26,7 @@ pub(super) struct Settings {
     pub(super) transform: Option<Transform>,
     pub(super) edit: Option<Edit>,
     pub(super) metrics: Option<Arc<dyn MetricsProvider>>,
-    /// These win over those for all.
+    /// These take precedence over those for all kinds.
     pub(super) of_kind: BTreeMap<TypeId, OfKind>,
 }
 
@@ -47,28 +47,28 @@ impl SharedInformerFactoryBuilder {
         Self { client: client.clone(), settings: Settings::default() }
     }
 
-    /// Tells handlers of every object again after each `period`; zero, the default, is never.
+    /// Delivers every object again after each `period`; zero, the default, is never.
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.settings.resync = period;
         self
     }
 
-    /// Tells handlers of every object of kind `K` again after each `period`, instead of what is set for all.
+    /// Delivers every object of kind `K` again after each `period`, instead of the period for all kinds.
     #[must_use]
     pub fn resync_for<K: Kind>(mut self, period: Duration) -> Self {
         self.of_kind::<K>().resync = Some(period);
         self
     }
 
-    /// Looks at one namespace only; at all, where it is empty. Kinds without namespaces are not touched by it.
+    /// Restricts informers to one namespace; an empty name means all. Cluster-scoped kinds are not affected.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.settings.scope = Scope::Namespace(namespace.to_owned());
         self
     }
 
-    /// Looks at the objects of a selection only.
+    /// Restricts informers to the objects of a selection.
     #[must_use]
     pub fn select(mut self, selection: Selection) -> Self {
         self.settings.selection = selection;
@@ -82,28 +82,28 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// Uses that queue in all informers.
+    /// Sets the queue of all informers.
     #[must_use]
     pub fn queue(mut self, queue: QueueKind) -> Self {
         self.settings.queue = queue;
         self
     }
 
-    /// Keeps so many decoded values per informer.
+    /// Sets the number of decoded values kept per informer.
     #[must_use]
     pub fn keep_decoded(mut self, keep: Keep) -> Self {
         self.settings.keep = keep;
         self
     }
 
-    /// Reads whole states in that way, in all informers.
+    /// Sets the way in which all informers read whole states.
     #[must_use]
     pub fn list_mode(mut self, mode: ListMode) -> Self {
         self.settings.list = mode;
         self
     }
 
-    /// Steps over objects of more than `bytes`, in all informers; 16 MiB by default. See
+    /// Skips objects of more than `bytes`, in all informers; 16 MiB by default. See
     /// [`SharedInformerBuilder::max_object_size`](super::SharedInformerBuilder::max_object_size).
     #[must_use]
     pub fn max_object_size(mut self, bytes: usize) -> Self {
@@ -111,36 +111,36 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// Changes the objects of all kinds before they are cached, but for kinds with a transform of their own.
+    /// Transforms the objects of all kinds before they are cached, except for kinds with a transform of their own.
     #[must_use]
     pub fn transform(mut self, transform: Transform) -> Self {
         self.settings.transform = Some(transform);
         self
     }
 
-    /// Changes the objects of kind `K` before they are cached, instead of what is set for all; to have both, use [`Transform::then`]. All
-    /// kinds known only at run time that share a type share its transform.
+    /// Transforms the objects of kind `K` before they are cached, instead of the transform for all kinds; to have both,
+    /// use [`Transform::then`]. All kinds that are known only at run time and share a type share its transform.
     #[must_use]
     pub fn transform_for<K: Kind>(mut self, transform: Transform) -> Self {
         self.of_kind::<K>().transform = Some(transform);
         self
     }
 
-    /// Calls the factory `name` in metrics, which tells the factories of one process apart; empty by default.
+    /// Sets the factory's name in metrics, which distinguishes the factories of one process; empty by default.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.settings.name);
         self
     }
 
-    /// Takes metrics of all informers.
+    /// Sets the metrics of all informers.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn MetricsProvider>) -> Self {
         self.settings.metrics = Some(metrics);
         self
     }
 
-    /// The factory, without any informer yet.
+    /// Builds the factory, which has no informers yet.
     pub fn build(self) -> SharedInformerFactory {
         SharedInformerFactory::new(self.client, self.settings)
     }

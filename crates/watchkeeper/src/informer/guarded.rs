@@ -1,4 +1,4 @@
-//! A guard around metrics hooks: one that panics is reported, and the informer goes on.
+//! A guard around metrics hooks: a panic of a hook is reported, and the informer goes on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,39 +8,39 @@ use crate::reflector::{ListReason, ReflectorMetrics};
 use crate::report::Reporter;
 use crate::wire::WatchEventType;
 
-/// The hooks of somebody else, behind a guard.
+/// The user's hooks, behind a guard.
 pub(super) struct Guarded {
     pub(super) metrics: Arc<dyn InformerMetrics>,
-    /// What reports call the informer.
+    /// The informer's name in reports.
     pub(super) name: String,
     pub(super) reporter: Reporter,
 }
 
 impl Guarded {
-    fn tell(&self, tell: impl FnOnce(&dyn InformerMetrics)) {
-        self.reporter.guard("metrics", &self.name, || tell(&*self.metrics));
+    fn call(&self, call: impl FnOnce(&dyn InformerMetrics)) {
+        self.reporter.guard("metrics", &self.name, || call(&*self.metrics));
     }
 }
 
 impl InformerMetrics for Guarded {
     fn made(&self, informer: Weak<dyn Observed>) {
-        self.tell(|metrics| metrics.made(informer));
+        self.call(|metrics| metrics.made(informer));
     }
 
     fn listed(&self, reason: ListReason, items: usize) {
-        self.tell(|metrics| metrics.listed(reason, items));
+        self.call(|metrics| metrics.listed(reason, items));
     }
 
     fn event(&self, event: &WatchEventType) {
-        self.tell(|metrics| metrics.event(event));
+        self.call(|metrics| metrics.event(event));
     }
 
     fn queued(&self, entries: usize) {
-        self.tell(|metrics| metrics.queued(entries));
+        self.call(|metrics| metrics.queued(entries));
     }
 
     fn processed(&self, deltas: usize, took: Duration) {
-        self.tell(|metrics| metrics.processed(deltas, took));
+        self.call(|metrics| metrics.processed(deltas, took));
     }
 }
 

@@ -1,80 +1,110 @@
-//! What is a handler told, and in which form?
+//! Handlers, and the notifications they receive.
 
 use crate::object::{Object, ObjectName};
 use crate::queue::Deleted;
 
-/// Hears of every change of a kind, one at a time and in order: on a task of its own in a [`SharedInformer`](super::SharedInformer), in the
-/// loop itself in an [`Informer`](super::Informer).
+/// Receives every change of a kind, one at a time and in order: on a task of its own in a
+/// [`SharedInformer`](super::SharedInformer), in the loop itself in an [`Informer`](super::Informer).
 ///
-/// Synchronous: slow work belongs into a work queue. The store shows each change, or a later one, before a handler hears of it.
+/// Handlers are synchronous: slow work belongs in a work queue. The store shows each change, or a later one, before a
+/// handler is notified of it.
 ///
-/// A handler of a shared informer that is further behind than [its bound](super::HandlerOptions::bound) does not hear of every state: changes
-/// A, B, C of an object become one update from A to C, and an object that came and went is not told at all. That is enough to follow objects.
-/// It is not enough to follow what they refer to: the owner that only B named is never heard of. A handler that turns states into keys has to
-/// [see every state](Self::sees_every_state), as [`enqueue_mapped`](crate::workqueue::enqueue_mapped) does.
+/// A handler of a shared informer that is further behind than [its bound](super::HandlerOptions::bound) does not see
+/// every state: changes A, B, C of an object are coalesced into one update from A to C, and an object that was added
+/// and deleted meanwhile is not delivered at all. That is enough to follow objects. It is not enough to follow their
+/// references: an owner that only state B named would be missed. A handler that maps states to keys has to [see every
+/// state](Self::sees_every_state), as [`enqueue_mapped`](crate::workqueue::enqueue_mapped) does.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use watchkeeper::Object;
+/// use watchkeeper::informer::Handler;
+/// use watchkeeper::queue::Deleted;
+///
+/// /// Counts the Pods.
+/// #[derive(Default)]
+/// struct Count(usize);
+///
+/// impl Handler<Pod> for Count {
+///     fn add(&mut self, _: &Object<Pod>, _in_initial_list: bool) {
+///         self.0 += 1;
+///     }
+///
+///     fn delete(&mut self, _: &Deleted<Pod>) {
+///         self.0 -= 1;
+///     }
+/// }
+/// # let mut count = Count::default();
+/// # count.add(&Object::from_json(br#"{"metadata":{"name":"a"}}"#).unwrap(), false);
+/// # assert_eq!(count.0, 1);
+/// ```
 pub trait Handler<K>: Send + 'static {
-    /// Whether the handler has to see every state that was in the cache, however many changes come at once; `false` by default.
+    /// Returns whether the handler has to see every state that was in the cache, however many changes come at once;
+    /// `false` by default.
     ///
-    /// A shared informer asks once, when the handler is added. It calls such a handler on its own task, where it distributes changes, and not
-    /// from a mailbox on a task of the handler's: nothing is buffered, so nothing is coalesced. All else waits meanwhile, the cache included:
-    /// the handler must be quick and must not block. It is expected to do no more than to put keys into a work queue, which is its buffer.
+    /// A shared informer calls this once, when the handler is added. It calls such a handler in the informer's own
+    /// task, where it distributes changes, and not from a mailbox in a task of the handler: nothing is buffered, so
+    /// nothing is coalesced. Everything else waits meanwhile, including the cache, so the handler must be quick and
+    /// must not block. It should only put keys into a work queue, which is its buffer.
     ///
-    /// Such a handler has been told of the first list when its informer has synced. One that is added to a running informer is told of
-    /// all objects before [`add_handler`](super::SharedInformer::add_handler) returns, on the caller's thread.
+    /// Such a handler has been notified of the initial list when its informer has synced. One that is added to a
+    /// running informer is notified of all objects before [`add_handler`](super::SharedInformer::add_handler) returns,
+    /// on the caller's thread.
     fn sees_every_state(&self) -> bool {
         false
     }
 
-    /// An object came into sight; `in_initial_list` tells whether it was there when this handler began.
+    /// Called when an object appears; `in_initial_list` is set if it existed when this handler was added.
     fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
         let _ = (object, in_initial_list);
     }
 
-    /// An object changed, or is told again: then both have the same version. `old` is the state that this handler was told last.
+    /// Called when an object changes, and in a resync, when both have the same version. `old` is the state that this
+    /// handler received last.
     fn update(&mut self, old: &Object<K>, new: &Object<K>) {
         let _ = (old, new);
     }
 
-    /// An object is gone.
+    /// Called when an object was deleted.
     fn delete(&mut self, deleted: &Deleted<K>) {
         let _ = deleted;
     }
 
-    /// The state in the cache of an object whose end [`delete`](Self::delete) tells next, where its final state is another. Only for a handler
-    /// that [sees every state](Self::sees_every_state): its last change and its end came as one.
+    /// Called with the cached state of an object before [`delete`](Self::delete) if its final state is another one: the
+    /// last change and the delete arrived as one. Only for a handler that [sees every state](Self::sees_every_state).
     fn superseded(&mut self, last_cached: &Object<K>) {
         let _ = last_cached;
     }
 }
 
-/// One change, whichever it is.
+/// One change of any type.
 #[derive(Debug)]
 pub enum Change<'a, K> {
-    /// An object came into sight.
+    /// An object appeared.
     Added {
         /// The object.
         object: &'a Object<K>,
-        /// Whether it was there when the handler began.
+        /// Whether it existed when the handler was added.
         in_initial_list: bool,
     },
-    /// An object changed, or is told again.
+    /// An object changed, or is delivered again in a resync.
     Updated {
-        /// The state before.
+        /// The previous state.
         old: &'a Object<K>,
-        /// The state now.
+        /// The current state.
         new: &'a Object<K>,
     },
-    /// An object is gone.
+    /// An object was deleted.
     Deleted(&'a Deleted<K>),
 }
 
 impl<'a, K> Change<'a, K> {
-    /// Whether nothing changed: the object is told again, with an equal version.
+    /// Returns whether this is a resync: the object is delivered again with an equal version.
     pub fn is_resync(&self) -> bool {
         matches!(self, Self::Updated { old, new } if old.version() == new.version())
     }
 
-    /// The newest state there is, a deleted object's last one included; none for a tombstone without one.
+    /// Returns the newest state, including a deleted object's last one; none for a tombstone without one.
     pub fn last_known(&self) -> Option<&'a Object<K>> {
         match self {
             Self::Added { object, .. } => Some(object),
@@ -84,12 +114,12 @@ impl<'a, K> Change<'a, K> {
     }
 }
 
-/// A handler from a function that is called with every object added or changed, and told again.
+/// Returns a handler that calls a function with every object that is added, changed or resynced.
 pub fn on_apply<K, F: FnMut(&Object<K>) + Send + 'static>(apply: F) -> OnApply<F> {
     OnApply(apply)
 }
 
-/// See [`on_apply`].
+/// The handler of [`on_apply`].
 #[derive(Debug)]
 pub struct OnApply<F>(F);
 
@@ -103,12 +133,12 @@ impl<K, F: FnMut(&Object<K>) + Send + 'static> Handler<K> for OnApply<F> {
     }
 }
 
-/// A handler from a function that is called with every change.
+/// Returns a handler that calls a function with every change.
 pub fn on_change<K, F: FnMut(Change<'_, K>) + Send + 'static>(change: F) -> OnChange<F> {
     OnChange(change)
 }
 
-/// See [`on_change`].
+/// The handler of [`on_change`].
 #[derive(Debug)]
 pub struct OnChange<F>(F);
 
@@ -126,10 +156,10 @@ impl<K, F: FnMut(Change<'_, K>) + Send + 'static> Handler<K> for OnChange<F> {
     }
 }
 
-/// A handler that hears only of the objects for which `keep` holds.
+/// Returns a handler that is notified only of the objects for which `keep` holds.
 ///
-/// An update that makes `keep` true is told as an add, one that makes it false as a delete; a delete is told where `keep` holds for the last
-/// state known. `keep` should depend on nothing but the object.
+/// An update that makes `keep` true is delivered as an add, one that makes it false as a delete; a delete is delivered
+/// if `keep` holds for the last known state. `keep` should depend on the object alone.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -151,7 +181,7 @@ where
     Filtered { keep, handler }
 }
 
-/// See [`filtered`].
+/// The handler of [`filtered`].
 #[derive(Debug)]
 pub struct Filtered<F, H> {
     keep: F,
@@ -225,12 +255,12 @@ impl<K> Notification<K> {
         matches!(self, Self::Add { in_initial_list: true, .. })
     }
 
-    /// Whether nothing changed: only handlers that asked to be told again are.
+    /// Returns whether this is a resync, which only handlers that are due receive.
     pub(super) fn is_resync(&self) -> bool {
         matches!(self, Self::Update { old, new } if old.version() == new.version())
     }
 
-    pub(super) fn tell(&self, handler: &mut (impl Handler<K> + ?Sized)) {
+    pub(super) fn deliver_to(&self, handler: &mut (impl Handler<K> + ?Sized)) {
         match self {
             Self::Add { object, in_initial_list } => handler.add(object, *in_initial_list),
             Self::Update { old, new } => handler.update(old, new),

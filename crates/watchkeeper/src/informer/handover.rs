@@ -1,13 +1,13 @@
-//! A state that many tasks change and one waits for.
+//! A state that many tasks change and one task waits for.
 
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 use crate::sync::Mutex;
 
-/// A state that many change and one waits for.
+/// A state that many tasks change and one task waits for.
 ///
-/// The waker is kept under the same lock as the state: between a look that found nothing and the wait no change goes unnoticed.
+/// The waker is kept under the same lock as the state, so no change is missed between a check and the wait.
 #[derive(Debug)]
 pub(super) struct Handover<S>(Mutex<Shared<S>>);
 
@@ -22,7 +22,7 @@ impl<S> Handover<S> {
         Self(Mutex::new(Shared { state, waiting: None }))
     }
 
-    /// Changes the state, and wakes whoever waits for it.
+    /// Changes the state, and wakes the waiter.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let mut shared = self.0.lock();
         let result = change(&mut shared.state);
@@ -34,12 +34,12 @@ impl<S> Handover<S> {
         result
     }
 
-    /// Looks at the state, or changes it in a way that nobody waits for.
+    /// Reads the state, or changes it in a way that no waiter depends on.
     pub(super) fn look<R>(&self, look: impl FnOnce(&mut S) -> R) -> R {
         look(&mut self.0.lock().state)
     }
 
-    /// Waits until `take` gives something; it is asked after every change. One task waits at a time. Cancel-safe.
+    /// Waits until `take` returns a value; it is called after every change. One task waits at a time. Cancel-safe.
     pub(super) async fn wait<R>(&self, mut take: impl FnMut(&mut S) -> Option<R>) -> R {
         poll_fn(|context| {
             let mut shared = self.0.lock();

@@ -1,4 +1,4 @@
-//! How does one handler get its notifications, whatever the others do?
+//! Delivery of notifications to one handler, independently of the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::env::Env;
 use crate::latch::Latch;
 use crate::object::ObjectName;
 
-/// Where one handler's notifications wait.
+/// The pending notifications of one handler.
 #[derive(Debug)]
 pub(super) struct Mailbox<K> {
     name: String,
     state: Handover<State<K>>,
     synced: Latch,
-    /// Nothing more is delivered, and no callback runs.
+    /// Set when nothing more is delivered and no callback runs.
     ended: Latch,
     panics: AtomicU64,
     slow: AtomicU64,
@@ -31,9 +31,9 @@ pub(super) struct Mailbox<K> {
 struct State<K> {
     ring: Ring<K>,
     closed: bool,
-    /// The informer has put in all objects of its initial list.
+    /// Whether the informer has added all objects of its initial list.
     upstream_synced: bool,
-    /// The handler is being told of an object of the initial list, or directly of all of them.
+    /// Whether the handler is being notified of an object of the initial list, or directly of all of them.
     initial_in_hand: bool,
 }
 
@@ -44,7 +44,7 @@ impl<K> State<K> {
 }
 
 impl<K> Mailbox<K> {
-    /// For the handler called `name`; more than `bound` changes are coalesced.
+    /// Returns the mailbox of the handler called `name`, which coalesces more than `bound` changes.
     pub(super) fn new(name: String, bound: usize, hasher: FixedState) -> Self {
         let ring = Ring::new(bound, hasher);
         let state = State { ring, closed: false, upstream_synced: false, initial_in_hand: false };
@@ -70,7 +70,7 @@ impl<K> Mailbox<K> {
         });
     }
 
-    /// Everything of the initial list has been put in.
+    /// Marks the initial list as complete.
     pub(super) fn upstream_synced(&self) {
         self.change(|state| state.upstream_synced = true);
     }
@@ -79,19 +79,19 @@ impl<K> Mailbox<K> {
         self.state.look(|state| state.closed)
     }
 
-    /// Nothing more is delivered; a callback that runs comes to its end.
+    /// Stops the delivery; a running callback finishes.
     pub(super) fn close(&self) {
         let dropped = self.state.change(|state| {
             state.closed = true;
-            // What is dropped of the initial list was not told.
+            // Dropped objects of the initial list were not delivered.
             state.upstream_synced &= state.ring.initial() == 0;
             state.ring.clear()
         });
-        // Outside the lock, as this may be much.
+        // Outside the lock, as this may take time.
         drop(dropped);
     }
 
-    /// Tells that the handler will never be called.
+    /// Marks the end of delivery: the handler is never called again.
     pub(super) fn end(&self) {
         self.ended.set();
     }
@@ -102,7 +102,8 @@ impl<K> Mailbox<K> {
         HandlerStats { name: self.name.clone(), pending, coalesced, panics, slow }
     }
 
-    /// A change after which the handler may have synced: the last of the initial list can also be coalesced away.
+    /// Applies a change after which the handler may have synced: the last of the initial list can also be coalesced
+    /// away.
     fn change(&self, change: impl FnOnce(&mut State<K>)) {
         let has_synced = self.state.change(|state| {
             change(state);
@@ -113,7 +114,7 @@ impl<K> Mailbox<K> {
         }
     }
 
-    /// The next notification; `None` once the mailbox is closed.
+    /// Returns the next notification; `None` once the mailbox is closed.
     async fn next(&self) -> Option<Notification<K>> {
         self.state
             .wait(|state| {
@@ -129,10 +130,10 @@ impl<K> Mailbox<K> {
 }
 
 impl<K: 'static> Mailbox<K> {
-    /// Calls the handler, and counts how that went.
-    fn tell(&self, notification: &Notification<K>, handler: &mut dyn Handler<K>, env: &Env) {
-        let told = tell(notification, handler, &self.name, env);
-        for (count, happened) in [(&self.panics, told.panicked), (&self.slow, told.was_slow)] {
+    /// Calls the handler, and counts panics and slow calls.
+    fn call(&self, notification: &Notification<K>, handler: &mut dyn Handler<K>, env: &Env) {
+        let called = call(notification, handler, &self.name, env);
+        for (count, happened) in [(&self.panics, called.panicked), (&self.slow, called.was_slow)] {
             if happened {
                 count.fetch_add(1, Ordering::Relaxed);
             }
@@ -143,11 +144,11 @@ impl<K: 'static> Mailbox<K> {
 /// A handler that sees every state: called where changes are distributed, and not from its mailbox, which stays empty.
 pub(super) struct Direct<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
-    /// Locked while it is told: changes wait until a handler that joined late knows all objects.
+    /// Locked while it is called: changes wait until a handler that was added late knows all objects.
     handler: Mutex<Box<dyn Handler<K>>>,
 }
 
-/// The right to tell a [`Direct`] handler.
+/// The right to call a [`Direct`] handler.
 pub(super) type Turn<'a, K> = MutexGuard<'a, Box<dyn Handler<K>>>;
 
 impl<K: 'static> Direct<K> {
@@ -159,27 +160,29 @@ impl<K: 'static> Direct<K> {
         self.handler.lock()
     }
 
-    /// Takes the turn to tell all objects that are there. It has not synced before [`tell_initial`](Self::tell_initial) has.
+    /// Takes the turn to deliver all existing objects. The handler has synced only after
+    /// [`call_initial`](Self::call_initial).
     pub(super) fn initial_turn(&self) -> Turn<'_, K> {
         self.mailbox.state.look(|state| state.initial_in_hand = true);
         self.turn()
     }
 
-    pub(super) fn tell_initial(
+    pub(super) fn call_initial(
         &self,
         turn: Turn<'_, K>,
         adds: impl Iterator<Item = Notification<K>>,
         env: &Env,
     ) {
-        if self.tell(turn, adds, env) {
+        if self.call_each(turn, adds, env) {
             self.mailbox.change(|state| state.initial_in_hand = false);
         }
     }
 
-    /// Tells one after the other, unless the handler is removed meanwhile: whether all were told. A panic costs it that one notification.
+    /// Delivers notifications in order, unless the handler is removed meanwhile; returns whether all were delivered. A
+    /// panic loses that one notification.
     ///
-    /// The caller holds no locks: the handler's code may use the informer, and so may hooks that hear of its panics.
-    pub(super) fn tell<N: std::borrow::Borrow<Notification<K>>>(
+    /// The caller holds no locks: the handler's code may use the informer, and so may report hooks.
+    pub(super) fn call_each<N: std::borrow::Borrow<Notification<K>>>(
         &self,
         mut turn: Turn<'_, K>,
         mut notifications: impl Iterator<Item = N>,
@@ -188,19 +191,19 @@ impl<K: 'static> Direct<K> {
         let told_all = notifications.all(|notification| {
             let is_open = !self.mailbox.is_closed();
             if is_open {
-                self.mailbox.tell(notification.borrow(), &mut **turn, env);
+                self.mailbox.call(notification.borrow(), &mut **turn, env);
             }
             is_open
         });
         drop(turn);
-        // Whoever closed it during this turn left its end to us.
+        // A close during this turn leaves the end to this caller.
         if self.mailbox.is_closed() {
             self.mailbox.end();
         }
         told_all
     }
 
-    /// Nothing more is told; a callback that runs comes to its end.
+    /// Stops the delivery; a running callback finishes.
     pub(super) fn close(&self) {
         self.mailbox.close();
         if self.handler.try_lock().is_some() {
@@ -209,7 +212,8 @@ impl<K: 'static> Direct<K> {
     }
 }
 
-/// Delivers what is in the mailbox, one after the other, until it is closed. A panic of the handler costs it that one notification.
+/// Delivers the contents of the mailbox in order until it is closed. A panic of the handler loses that one
+/// notification.
 pub(super) async fn deliver<K: 'static>(
     mailbox: Arc<Mailbox<K>>,
     mut handler: Box<dyn Handler<K>>,
@@ -217,20 +221,20 @@ pub(super) async fn deliver<K: 'static>(
 ) {
     let _ending = Ending(&mailbox);
     while let Some(notification) = mailbox.next().await {
-        mailbox.tell(&notification, &mut *handler, &env);
+        mailbox.call(&notification, &mut *handler, &env);
         if notification.is_initial_add() {
             mailbox.change(|state| state.initial_in_hand = false);
         }
-        // A handler with much to do lets other tasks run in between.
+        // A busy handler yields to other tasks in between.
         crate::fair::give_way().await;
     }
 }
 
-/// A callback that takes longer is reported: it holds up its thread, and with it whatever else the runtime would run there.
+/// A callback that takes longer is reported: it blocks its thread, and with it other tasks of the runtime.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// How a callback went.
-pub(super) struct Told {
+/// The outcome of a callback.
+pub(super) struct Called {
     panicked: bool,
     was_slow: bool,
 }
@@ -244,23 +248,23 @@ struct Blocked {
     took: Duration,
 }
 
-/// Calls `handler`; a panic and a callback that took long are reported under its name.
-pub(super) fn tell<K: 'static>(
+/// Calls `handler`; reports a panic or a slow call under its name.
+pub(super) fn call<K: 'static>(
     notification: &Notification<K>,
     handler: &mut dyn Handler<K>,
     name: &str,
     env: &Env,
-) -> Told {
+) -> Called {
     let began = env.clock.now();
-    let panicked = env.reporter.guard("handler", name, || notification.tell(handler)).is_none();
+    let panicked = env.reporter.guard("handler", name, || notification.deliver_to(handler)).is_none();
     let took = env.clock.now().saturating_duration_since(began);
     if took > SLOW {
         env.reporter.error("handler", name, &Blocked { key: notification.key(), took });
     }
-    Told { panicked, was_slow: took > SLOW }
+    Called { panicked, was_slow: took > SLOW }
 }
 
-/// Tells of the end, also where the task is aborted.
+/// Marks the end, also if the task is aborted.
 struct Ending<'a, K>(&'a Mailbox<K>);
 
 impl<K> Drop for Ending<'_, K> {
@@ -269,30 +273,31 @@ impl<K> Drop for Ending<'_, K> {
     }
 }
 
-/// A handler's place at its informer. Clones are the same place.
+/// A handler's registration at its informer. Clones refer to the same handler.
 #[derive(Debug)]
 pub struct Registration<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
 }
 
 impl<K> Registration<K> {
-    /// What reports call the handler.
+    /// Returns the handler's name in reports.
     pub fn name(&self) -> &str {
         &self.mailbox.name
     }
 
-    /// Whether the handler has been told of every object that was there when it began. Objects that were gone before their turn count as
-    /// told, and so does a notification on which the handler panicked.
+    /// Returns whether the handler has been notified of every object that existed when it was added. Objects that were
+    /// deleted before their turn count as delivered, as does a notification on which the handler panicked.
     pub fn has_synced(&self) -> bool {
         self.mailbox.synced.is_set()
     }
 
-    /// Waits until [`Registration::has_synced`]; for ever where that never comes, see [`Registration::synced_or_ended`]. Cancel-safe.
+    /// Waits until [`Registration::has_synced`], possibly forever; see [`Registration::synced_or_ended`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.mailbox.synced.wait().await;
     }
 
-    /// Waits until it has synced, or has [ended](Registration::ended) without: whether it has synced. Cancel-safe.
+    /// Waits until the handler has synced or [ended](Registration::ended), and returns whether it has synced.
+    /// Cancel-safe.
     pub async fn synced_or_ended(&self) -> bool {
         tokio::select! {
             biased;
@@ -301,19 +306,21 @@ impl<K> Registration<K> {
         }
     }
 
-    /// Waits until the handler was removed, or its informer has stopped, and its last callback has come to its end. Cancel-safe.
+    /// Waits until the handler was removed, or its informer has stopped, and its last callback has finished.
+    /// Cancel-safe.
     ///
-    /// Not for use in a callback of the same handler, which would wait for itself.
+    /// A callback of the same handler must not wait for this, as it would wait for itself.
     pub async fn ended(&self) {
         self.mailbox.ended.wait().await;
     }
 
-    /// Whether the handler is so far behind that it is told the newest state of each object only, until it has caught up.
+    /// Returns whether the handler is so far behind that it receives only the newest state of each object, until it has
+    /// caught up.
     pub fn is_coalescing(&self) -> bool {
         self.mailbox.state.look(|state| state.ring.is_coalescing())
     }
 
-    /// How far behind the handler is.
+    /// Returns the backlog of the handler.
     pub fn stats(&self) -> HandlerStats {
         self.mailbox.stats()
     }

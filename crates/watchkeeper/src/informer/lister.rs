@@ -35,37 +35,37 @@ pub struct Lister<K> {
     synced: Arc<Latch>,
 }
 
-/// Why a lister has no typed object to give.
+/// The reason why a lister has no typed object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// There is no such object in the cache.
+    /// The object is not in the cache.
     #[error("{resource} \"{key}\" not found")]
     NotFound {
         /// The plural name of the kind.
         resource: String,
-        /// The key asked for.
+        /// The requested key.
         key: ObjectName,
     },
-    /// The object is there, but does not fit its type.
+    /// The object exists, but does not fit its type.
     #[error(transparent)]
     Undecodable(#[from] DecodeError),
 }
 
 impl LookupError {
-    /// Whether there is no such object.
+    /// Returns whether the object is not in the cache.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 }
 
 impl<K: Kind> Lister<K> {
-    /// A reader of a store that has synced once `synced` is set.
+    /// Returns the lister of a store that has synced once `synced` is set.
     pub(super) fn following(store: Indexer<K>, resource: Cow<'_, str>, synced: Arc<Latch>) -> Self {
         Self { store, resource: resource.into(), synced }
     }
 
-    /// A reader of a store that was filled by hand or by an unshared informer, which counts as synced.
+    /// Returns the lister of a store that is filled by hand or by an unshared informer, which counts as synced.
     pub fn new(store: Indexer<K>) -> Self
     where
         K::DynamicType: Default,
@@ -75,58 +75,60 @@ impl<K: Kind> Lister<K> {
         Self::following(store, K::plural(&K::DynamicType::default()), synced)
     }
 
-    /// Whether the store has had its first list: before, what is missing may just not have been read yet.
+    /// Returns whether the store has its initial list. Before that, a missing object may just not have been read yet.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
 
-    /// Waits until [`Lister::has_synced`]; for ever where the informer stops before. Cancel-safe.
+    /// Waits until [`Lister::has_synced`]; forever if the informer stops before. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.synced.wait().await;
     }
 
-    /// The object of that key.
+    /// Returns the object of that key.
     pub fn get(&self, key: &ObjectName) -> Result<Arc<K>, LookupError> {
         Ok(self.object(key)?.get()?)
     }
 
-    /// The object of that key, not decoded.
+    /// Returns the object of that key, not decoded.
     pub fn object(&self, key: &ObjectName) -> Result<Object<K>, LookupError> {
         let not_found = || LookupError::NotFound { resource: self.resource.to_string(), key: key.clone() };
         self.store.get(key).ok_or_else(not_found)
     }
 
-    /// Whether there is an object of that key.
+    /// Returns whether there is an object of that key.
     pub fn contains(&self, key: &ObjectName) -> bool {
         self.store.snapshot().get(key).is_some()
     }
 
-    /// All objects that `selector` matches, in no particular order, apart from those that do not fit their type.
+    /// Returns all objects that `selector` matches, in no particular order, separated from those that do not fit their
+    /// type.
     pub fn list(&self, selector: &Selector) -> Listing<Arc<K>> {
         self.objects(selector).iter().map(Object::get).collect()
     }
 
-    /// All objects that `selector` matches, in no particular order, not decoded.
+    /// Returns all objects that `selector` matches, in no particular order, not decoded.
     pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
         let snapshot = self.store.snapshot();
         snapshot.iter().filter(|object| matches(selector, object)).cloned().collect()
     }
 
-    /// The objects to which `index` gives `value`, in no particular order, apart from those that do not fit their type.
+    /// Returns the objects to which `index` gives `value`, in no particular order, separated from those that do not fit
+    /// their type.
     ///
     /// # Errors
     ///
-    /// There is no such index. A value that no object has is no error.
+    /// The index does not exist. A value that no object has is not an error.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Listing<Arc<K>>, NoIndex> {
         Ok(self.store.snapshot().by_index(index, value)?.map(Object::get).collect())
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn indexer(&self) -> &Indexer<K> {
         &self.store
     }
 
-    /// The objects of one namespace; lists of the empty one have the objects of all.
+    /// Returns the lister of one namespace; with an empty name, it lists the objects of all.
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister { lister: self.clone(), namespace: namespace.into() }
     }
@@ -140,26 +142,28 @@ pub struct NamespaceLister<K> {
 }
 
 impl<K: Kind> NamespaceLister<K> {
-    /// The object of that name.
+    /// Returns the object of that name.
     pub fn get(&self, name: &str) -> Result<Arc<K>, LookupError> {
         self.lister.get(&ObjectName::namespaced(&self.namespace, name))
     }
 
-    /// The object of that name, not decoded.
+    /// Returns the object of that name, not decoded.
     pub fn object(&self, name: &str) -> Result<Object<K>, LookupError> {
         self.lister.object(&ObjectName::namespaced(&self.namespace, name))
     }
 
-    /// All objects that `selector` matches, in no particular order, apart from those that do not fit their type.
+    /// Returns all objects that `selector` matches, in no particular order, separated from those that do not fit their
+    /// type.
     pub fn list(&self, selector: &Selector) -> Listing<Arc<K>> {
         self.objects(selector).iter().map(Object::get).collect()
     }
 
-    /// The objects of this namespace to which `index` gives `value`, in no particular order, apart from those that do not fit their type.
+    /// Returns the objects of this namespace to which `index` gives `value`, in no particular order, separated from
+    /// those that do not fit their type.
     ///
     /// # Errors
     ///
-    /// There is no such index. A value that no object has is no error.
+    /// The index does not exist. A value that no object has is not an error.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Listing<Arc<K>>, NoIndex> {
         let snapshot = self.lister.store.snapshot();
         let objects = snapshot.by_index(index, value)?;
@@ -168,7 +172,7 @@ impl<K: Kind> NamespaceLister<K> {
         Ok(objects.filter(is_here).map(Object::get).collect())
     }
 
-    /// All objects that `selector` matches, in no particular order, not decoded.
+    /// Returns all objects that `selector` matches, in no particular order, not decoded.
     pub fn objects(&self, selector: &Selector) -> Vec<Object<K>> {
         if self.namespace.is_empty() {
             return self.lister.objects(selector);

@@ -1,4 +1,4 @@
-//! Metrics of informers: narrow hooks, which do nothing unless somebody listens, and statistics to read at any time.
+//! Metrics of informers: narrow hooks, which do nothing by default, and statistics to read at any time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use crate::object::{Kind, ResourceVersion};
 use crate::reflector::ListReason;
 use crate::wire::WatchEventType;
 
-/// Which informer metrics are of.
+/// The identity of an informer in metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct InformerId {
-    /// What the program calls its informers, or this one.
+    /// The program's name for this informer, or for all of its informers.
     pub name: String,
     /// The kind's API group; empty for the core group.
     pub group: String,
@@ -22,7 +22,7 @@ pub struct InformerId {
 }
 
 impl InformerId {
-    /// The informer of kind `K` among those called `name`.
+    /// Returns the identity of the informer of kind `K` among those called `name`.
     pub fn new<K: Kind>(name: &str, kind: &K::DynamicType) -> Self {
         Self {
             name: name.to_owned(),
@@ -33,85 +33,85 @@ impl InformerId {
     }
 }
 
-/// Gives every informer its hooks.
+/// Provides the hooks of every informer.
 pub trait MetricsProvider: Send + Sync + 'static {
-    /// The hooks of one informer.
+    /// Returns the hooks of one informer.
     fn informer(&self, id: InformerId) -> Arc<dyn InformerMetrics>;
 }
 
-/// How much is where in an informer at one moment.
+/// Statistics of an informer at one moment.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct InformerStats {
-    /// Entries that wait in the queue.
+    /// The number of queued entries.
     pub queued: usize,
-    /// Bytes that wait in the queue.
+    /// The number of queued bytes.
     pub queued_bytes: usize,
-    /// Objects in the store.
+    /// The number of objects in the store.
     pub objects: usize,
-    /// Bytes that the store's objects take, decoded values not counted.
+    /// The bytes of the store's objects, without decoded values.
     pub bytes: usize,
     /// The version that the store reflects.
     pub version: ResourceVersion,
-    /// How often an object was decoded.
+    /// The number of decodes.
     pub decodes: u64,
-    /// How long the server has not been heard of; none before the first time.
+    /// The time since the last answer or event of the server; none before the first.
     pub silent_for: Option<Duration>,
     /// The handlers.
     pub handlers: Vec<HandlerStats>,
 }
 
-/// How far behind one handler is.
+/// The backlog of one handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerStats {
-    /// Its name.
+    /// The handler's name.
     pub name: String,
-    /// Notifications that wait for it.
+    /// The number of pending notifications.
     pub pending: usize,
-    /// Notifications that were told with a later one, or not at all.
+    /// The number of notifications that were merged into a later one, or cancelled.
     pub coalesced: u64,
-    /// How often it panicked.
+    /// The number of panics.
     pub panics: u64,
-    /// How many of its callbacks blocked their thread for more than 100 ms.
+    /// The number of callbacks that blocked their thread for more than 100 ms.
     pub slow: u64,
 }
 
-/// Something that tells its [`InformerStats`] when asked.
+/// A source of [`InformerStats`].
 pub trait Observed: Send + Sync {
-    /// How much is where now.
+    /// Returns the current statistics.
     fn stats(&self) -> InformerStats;
 }
 
-/// Hooks along the way from the API server into one informer's cache. They must not block.
+/// Hooks on the path from the API server into one informer's cache. They must not block.
 pub trait InformerMetrics: Send + Sync + 'static {
-    /// The informer was made: ask it for its stats when somebody wants to know, as long as it lives.
+    /// Called when the informer was built. Its statistics can be read as long as it lives.
     fn made(&self, informer: Weak<dyn Observed>) {
         let _ = informer;
     }
 
-    /// A list is complete.
+    /// Called when a list is complete.
     fn listed(&self, reason: ListReason, items: usize) {
         let _ = (reason, items);
     }
 
-    /// A watch event was read.
+    /// Called when a watch event was read.
     fn event(&self, event: &WatchEventType) {
         let _ = event;
     }
 
-    /// So many entries wait in the queue.
+    /// Called with the number of queued entries.
     fn queued(&self, entries: usize) {
         let _ = entries;
     }
 
-    /// Deltas were applied to the store and handed to the handlers' mailboxes.
+    /// Called when deltas were applied to the store and put into the handlers' mailboxes.
     fn processed(&self, deltas: usize, took: Duration) {
         let _ = (deltas, took);
     }
 }
 
-/// Nobody listens.
+/// Hooks that do nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

@@ -1,10 +1,11 @@
 //! Informers: one watch and one cache of a kind, for many handlers.
 //!
-//! A [`SharedInformer`] owns a reflector, its queue and its store, and tells every handler what changed. A [`SharedInformerFactory`] makes
-//! one informer per kind, on first use. A [`Lister`] reads typed objects from an informer's store.
+//! A [`SharedInformer`] owns a reflector, its queue and its store, and notifies every handler of changes. A
+//! [`SharedInformerFactory`] makes one informer per kind, on first use. A [`Lister`] reads typed objects from an
+//! informer's store.
 //!
-//! Where one handler is enough, an [`Informer`] calls it in the loop itself. Below all of them is the loop of a [`DeltaController`], which takes
-//! any queue and any process function.
+//! If one handler is enough, an [`Informer`] calls it in the loop itself. All of them use the loop of a
+//! [`DeltaController`], which takes any queue and any process function.
 
 mod apply;
 mod delta_controller;

@@ -1,4 +1,4 @@
-//! Settings of the way from the source into the queue, the same for every informer and controller.
+//! Settings of the path from the source into the queue, the same for every informer and controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::queue::{DEFAULT_BOUND, QueueKind};
 use crate::reflector::Options;
 use crate::report::Reporter;
 
-/// How objects are read, made and queued.
+/// Settings for reading, making and queueing objects.
 pub(super) struct Pipeline {
-    /// What reports call it, where that is not the plural name of the kind.
+    /// The name in reports, if it is not the plural name of the kind.
     pub(super) name: Option<String>,
     pub(super) queue: QueueKind,
     /// Zero for never.
@@ -21,7 +21,7 @@ pub(super) struct Pipeline {
     pub(super) keep_managed_fields: bool,
     pub(super) transform: Option<Transform>,
     pub(super) reflector: Options,
-    /// Bytes that may wait in the queue before the source has to.
+    /// The number of queued bytes above which the source has to wait.
     pub(super) bound: usize,
     pub(super) metrics: Arc<dyn InformerMetrics>,
 }
@@ -43,23 +43,23 @@ impl Default for Pipeline {
 }
 
 impl Pipeline {
-    /// What reports call it.
+    /// Returns the name in reports.
     pub(super) fn name<K: Kind>(&self, kind: &K::DynamicType) -> String {
         self.name.clone().unwrap_or_else(|| K::plural(kind).into_owned())
     }
 
-    /// What makes the objects, and what keeps their decoded values.
+    /// Returns the factory of objects, and the cache of their decoded values.
     pub(super) fn maker<K: Kind>(&mut self, kind: &K::DynamicType) -> (Maker<K>, Arc<Decoded<K>>) {
         let expected = (K::api_version(kind).into_owned(), K::kind(kind).into_owned());
         let decoded = Decoded::new(self.keep);
-        // Objects that come without their body come under another kind, too.
+        // Objects in metadata-only form have another kind.
         let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
             .keep_managed_fields(self.keep_managed_fields)
             .transform(self.transform.take());
         (maker, decoded)
     }
 
-    /// The hooks, for others to tell too; none of them brings the informer called `name` down.
+    /// Returns the hooks, shared and guarded: a panic of a hook does not bring down the informer called `name`.
     pub(super) fn guarded_metrics(&mut self, name: &str, reporter: &Reporter) -> Arc<dyn InformerMetrics> {
         let (metrics, name, reporter) = (self.metrics.clone(), name.to_owned(), reporter.clone());
         let guarded = Arc::new(Guarded { metrics, name, reporter });
@@ -68,17 +68,17 @@ impl Pipeline {
     }
 }
 
-/// The methods of a builder that has `pipeline: Pipeline`.
+/// Generates the methods of a builder that has `pipeline: Pipeline`.
 macro_rules! pipeline_settings {
     () => {
-        /// Calls it `name` in reports and logs; the plural name of the kind by default.
+        /// Sets the name in reports and logs; the plural name of the kind by default.
         #[must_use]
         pub fn name(mut self, name: &str) -> Self {
             self.pipeline.name = Some(name.to_owned());
             self
         }
 
-        /// Uses that queue between reflector and store.
+        /// Sets the queue between reflector and store.
         #[must_use]
         pub fn queue(mut self, queue: $crate::queue::QueueKind) -> Self {
             self.pipeline.queue = queue;
@@ -92,56 +92,57 @@ macro_rules! pipeline_settings {
             self
         }
 
-        /// Keeps so many decoded values.
+        /// Sets the number of decoded values that are kept.
         #[must_use]
         pub fn keep_decoded(mut self, keep: $crate::object::Keep) -> Self {
             self.pipeline.keep = keep;
             self
         }
 
-        /// Keeps `metadata.managedFields`, which are cut by default.
+        /// Keeps `metadata.managedFields`, which are removed by default.
         #[must_use]
         pub fn keep_managed_fields(mut self) -> Self {
             self.pipeline.keep_managed_fields = true;
             self
         }
 
-        /// Changes every object once, before it is cached and before anybody sees it; a second call replaces the first.
+        /// Transforms every object once, before it is cached and before handlers see it; a second call replaces the
+        /// first.
         #[must_use]
         pub fn transform(mut self, transform: $crate::object::Transform) -> Self {
             self.pipeline.transform = Some(transform);
             self
         }
 
-        /// Lets the source wait while more than `bytes` wait in the queue; 64 MiB by default.
+        /// Makes the source wait while more than `bytes` are queued; 64 MiB by default.
         #[must_use]
         pub fn queue_bound(mut self, bytes: usize) -> Self {
             self.pipeline.bound = bytes;
             self
         }
 
-        /// Tells `metrics` what happens on the way into the cache; nobody by default.
+        /// Sets the hooks on the path into the cache; none by default.
         #[must_use]
         pub fn metrics(mut self, metrics: std::sync::Arc<dyn $crate::informer::InformerMetrics>) -> Self {
             self.pipeline.metrics = metrics;
             self
         }
 
-        /// Reads whole states in that way.
+        /// Sets the way in which whole states are read.
         #[must_use]
         pub fn list_mode(mut self, mode: $crate::reflector::ListMode) -> Self {
             self.pipeline.reflector.list = mode;
             self
         }
 
-        /// Asks for pages of so many items; 500 by default, 0 for all at once.
+        /// Sets the number of items in a page; 500 by default, 0 for all at once.
         #[must_use]
         pub fn page_size(mut self, items: u32) -> Self {
             self.pipeline.reflector.page_size = items;
             self
         }
 
-        /// Asks for watches of `timeout` up to twice as long, at least five minutes.
+        /// Sets the timeout of watches, which is randomized up to twice as long, and at least five minutes.
         #[must_use]
         pub fn min_watch_timeout(mut self, timeout: std::time::Duration) -> Self {
             let shortest = &mut self.pipeline.reflector.watch_timeout;
@@ -149,24 +150,24 @@ macro_rules! pipeline_settings {
             self
         }
 
-        /// Waits in that way before it tries again.
+        /// Sets the delays before retries.
         #[must_use]
         pub fn backoff(mut self, backoff: $crate::reflector::Backoff) -> Self {
             self.pipeline.reflector.backoff = backoff;
             self
         }
 
-        /// Answers internal errors of the server that end a watch with another watch from the same version, after a wait, for up to
-        /// `duration`; zero, the default, leads to a list at once. An error that comes more than a minute after the one before begins
-        /// the time anew. Client-go's `MaxInternalErrorRetryDuration`.
+        /// Retries a watch that ends with an internal error of the server from the same version, with backoff, for up
+        /// to `duration`; with zero, the default, it is followed by a relist at once. An error more than a minute after
+        /// the previous one restarts the time. This is client-go's `MaxInternalErrorRetryDuration`.
         #[must_use]
         pub fn retry_internal_errors(mut self, duration: std::time::Duration) -> Self {
             self.pipeline.reflector.retry_internal_errors = duration;
             self
         }
 
-        /// Steps over objects of more than `bytes`, which are reported by name and keep their old state in the cache; 16 MiB by
-        /// default, at least 64 KiB. No more than that is buffered of one object.
+        /// Skips objects of more than `bytes`, which are reported by name and keep their old state in the cache; 16 MiB
+        /// by default, at least 64 KiB. No more than that is buffered of one object.
         #[must_use]
         pub fn max_object_size(mut self, bytes: usize) -> Self {
             self.pipeline.reflector.object_cap = bytes.max(64 << 10);

@@ -1,4 +1,4 @@
-//! Distributes notifications: changes to all handlers, resyncs to those that are due.
+//! Distribution of notifications: changes to all handlers, resyncs to those that are due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::metrics::HandlerStats;
 use crate::clock::{FAR, Instant};
 use crate::env::Env;
 
-/// How a handler wants to be called.
+/// Settings of a handler.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HandlerOptions {
-    /// What reports call it; the type's name by default.
+    /// The name in reports; the type's name by default.
     pub name: Option<String>,
-    /// How often it wants to be told of every object again: the informer's period by default, zero for never.
+    /// The period after which every object is delivered again: the informer's period by default, zero for never.
     pub resync: Option<Duration>,
-    /// How many changes may wait for it one by one before they are coalesced: 4,096 by default. None waits for a handler that
-    /// [sees every state](Handler::sees_every_state).
+    /// The number of changes that are kept one by one before they are coalesced; 4,096 by default. It does not apply to
+    /// a handler that [sees every state](Handler::sees_every_state).
     pub bound: Option<usize>,
 }
 
 impl HandlerOptions {
-    /// Calls the handler `name` in reports.
+    /// Sets the name in reports.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
@@ -39,7 +39,7 @@ impl HandlerOptions {
         self
     }
 
-    /// Lets so many changes wait one by one before they are coalesced.
+    /// Sets the number of changes that are kept one by one before they are coalesced.
     #[must_use]
     pub fn bound(mut self, changes: usize) -> Self {
         self.bound = Some(changes);
@@ -51,30 +51,30 @@ impl HandlerOptions {
 pub(super) struct Processor<K> {
     listeners: Vec<Listener<K>>,
     hasher: FixedState,
-    /// How often the informer checks who is due; `None` for never. Fixed once it has started.
+    /// The interval at which the informer checks which handlers are due; `None` for never. Fixed once it has started.
     check_period: Option<Duration>,
     started: bool,
 }
 
 pub(super) struct Listener<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
-    /// The handler, until its task takes it; none where it is told directly.
+    /// The handler, until its task takes it; none if it is called directly.
     pub(super) handler: Option<Box<dyn Handler<K>>>,
     pub(super) direct: Option<Arc<Direct<K>>>,
     requested: Duration,
     next_resync: Instant,
-    /// Whether resyncs are for it: all are until the first check.
+    /// Whether it receives resyncs: all do until the first check.
     syncing: bool,
 }
 
-/// Handlers cannot ask for more frequent resyncs.
+/// The minimum of resync periods.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// How many changes may wait for a handler one by one.
+/// The default of [`HandlerOptions::bound`].
 const BOUND: usize = 4096;
 
 impl<K: 'static> Processor<K> {
-    /// With the informer's own resync period, and a hasher for keys from outside.
+    /// Takes the informer's own resync period, and a hasher for keys from outside.
     pub(super) fn new(resync: Duration, hasher: FixedState) -> Self {
         let check_period = (!resync.is_zero()).then_some(resync.min(FAR));
         Self { listeners: Vec::new(), hasher, check_period, started: false }
@@ -109,14 +109,14 @@ impl<K: 'static> Processor<K> {
         &mut self.listeners[last]
     }
 
-    /// A name that no other handler has: reports and metrics tell them apart by it.
+    /// Returns a name that no other handler has, as reports and metrics identify handlers by name.
     fn own_name(&self, name: String) -> String {
         let is_taken = |name: &str| self.listeners.iter().any(|listener| listener.mailbox.name() == name);
         let numbered = (2..).map(|copy| format!("{name} {copy}"));
         std::iter::once(name.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(name)
     }
 
-    /// The period that a handler gets in the place of the one it asked for; a short one may shorten the informer's.
+    /// Returns the period that a handler gets instead of the requested one; a short one may shorten the informer's.
     fn granted(&mut self, handler: &str, requested: Duration) -> Duration {
         if requested.is_zero() {
             return requested;
@@ -146,7 +146,7 @@ impl<K: 'static> Processor<K> {
         }
     }
 
-    /// Takes a handler out, for the caller to close when nothing is locked.
+    /// Removes a handler, for the caller to close after releasing its locks.
     #[must_use]
     pub(super) fn remove(&mut self, mailbox: &Arc<Mailbox<K>>) -> Option<Listener<K>> {
         let at = self.listeners.iter().position(|listener| Arc::ptr_eq(&listener.mailbox, mailbox))?;
@@ -158,7 +158,7 @@ impl<K: 'static> Processor<K> {
         &mut self.listeners
     }
 
-    /// Takes all handlers out, for the caller to close when nothing is locked.
+    /// Removes all handlers, for the caller to close after releasing its locks.
     #[must_use]
     pub(super) fn stop(&mut self) -> Vec<Listener<K>> {
         std::mem::take(&mut self.listeners)
@@ -168,20 +168,21 @@ impl<K: 'static> Processor<K> {
         self.check_period
     }
 
-    /// Puts notifications into all mailboxes, resyncs only into those that are due; the rest is to be told when nothing is locked.
-    pub(super) fn distribute(&self, notifications: Vec<Notification<K>>) -> Untold<K> {
+    /// Puts notifications into all mailboxes, and resyncs only into those that are due. The caller delivers the result
+    /// after releasing its locks.
+    pub(super) fn distribute(&self, notifications: Vec<Notification<K>>) -> Undelivered<K> {
         let direct = |listener: &Listener<K>| Some((listener.direct.clone()?, listener.syncing));
         let handlers: Vec<_> = self.listeners.iter().filter_map(direct).collect();
         let mut others = self.listeners.iter().filter(|listener| listener.direct.is_none());
-        // The last one need not share them.
+        // The last handler takes them without sharing.
         let last = if handlers.is_empty() { others.next_back() } else { None };
         for listener in others {
             let wanted = notifications.iter().filter(|notification| listener.wants(notification));
             listener.mailbox.put(wanted.cloned());
         }
-        let Some(last) = last else { return Untold { notifications, handlers } };
+        let Some(last) = last else { return Undelivered { notifications, handlers } };
         last.mailbox.put(notifications.into_iter().filter(|notification| last.wants(notification)));
-        Untold { notifications: Vec::new(), handlers }
+        Undelivered { notifications: Vec::new(), handlers }
     }
 
     pub(super) fn upstream_synced(&self) {
@@ -192,7 +193,7 @@ impl<K: 'static> Processor<K> {
         self.listeners.iter().map(|listener| listener.mailbox.stats()).collect()
     }
 
-    /// Marks who is due for a resync; whether anyone is.
+    /// Marks the handlers that are due for a resync; returns whether there are any.
     pub(super) fn mark_due(&mut self, now: Instant) -> bool {
         let check = self.check_period;
         for listener in &mut self.listeners {
@@ -206,19 +207,19 @@ impl<K: 'static> Processor<K> {
     }
 }
 
-/// What handlers that see every state have still to be told.
-#[must_use = "tell it once nothing is locked"]
-pub(super) struct Untold<K> {
+/// Notifications that are still to be delivered to handlers that see every state.
+#[must_use = "deliver it after releasing all locks"]
+pub(super) struct Undelivered<K> {
     notifications: Vec<Notification<K>>,
-    /// Each with whether resyncs are for it.
+    /// Each with whether it receives resyncs.
     handlers: Vec<(Arc<Direct<K>>, bool)>,
 }
 
-impl<K: 'static> Untold<K> {
-    pub(super) fn tell(self, env: &Env) {
+impl<K: 'static> Undelivered<K> {
+    pub(super) fn deliver(self, env: &Env) {
         for (handler, syncing) in self.handlers {
-            let wanted = self.notifications.iter().filter(|told| syncing || !told.is_resync());
-            handler.tell(handler.turn(), wanted, env);
+            let wanted = self.notifications.iter().filter(|one| syncing || !one.is_resync());
+            handler.call_each(handler.turn(), wanted, env);
         }
     }
 }
@@ -231,7 +232,7 @@ impl<K: 'static> Listener<K> {
         }
     }
 
-    /// Drops what waits for the handler; and the handler, whose code may look at the informer then, where no task has it.
+    /// Drops the pending notifications, and the handler if no task owns it; its code may use the informer then.
     pub(super) fn close(self) {
         if let Some(direct) = self.direct {
             return direct.close();
@@ -244,7 +245,7 @@ impl<K: 'static> Listener<K> {
     }
 }
 
-/// The period a handler gets: none where the informer does not resync, else not shorter than the informer's.
+/// Returns the period that a handler gets: none if the informer does not resync, otherwise at least the informer's.
 fn effective(requested: Duration, check: Option<Duration>) -> Duration {
     match check {
         Some(check) if !requested.is_zero() => requested.max(check),
@@ -284,7 +285,7 @@ mod tests {
         processor.start();
         add(&mut processor, 2, now);
         assert_eq!(processor.check_period(), Some(SECOND * 5));
-        // What each asked for stays its own.
+        // The requested periods are kept.
         let periods =
             processor.listeners.iter().map(|listener| effective(listener.requested, Some(SECOND * 5)));
         assert!(periods.eq([0, 60, 55, 5, 5].map(|seconds| SECOND * seconds)));

@@ -16,43 +16,43 @@ use crate::queue::{DeltaQueue, Popped};
 use crate::reflector::{Health, Options, Phase, Reflector};
 use crate::source::ListerWatcher;
 
-/// The loop of every informer and controller, and what it shares with those who ask how it is doing.
+/// The loop of every informer and controller, and its observable state.
 pub(super) struct Pump<K: Kind> {
-    /// What reports call it.
+    /// The name in reports.
     pub(super) name: String,
     pub(super) env: Env,
     pub(super) queue: Arc<DeltaQueue<K>>,
     pub(super) health: Arc<Mutex<Health>>,
     pub(super) metrics: Arc<dyn InformerMetrics>,
-    /// It has run, and does not any more.
+    /// Set when it has run and stopped.
     pub(super) stopped: Latch,
 }
 
-/// What is done with the deltas.
+/// The consumer of the deltas.
 pub(super) trait Consumer<K>: Send + Sync + 'static {
     /// Applies deltas.
     fn process(&self, popped: &Popped<K>) -> Outcome;
 
-    /// The first state has been processed; called once.
+    /// Called once, when the initial list has been processed.
     fn synced(&self) {}
 
-    /// How often to ask whether a resync is due; asked once, at the start.
+    /// Returns the interval of resync checks; called once, at the start.
     fn check_period(&self) -> Option<Duration>;
 
-    /// Whether a resync is due.
+    /// Returns whether a resync is due.
     fn is_due(&self, now: Instant) -> bool;
 }
 
-/// What became of deltas.
+/// The outcome of processing deltas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// They are done with, whether they could be applied or not.
+    /// They are finished, whether they could be applied or not.
     Done,
     /// They could not be applied, and go back into the queue.
     Requeue,
 }
 
-/// Runs a pump.
+/// A function that runs a pump.
 pub(super) type Start<K> = Box<
     dyn FnOnce(
             Arc<Pump<K>>,
@@ -62,14 +62,14 @@ pub(super) type Start<K> = Box<
         + Send,
 >;
 
-/// A source whose type is forgotten: gives the pump that reads from it.
+/// A source with its type erased: returns the pump that reads from it.
 pub(super) type SourceStart<K> = Box<dyn FnOnce(Maker<K>, Options) -> Start<K> + Send>;
 
 pub(super) fn start_from<K: Kind, S: ListerWatcher>(source: S) -> SourceStart<K> {
     Box::new(move |maker, options| start(source, maker, options))
 }
 
-/// The wait after the first of several failures in a row; it doubles with each.
+/// The delay after the first of several failures in a row; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,7 @@ fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, options: Options
             let Pump { name, env, queue, health, .. } = &*pump;
             let (name, queue, health) = (name.clone(), queue.clone(), health.clone());
             let reflector = Reflector::new(name, source, queue, maker, env, health, options);
-            // When the queue is closed from outside, everything ends with the loop.
+            // If the queue is closed from outside, everything ends with the loop.
             let stop = stop.child_token();
             let _ending = Ending(&pump);
             let drive = async {
@@ -92,7 +92,7 @@ fn start<K: Kind, S: ListerWatcher>(source: S, maker: Maker<K>, options: Options
 }
 
 impl<K: Kind> Pump<K> {
-    /// The loop between queue and consumer: until the stop, or until the queue is closed and empty.
+    /// Runs the loop between queue and consumer until the stop, or until the queue is closed and empty.
     async fn drive(&self, consumer: &dyn Consumer<K>, stop: &CancellationToken) {
         let (mut is_synced, mut pause) = (false, FIRST_PAUSE);
         loop {
@@ -114,7 +114,7 @@ impl<K: Kind> Pump<K> {
                 consumer.synced();
             }
             if outcome == Outcome::Requeue {
-                // What has just failed comes again soon: not as fast as the processor can.
+                // The deltas that failed are popped again soon: the delay prevents a busy loop.
                 stop.run_until_cancelled(self.env.clock.sleep(pause)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             } else {
@@ -124,7 +124,7 @@ impl<K: Kind> Pump<K> {
         }
     }
 
-    /// The timer of resyncs; relists do not disturb it.
+    /// Runs the timer of resyncs; relists do not affect it.
     async fn resync(&self, consumer: &dyn Consumer<K>, stop: &CancellationToken) {
         let Some(period) = consumer.check_period() else { return };
         let tick = async {
@@ -139,7 +139,7 @@ impl<K: Kind> Pump<K> {
     }
 }
 
-/// Closes the queue and says so, also when the future is dropped.
+/// Closes the queue and marks the end, also if the future is dropped.
 struct Ending<'a, K: Kind>(&'a Pump<K>);
 
 impl<K: Kind> Drop for Ending<'_, K> {
@@ -151,7 +151,7 @@ impl<K: Kind> Drop for Ending<'_, K> {
             let mut health = health.lock();
             health.phase = Phase::Stopped;
             if std::thread::panicking() {
-                // The trouble may have begun before.
+                // The problem may have begun before.
                 let since = health.degraded.as_ref().map_or_else(|| env.clock.now(), |(since, _)| *since);
                 health.degraded = Some((since, format!("{name} stopped by a panic")));
             }

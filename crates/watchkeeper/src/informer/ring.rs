@@ -1,4 +1,4 @@
-//! What waits for a handler that is behind? Every change in order up to a bound, then the newest state of each object.
+//! The pending notifications of a handler: every change in order up to a bound, then the newest state of each object.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,18 +9,19 @@ use super::handler::Notification;
 use crate::object::{Object, ObjectName};
 use crate::queue::Deleted;
 
-/// The notifications that wait for one handler, exact up to a bound.
+/// The pending notifications of one handler, exact up to a bound.
 ///
-/// Past the bound they are coalesced per object until all were taken: what waits is then bounded by the number of objects, never by that of
-/// changes. Objects of the initial list do not count toward the bound, as each of them comes once.
+/// Past the bound they are coalesced per object until all are taken: the memory is then bounded by the number of
+/// objects, never by that of changes. Objects of the initial list do not count toward the bound, as each of them comes
+/// once.
 #[derive(Debug)]
 pub(super) struct Ring<K> {
     waiting: Waiting<K>,
     bound: usize,
     hasher: FixedState,
-    /// Objects of the initial list that wait.
+    /// The number of pending objects of the initial list.
     initial: usize,
-    /// Notifications that were told with others, or cancelled each other.
+    /// The number of notifications that were merged into others, or cancelled.
     coalesced: u64,
 }
 
@@ -30,7 +31,7 @@ enum Waiting<K> {
     Coalesced(Coalesced<K>),
 }
 
-/// Room for so many is kept while nothing waits.
+/// The capacity that is kept while nothing is pending.
 const SMALL: usize = 64;
 
 impl<K> Ring<K> {
@@ -63,20 +64,20 @@ impl<K> Ring<K> {
         };
         match (&popped, &mut self.waiting) {
             (Some(notification), _) => self.initial -= usize::from(notification.is_initial_add()),
-            // What a burst has taken is given back at its end.
+            // The memory of a burst is released at its end.
             (None, Waiting::Exact(exact)) => exact.shrink_to(SMALL),
             (None, Waiting::Coalesced(_)) => self.waiting = Waiting::Exact(VecDeque::new()),
         }
         popped
     }
 
-    /// Drops what waits; returned, so that it can be dropped elsewhere.
+    /// Clears the pending notifications, and returns them to be dropped elsewhere.
     pub(super) fn clear(&mut self) -> impl Sized + use<K> {
         self.initial = 0;
         std::mem::replace(&mut self.waiting, Waiting::Exact(VecDeque::new()))
     }
 
-    /// How many notifications wait.
+    /// Returns the number of pending notifications.
     pub(super) fn len(&self) -> usize {
         match &self.waiting {
             Waiting::Exact(exact) => exact.len(),
@@ -84,7 +85,7 @@ impl<K> Ring<K> {
         }
     }
 
-    /// How many objects of the initial list wait.
+    /// Returns the number of pending objects of the initial list.
     pub(super) fn initial(&self) -> usize {
         self.initial
     }
@@ -98,37 +99,38 @@ impl<K> Ring<K> {
     }
 }
 
-/// At most a delete and an add, or an update, per object.
+/// Coalesced notifications: at most a delete and an add, or an update, per object.
 #[derive(Debug)]
 struct Coalesced<K> {
-    /// What waits, in the order in which it is told.
+    /// The pending notifications, in the order of delivery.
     by_turn: BTreeMap<u64, Pending<K>>,
     turns: HashMap<ObjectName, u64, FixedState>,
     next_turn: u64,
-    /// Notifications that wait.
+    /// The number of pending notifications.
     len: usize,
-    /// Objects of the initial list that wait.
+    /// The number of pending objects of the initial list.
     initial: usize,
 }
 
-/// What the handler has to hear of one object.
+/// The pending notifications of one object.
 #[derive(Debug)]
 struct Pending<K> {
     key: ObjectName,
-    /// The end of the object that the handler knows.
+    /// The delete of the object that the handler knows.
     gone: Option<Deleted<K>>,
     now: Now<K>,
-    /// It was put off already: an object that changes all the time would never be told if each change put it off again.
+    /// Whether it was moved to the end already: an object that changes all the time would never be delivered if each
+    /// change moved it again.
     moved: bool,
 }
 
 #[derive(Debug)]
 enum Now<K> {
-    /// There is none.
+    /// No object exists.
     Nothing,
-    /// There is one that the handler has not heard of.
+    /// An object exists that the handler does not know.
     New { object: Object<K>, in_initial_list: bool },
-    /// There is one that the handler knows as `old`.
+    /// An object exists that the handler knows as `old`.
     Known { old: Object<K>, new: Object<K> },
 }
 
@@ -138,7 +140,7 @@ impl<K> Coalesced<K> {
         Self { by_turn: BTreeMap::new(), turns, next_turn: 0, len: 0, initial: 0 }
     }
 
-    /// How many notifications fewer are told because of this one.
+    /// Merges a notification, and returns how many fewer are delivered because of it.
     fn merge(&mut self, notification: Notification<K>) -> u64 {
         let before = self.len;
         let key = notification.key();
@@ -182,7 +184,7 @@ impl<K> Coalesced<K> {
         Some(pending)
     }
 
-    /// Nothing to tell takes no place.
+    /// Adds an entry, unless it has nothing to deliver.
     fn put(&mut self, turn: u64, pending: Pending<K>) {
         if pending.len() > 0 {
             self.len += pending.len();
@@ -204,7 +206,7 @@ impl<K> Pending<K> {
         Self { key, gone, now, moved: false }
     }
 
-    /// What is left to tell after another change.
+    /// Returns the remaining notifications after another change.
     fn merge(self, notification: Notification<K>) -> Self {
         let Self { mut gone, now, .. } = self;
         let now = match (now, notification) {
@@ -223,7 +225,7 @@ impl<K> Pending<K> {
                 Notification::Add { object: new, .. } | Notification::Update { new, .. },
             ) => Now::Known { old, new },
             (now, Notification::Superseded(_)) => now,
-            // The handler never hears of one that came and went.
+            // The handler is not notified of an object that was added and deleted meanwhile.
             (Now::Nothing | Now::New { .. }, Notification::Delete(_)) => Now::Nothing,
             (Now::Known { .. }, Notification::Delete(deleted)) => {
                 gone = Some(deleted);

@@ -28,15 +28,37 @@ use crate::store::{Index, Indexer};
 
 /// One watch and one cache of a kind, for many handlers. Clones share it.
 ///
-/// A handler hears of changes one at a time and in order; handlers do not wait for each other. The store shows a change before any
-/// handler hears of it.
+/// A handler is notified of changes one at a time and in order; handlers do not wait for each other. The store shows a
+/// change before any handler is notified of it.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+/// use watchkeeper::informer::on_apply;
+/// use watchkeeper::source::{Reply, ScriptedSource};
+/// use watchkeeper::{Env, Object, SharedInformer};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let source = ScriptedSource::new();
+/// source.on_list(Reply::body(r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}"#));
+/// let pods = SharedInformer::<Pod>::builder(source, &Env::simulated(1)).build();
+/// let handler = pods.add_handler(on_apply(|pod: &Object<Pod>| println!("{}", pod.key())))?;
+/// let stop = CancellationToken::new();
+/// tokio::join!(pods.run(stop.clone()), async {
+///     handler.wait_until_synced().await;
+///     stop.cancel();
+/// });
+/// assert_eq!(pods.indexer().snapshot().len(), 1);
+/// # Ok(()) }
+/// ```
 pub struct SharedInformer<K: Kind>(Arc<Inner<K>>);
 
 struct Inner<K: Kind> {
     kind: K::DynamicType,
     pump: Arc<Pump<K>>,
     store: Indexer<K>,
-    /// Held while deltas are applied and told: a handler that joins sees each change exactly once.
+    /// Held while deltas are applied and distributed, so that a handler that joins sees each change exactly once.
     processor: Mutex<Processor<K>>,
     life: Mutex<Life<K>>,
     default_resync: Duration,
@@ -51,7 +73,7 @@ enum Life<K: Kind> {
     Stopped,
 }
 
-/// The informer has stopped, and takes no handlers any more.
+/// The error of an informer that has stopped, and accepts no handlers any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("handler {handler} was not added: the informer of {kind} has stopped already")]
 pub struct InformerStopped {
@@ -71,7 +93,7 @@ pub struct SharedInformerBuilder<K: Kind> {
 }
 
 impl<K: Kind> SharedInformerBuilder<K> {
-    /// Lists and watches through `source` instead of the one that the builder was made with.
+    /// Replaces the source that the builder was made with.
     #[must_use]
     pub fn source<S: ListerWatcher>(mut self, source: S) -> Self {
         self.source = start_from(source);
@@ -87,7 +109,7 @@ impl<K: Kind> SharedInformerBuilder<K> {
 
     pipeline_settings!();
 
-    /// The informer, not yet running.
+    /// Builds the informer, which is not yet running.
     pub fn build(mut self) -> SharedInformer<K> {
         let (name, resync) = (self.pipeline.name::<K>(&self.kind), self.pipeline.resync);
         let env = self.env.fork(&format!("informer {name}"));
@@ -120,7 +142,7 @@ impl<K: Kind> SharedInformerBuilder<K> {
 }
 
 impl<K: Kind> SharedInformer<K> {
-    /// An informer of a kind known at compile time.
+    /// Returns the builder of an informer for a kind known at compile time.
     pub fn builder<S: ListerWatcher>(source: S, env: &Env) -> SharedInformerBuilder<K>
     where
         K::DynamicType: Default,
@@ -128,7 +150,7 @@ impl<K: Kind> SharedInformer<K> {
         Self::builder_of(K::DynamicType::default(), source, env)
     }
 
-    /// An informer of a kind known at run time.
+    /// Returns the builder of an informer for a kind known at run time.
     pub fn builder_of<S: ListerWatcher>(
         kind: K::DynamicType,
         source: S,
@@ -143,7 +165,7 @@ impl<K: Kind> SharedInformer<K> {
         }
     }
 
-    /// Adds a handler with the informer's own settings. One that joins late is told of every object first.
+    /// Adds a handler with the informer's own settings. One that joins late is notified of every object first.
     pub fn add_handler<H: Handler<K>>(&self, handler: H) -> Result<Registration<K>, InformerStopped> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
@@ -156,7 +178,7 @@ impl<K: Kind> SharedInformer<K> {
     ) -> Result<Registration<K>, InformerStopped> {
         let inner = &*self.0;
         let name = options.name.unwrap_or_else(|| type_name::<H>().to_owned());
-        // Life first, then the processor: whoever takes both takes them in this order.
+        // Lock order: `life` first, then `processor`.
         let mut life = inner.life.lock();
         if matches!(*life, Life::Stopped) {
             return Err(InformerStopped { handler: name, kind: inner.pump.name.clone() });
@@ -181,20 +203,20 @@ impl<K: Kind> SharedInformer<K> {
             inner.spawn(listener, tasks, runtime);
             drop((processor, life));
             if let (Some(direct), Some(turn)) = (&direct, turn) {
-                direct.tell_initial(turn, snapshot.iter().map(add), &inner.pump.env);
+                direct.call_initial(turn, snapshot.iter().map(add), &inner.pump.env);
             }
         }
         Ok(registration)
     }
 
-    /// Takes a handler out. A callback that runs comes to its end; what waits for it is dropped. Nothing happens the second time, nor
-    /// with a registration of another informer. To wait for the end of the callback, see [`Registration::ended`].
+    /// Removes a handler. A running callback finishes; pending notifications are dropped. A second call does nothing,
+    /// nor does a registration of another informer. To wait for the end of the callback, see [`Registration::ended`].
     pub fn remove_handler(&self, registration: &Registration<K>) {
         let removed = self.0.processor.lock().remove(&registration.mailbox);
         removed.into_iter().for_each(Listener::close);
     }
 
-    /// Runs until `stop`: reflector and store first, then the handlers come to their end. A second call returns at once.
+    /// Runs until `stop`: reflector and store end first, then the handlers. A second call returns at once.
     ///
     /// Dropping the future stops everything as well, without waiting.
     pub async fn run(&self, stop: CancellationToken) {
@@ -223,18 +245,19 @@ impl<K: Kind> SharedInformer<K> {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Whether the store has the first list and all handlers' mailboxes have its objects. Handlers that
-    /// [see every state](Handler::sees_every_state) have been told of them.
+    /// Returns whether the store has the initial list and all handlers' mailboxes have its objects. Handlers that [see
+    /// every state](Handler::sees_every_state) have been notified of them.
     pub fn has_synced(&self) -> bool {
         self.0.synced.is_set()
     }
 
-    /// Waits until [`SharedInformer::has_synced`]; for ever where that never comes, see [`SharedInformer::synced_or_stopped`]. Cancel-safe.
+    /// Waits until [`SharedInformer::has_synced`], possibly forever; see [`SharedInformer::synced_or_stopped`].
+    /// Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.0.synced.wait().await;
     }
 
-    /// Waits until it has synced, or has stopped without: whether it has synced. Cancel-safe.
+    /// Waits until the informer has synced or stopped, and returns whether it has synced. Cancel-safe.
     pub async fn synced_or_stopped(&self) -> bool {
         tokio::select! {
             biased;
@@ -243,42 +266,42 @@ impl<K: Kind> SharedInformer<K> {
         }
     }
 
-    /// Whether it has run and stopped.
+    /// Returns whether the informer has run and stopped.
     pub fn is_stopped(&self) -> bool {
         matches!(*self.0.life.lock(), Life::Stopped)
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn indexer(&self) -> &Indexer<K> {
         &self.0.store
     }
 
-    /// A reader of typed objects.
+    /// Returns a lister of typed objects.
     pub fn lister(&self) -> Lister<K> {
         Lister::following(self.0.store.clone(), K::plural(&self.0.kind), self.0.synced.clone())
     }
 
-    /// The kind, where it is known at run time only.
+    /// Returns the kind, for one that is known only at run time.
     pub fn kind(&self) -> &K::DynamicType {
         &self.0.kind
     }
 
-    /// What reports call it.
+    /// Returns the name in reports.
     pub fn name(&self) -> &str {
         &self.0.pump.name
     }
 
-    /// How the reflector is doing.
+    /// Returns the health of the reflector.
     pub fn health(&self) -> Health {
         self.0.pump.health.lock().clone()
     }
 
-    /// The version of the last thing that the reflector handed on; the store may be behind by what is queued.
+    /// Returns the version of the last change that the reflector queued; the store may lag behind it.
     pub fn last_sync_version(&self) -> ResourceVersion {
         self.0.pump.health.lock().version.clone()
     }
 
-    /// How much is where: in the queue, in the store, before the handlers.
+    /// Returns the statistics of queue, store and handlers.
     pub fn stats(&self) -> InformerStats {
         self.0.stats()
     }
@@ -303,14 +326,14 @@ impl<K: Kind> Observed for Inner<K> {
 }
 
 impl<K: Kind> Inner<K> {
-    /// Starts the task of a handler, for the end of which [`SharedInformer::run`] waits.
+    /// Starts the task of a handler, which [`SharedInformer::run`] waits for.
     fn spawn(&self, listener: &mut Listener<K>, tasks: &mut JoinSet<()>, runtime: &tokio::runtime::Handle) {
-        // Tasks of handlers that were removed have ended by now.
+        // Tasks of removed handlers have ended by now.
         while tasks.try_join_next().is_some() {}
         let mailbox = listener.mailbox.clone();
         match listener.handler.take() {
             Some(handler) => tasks.spawn_on(deliver(mailbox, handler, self.pump.env.clone()), runtime),
-            // Told directly: by another thread, perhaps, when the informer stops.
+            // Called directly, possibly on another thread when the informer stops.
             None => tasks.spawn_on(async move { Registration { mailbox }.ended().await }, runtime),
         };
     }
@@ -318,13 +341,13 @@ impl<K: Kind> Inner<K> {
 
 impl<K: Kind> Consumer<K> for Inner<K> {
     fn process(&self, popped: &Popped<K>) -> Outcome {
-        let (untold, panics) = {
+        let (undelivered, panics) = {
             let processor = self.processor.lock();
-            let (told, panics) = apply_unreported(&self.store, popped);
-            (processor.distribute(told), panics)
+            let (notifications, panics) = apply_unreported(&self.store, popped);
+            (processor.distribute(notifications), panics)
         };
         panics.report();
-        untold.tell(&self.pump.env);
+        undelivered.deliver(&self.pump.env);
         Outcome::Done
     }
 
@@ -343,7 +366,7 @@ impl<K: Kind> Consumer<K> for Inner<K> {
     }
 }
 
-/// Marks the informer as stopped and closes its handlers, also when its future is dropped.
+/// Marks the informer as stopped and closes its handlers, also if its future is dropped.
 struct Ending<'a, K: Kind>(&'a Inner<K>);
 
 impl<K: Kind> Ending<'_, K> {
@@ -362,7 +385,7 @@ impl<K: Kind> Ending<'_, K> {
 
 impl<K: Kind> Drop for Ending<'_, K> {
     fn drop(&mut self) {
-        // After a regular end there is nothing left; else the tasks are aborted with the set.
+        // After a regular end nothing is left; otherwise the tasks are aborted with the set.
         drop(self.end());
     }
 }

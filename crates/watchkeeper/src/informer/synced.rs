@@ -12,12 +12,12 @@ use super::shared::SharedInformer;
 use super::unshared::Informer;
 use crate::object::Kind;
 
-/// Something that syncs once, such as an informer's cache, or a handler that has been notified of its first state.
+/// Anything that syncs once, such as an informer's cache, or a handler that has been notified of the initial list.
 pub trait Synced: Sync {
     /// Waits until it has synced; returns false once it never will. Cancel-safe.
     fn synced(&self) -> BoxFuture<'_, bool>;
 
-    /// What went wrong last, if anything did.
+    /// Returns the last problem, if there was any.
     fn trouble(&self) -> Option<String> {
         None
     }
@@ -59,7 +59,8 @@ impl<K: Kind> Synced for DeltaController<K> {
     }
 }
 
-/// Waits until all of the named `caches` have synced; the error names those that had not when `stop` came, or that never will. Cancel-safe.
+/// Waits until all of the named `caches` have synced. The error names those that had not when `stop` was cancelled, or
+/// that never will. Cancel-safe.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::{Node, Pod};
@@ -91,7 +92,7 @@ pub async fn wait_for_sync(
     if unsynced.is_empty() { Ok(()) } else { Err(NotSynced { unsynced, synced }) }
 }
 
-/// Some caches did not sync before the stop.
+/// The error of caches that did not sync before the stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to sync all caches: {}", unsynced.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct NotSynced {
@@ -104,9 +105,9 @@ pub struct NotSynced {
 /// A cache that did not sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsynced {
-    /// The plural name of the kind, with its scope and selection where they are narrowed.
+    /// The plural name of the kind, with its scope and selection if they are narrowed.
     pub name: String,
-    /// What went wrong last, if anything did.
+    /// The last problem, if there was any.
     pub why: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::apply::apply;
 use super::delta_controller::DeltaController;
 use super::handler::Handler;
-use super::listener::tell;
+use super::listener::call;
 use super::pipeline::{Pipeline, pipeline_settings};
 use super::pump::{SourceStart, start_from};
 use crate::env::Env;
@@ -21,11 +21,12 @@ use crate::store::{Index, Indexer};
 
 /// One watch, one cache and one handler of a kind, which is called in the loop itself. Clones share it.
 ///
-/// The store shows a change, and all that came with it, before the handler hears of it, and nothing else changes while the handler runs: a
-/// slow one holds the store up. It hears of every update, those with an unchanged version included. One that panics is reported, and goes
-/// on with the next change.
+/// The store shows a change, and everything that arrived with it, before the handler is notified, and nothing else
+/// changes while the handler runs: a slow one delays the store. It is notified of every update, including those with an
+/// unchanged version. If it panics, the panic is reported, and it goes on with the next change.
 ///
-/// Objects may be put into the store by hand before the start; the first list removes what it does not contain, and the handler is told.
+/// Objects may be added to the store before the start; the initial list removes those that it does not contain, and the
+/// handler is notified.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -68,7 +69,7 @@ pub struct InformerBuilder<K: Kind> {
 }
 
 impl<K: Kind> InformerBuilder<K> {
-    /// Notifies `handler` of every change; nobody by default.
+    /// Sets the handler of every change; none by default.
     #[must_use]
     pub fn handler<H: Handler<K>>(mut self, handler: H) -> Self {
         self.handler_name = type_name::<H>().to_owned();
@@ -85,14 +86,15 @@ impl<K: Kind> InformerBuilder<K> {
 
     pipeline_settings!();
 
-    /// The store, to read from and to put objects in before the start, and the informer, not yet running.
+    /// Returns the store, to read from and to add objects to before the start, and the informer, which is not yet
+    /// running.
     pub fn build(self) -> (Indexer<K>, Informer<K>) {
         let env = self.env.fork("unshared informer");
         let store = Indexer::new(&env, self.indexes);
         let (mut handler, name, into, notifying) = (self.handler, self.handler_name, store.clone(), env);
         let process = move |popped: &Popped<K>| {
             for notification in apply(&into, popped) {
-                tell(&notification, &mut *handler, &name, &notifying);
+                call(&notification, &mut *handler, &name, &notifying);
             }
             Ok::<(), Infallible>(())
         };
@@ -104,7 +106,7 @@ impl<K: Kind> InformerBuilder<K> {
 }
 
 impl<K: Kind> Informer<K> {
-    /// An informer of a kind known at compile time.
+    /// Returns the builder of an informer for a kind known at compile time.
     pub fn builder<S: ListerWatcher>(source: S, env: &Env) -> InformerBuilder<K>
     where
         K::DynamicType: Default,
@@ -112,7 +114,7 @@ impl<K: Kind> Informer<K> {
         Self::builder_of(K::DynamicType::default(), source, env)
     }
 
-    /// An informer of a kind known at run time.
+    /// Returns the builder of an informer for a kind known at run time.
     pub fn builder_of<S: ListerWatcher>(kind: K::DynamicType, source: S, env: &Env) -> InformerBuilder<K> {
         InformerBuilder {
             kind,
@@ -125,45 +127,45 @@ impl<K: Kind> Informer<K> {
         }
     }
 
-    /// Runs until `stop`; what waits then is dropped. A second call is reported, and returns at once.
+    /// Runs until `stop`; queued changes are then dropped. A second call is reported, and returns at once.
     ///
     /// Dropping the future stops everything as well.
     pub async fn run(&self, stop: CancellationToken) {
         self.controller.run(stop).await;
     }
 
-    /// Whether the store has the first list, and the handler was told of it.
+    /// Returns whether the store has the initial list, and the handler was notified of it.
     pub fn has_synced(&self) -> bool {
         self.controller.has_synced()
     }
 
-    /// Waits until [`Informer::has_synced`]; for ever where that never comes, see [`Informer::synced_or_stopped`]. Cancel-safe.
+    /// Waits until [`Informer::has_synced`], possibly forever; see [`Informer::synced_or_stopped`]. Cancel-safe.
     pub async fn wait_until_synced(&self) {
         self.controller.wait_until_synced().await;
     }
 
-    /// Waits until it has synced, or has stopped without: whether it has synced. Cancel-safe.
+    /// Waits until the informer has synced or stopped, and returns whether it has synced. Cancel-safe.
     pub async fn synced_or_stopped(&self) -> bool {
         self.controller.synced_or_stopped().await
     }
 
-    /// The version of the last thing that the reflector put into the queue; unset before the first.
+    /// Returns the version of the last change that the reflector queued; unset before the first.
     pub fn last_sync_version(&self) -> ResourceVersion {
         self.controller.last_sync_version()
     }
 
-    /// How the reflector is doing.
+    /// Returns the health of the reflector.
     pub fn health(&self) -> Health {
         self.controller.health()
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn indexer(&self) -> &Indexer<K> {
         &self.store
     }
 }
 
-/// A handler that is told, and does nothing.
+/// A handler that does nothing.
 struct Nobody;
 
 impl<K> Handler<K> for Nobody {}

@@ -1,4 +1,4 @@
-//! No message and no close is missed, in whatever order the threads run. A wake-up that could be lost is found as a deadlock.
+//! A model of the handover: no message and no close is missed in any order of threads. A lost wake-up is a deadlock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use shuttle::thread;
 use super::*;
 use crate::sync::model::sample;
 
-/// A mailbox in small: what waits, and whether it is closed.
+/// A small mailbox: its messages, and whether it is closed.
 #[derive(Default)]
 struct Mailbox {
     waiting: VecDeque<(u8, u8)>,
     closed: bool,
 }
 
-/// The next message; `None` once the mailbox is closed and empty.
+/// Returns the next message; `None` once the mailbox is closed and empty.
 fn take(mailbox: &mut Mailbox) -> Option<Option<(u8, u8)>> {
     match mailbox.waiting.pop_front() {
         Some(message) => Some(Some(message)),

@@ -1,4 +1,4 @@
-//! Does a handler that is behind still hear all that matters, and in memory bounded by the objects?
+//! A handler that is behind receives everything that matters, in memory bounded by the number of objects.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An object of `name` at `version`, whose uid is given with it.
+/// Returns an object of `name` with this uid and version.
 fn object(name: &str, uid: u64, version: u64) -> Object<()> {
     let json = format!(r#"{{"metadata":{{"name":"{name}","uid":"{uid}","resourceVersion":"{version}"}}}}"#);
     Object::from_json(json.as_bytes()).unwrap()
@@ -49,7 +49,7 @@ fn drain(ring: &mut Ring<()>) -> Vec<String> {
     std::iter::from_fn(|| ring.pop()).map(|notification| in_short(&notification)).collect()
 }
 
-/// A ring that coalesces from its first notification on.
+/// Returns a ring that coalesces from its first notification on.
 fn behind(notifications: impl IntoIterator<Item = Notification<()>>) -> Ring<()> {
     ring(0, notifications)
 }
@@ -164,10 +164,10 @@ fn what_a_burst_has_taken_is_given_back_at_its_end() {
 /// One step of the world, or of the handler.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The object of that name is made or changed; told as part of the initial list while that lasts.
+    /// The object of that name is created or changed; as part of the initial list while that lasts.
     Apply(u8),
     Delete(u8),
-    /// The cache sees that an object was made anew: one delete and one add at once.
+    /// The cache sees that an object was recreated: one delete and one add at once.
     Recreate(u8),
     Resync,
     Take,
@@ -185,14 +185,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..200)
 }
 
-/// What the handler knows, checked with everything it is told.
+/// The objects that the handler knows, checked with every notification.
 #[derive(Default)]
-struct Told {
+struct Delivered {
     known: BTreeMap<String, Object<()>>,
     initial: usize,
 }
 
-impl Told {
+impl Delivered {
     fn take(&mut self, notification: Notification<()>) {
         match notification {
             Notification::Add { object, in_initial_list } => {
@@ -202,7 +202,7 @@ impl Told {
             }
             Notification::Update { old, new } => {
                 let before = self.known.insert(new.name().to_owned(), new.clone()).unwrap();
-                assert_eq!(before.version(), old.version(), "told from another state than the last");
+                assert_eq!(before.version(), old.version(), "an update from another state than the last");
                 assert_eq!(before.uid(), new.uid(), "a new object is not an update");
             }
             Notification::Delete(deleted) => {
@@ -220,7 +220,7 @@ proptest! {
         steps in steps(), initial_steps in 0..30usize, bound in 0..12usize,
     ) {
         let mut ring = Ring::new(bound, FixedState::default());
-        let (mut world, mut told) = (BTreeMap::<String, Object<()>>::new(), Told::default());
+        let (mut world, mut delivered) = (BTreeMap::<String, Object<()>>::new(), Delivered::default());
         let (mut version, mut pushed, mut popped, mut initial_added) = (0, 0u64, 0u64, 0);
         let mut listed = std::collections::BTreeSet::new();
         for (at, step) in steps.into_iter().enumerate() {
@@ -265,7 +265,7 @@ proptest! {
                 Step::Take => {
                     if let Some(notification) = ring.pop() {
                         popped += 1;
-                        told.take(notification);
+                        delivered.take(notification);
                     }
                 }
             }
@@ -277,13 +277,13 @@ proptest! {
             }
         }
         while let Some(notification) = ring.pop() {
-            told.take(notification);
+            delivered.take(notification);
         }
         prop_assert_eq!(ring.initial(), 0);
-        prop_assert!(told.initial <= initial_added);
+        prop_assert!(delivered.initial <= initial_added);
         let states = |of: &BTreeMap<String, Object<()>>| -> Vec<_> {
             of.values().map(|object| (object.name().to_owned(), object.uid().to_owned(), object.version().clone())).collect()
         };
-        prop_assert_eq!(states(&told.known), states(&world));
+        prop_assert_eq!(states(&delivered.known), states(&world));
     }
 }

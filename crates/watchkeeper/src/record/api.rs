@@ -1,4 +1,4 @@
-//! Which API are Events written to? There are two, with one storage behind them.
+//! The two APIs of Events, which share one storage.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -6,15 +6,17 @@ use k8s_openapi::api::core::v1::ObjectReference;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventApi {
-    /// `core/v1`: similar events are combined, repetitions counted with a patch each, and floods filtered.
+    /// `core/v1`: similar events are combined, repetitions counted with one patch each, and floods filtered.
     #[default]
     CoreV1,
-    /// `events.k8s.io/v1`: repetitions become a series, of which the second is written at once and then the count from time to time.
+    /// `events.k8s.io/v1`: repetitions become a series, which is written at the second event and then from time to
+    /// time.
     EventsV1,
 }
 
 impl EventApi {
-    /// A field selector for the Events about an object, by those of name, kind, API version and uid that are given.
+    /// Returns a field selector for the Events about an object, by its name, kind, API version and uid as far as they
+    /// are set.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ObjectReference;

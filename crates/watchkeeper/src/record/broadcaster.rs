@@ -1,4 +1,4 @@
-//! How do events get from those who record them to those who want them? Into a bounded queue for each sink, without waiting.
+//! Distribution of events: from recorders into a bounded queue for each sink, without waiting.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use super::occurrence::Occurrence;
 use super::recorder::EventRecorder;
 use crate::env::Env;
 
-/// Events that may wait for each sink.
+/// The default capacity of each sink's queue.
 const CAPACITY: usize = 1000;
 
-/// Hands every event of its recorders to every sink. Clones share it.
+/// Passes every event of its recorders to every sink. Clones share it.
 ///
-/// A sink gets what is recorded after it has [subscribed](Self::subscribe), in the order in which it was recorded. A sink whose queue is full
-/// misses the event, which is counted and, for the first one missed, reported; no other sink is affected, and nobody waits.
+/// A sink receives the events that are recorded after it has [subscribed](Self::subscribe), in order. If its queue is
+/// full, it misses the event, which is counted; the first one missed is also reported. No other sink is affected, and
+/// recorders never wait.
 ///
-/// When the last clone and the last recorder are gone, the sinks take what is left and end.
+/// When the last clone and the last recorder are dropped, the sinks receive the remaining events and end.
 ///
 /// ```
 /// # use tokio_util::sync::CancellationToken;
@@ -49,7 +50,7 @@ pub(super) struct Hub {
     capacity: usize,
     sinks: Mutex<Sinks>,
     pub(super) counters: Arc<Counters>,
-    /// The time in the last event's name: each has its own.
+    /// The time in the last event's name, which is unique.
     stamp: AtomicU64,
 }
 
@@ -70,12 +71,12 @@ struct Sink {
 struct Full(String);
 
 impl EventBroadcaster {
-    /// A broadcaster without sinks, in whose queues 1000 events may wait.
+    /// Returns a broadcaster without sinks, whose queues hold 1000 events.
     pub fn new(env: &Env) -> Self {
         Self::with_capacity(env, CAPACITY)
     }
 
-    /// A broadcaster in whose queues `capacity` events, and at least one, may wait for each sink.
+    /// Returns a broadcaster whose queues hold `capacity` events, and at least one.
     pub fn with_capacity(env: &Env, capacity: usize) -> Self {
         Self(Arc::new(Hub {
             env: env.clone(),
@@ -86,12 +87,12 @@ impl EventBroadcaster {
         }))
     }
 
-    /// A recorder for the component of that name.
+    /// Returns a recorder for the component of that name.
     pub fn recorder(&self, component: &str) -> EventRecorder {
         EventRecorder::new(component, &self.0)
     }
 
-    /// What is recorded from now on. After [`Self::shut_down`] that is nothing.
+    /// Returns a stream of all events recorded from now on. After [`Self::shut_down`] there are none.
     pub fn subscribe(&self) -> EventStream {
         let (sender, queue) = mpsc::channel(self.0.capacity);
         let mut sinks = self.0.sinks.lock();
@@ -101,19 +102,20 @@ impl EventBroadcaster {
         EventStream { queue, counters: self.0.counters.clone() }
     }
 
-    /// Takes no more events: later ones are dropped and counted. Sinks take what was recorded before, and end. May be called again.
+    /// Stops accepting events: later ones are dropped and counted. Sinks receive the earlier ones, and end. May be
+    /// called again.
     pub fn shut_down(&self) {
         *self.0.sinks.lock() = Sinks { open: Vec::new(), shut_down: true };
     }
 
-    /// What became of the events so far.
+    /// Returns the counts of all events so far.
     pub fn counts(&self) -> EventCounts {
         self.0.counters.now()
     }
 }
 
 impl Hub {
-    /// A name for an event on `object` that no other event of this broadcaster has.
+    /// Returns a name for an event on `object` that no other event of this broadcaster has.
     pub(super) fn name(&self, object: &str, nanoseconds: i128) -> String {
         let now = u64::try_from(nanoseconds).unwrap_or_default();
         let next = |last: u64| now.max(last + 1);
@@ -121,7 +123,7 @@ impl Hub {
         event_name(object, next(last.unwrap_or_default()), &self.env.generator)
     }
 
-    /// Gives `event` to every sink that has room.
+    /// Passes `event` to every sink whose queue has room.
     pub(super) fn send(&self, event: Occurrence) {
         let event = Arc::new(event);
         let (mut dropped, mut first_missed) = (0, false);
@@ -142,7 +144,7 @@ impl Hub {
         self.counters.recorded.fetch_add(1, Relaxed);
         self.counters.dropped.fetch_add(dropped, Relaxed);
         if first_missed {
-            // Outside the lock: a hook of the user's may record an event.
+            // Outside the lock: a report hook may record an event.
             self.env.reporter.error("events", &event.object().to_string(), &Full(event.to_string()));
         }
     }
@@ -168,12 +170,12 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The next event; none when no more will come. Cancel-safe.
+    /// Returns the next event; none when no more will come. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Arc<Occurrence>> {
         self.queue.recv().await
     }
 
-    /// As [`Self::recv`], but takes nothing that is recorded after `stop`. Cancel-safe.
+    /// Returns the next event as [`Self::recv`] does, but none that is recorded after `stop`. Cancel-safe.
     pub async fn recv_until(&mut self, stop: &CancellationToken) -> Option<Arc<Occurrence>> {
         tokio::select! {
             biased;
@@ -183,12 +185,12 @@ impl EventStream {
         self.recv().await
     }
 
-    /// Takes nothing that is recorded from now on; what waits can still be received.
+    /// Stops accepting events; queued ones can still be received.
     pub fn close(&mut self) {
         self.queue.close();
     }
 
-    /// How many events wait.
+    /// Returns the number of queued events.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }

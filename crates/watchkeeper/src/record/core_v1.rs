@@ -1,4 +1,4 @@
-//! What does an Event of core/v1 look like? The old form, with a count.
+//! Events of core/v1: the old form, with a count.
 
 use k8s_openapi::api::core::v1::{Event, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -25,7 +25,7 @@ fn job(event: &Occurrence, correlated: Correlated) -> Job<Event> {
     let last = Time(event.at);
     let patch = (count > 1).then(|| json!({"count": count, "lastTimestamp": &last, "message": &message}));
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    // The annotations of one event do not speak for several.
+    // The annotations of one event do not apply to several.
     let annotations = Some(&event.annotations).filter(|all| !is_combined && !all.is_empty()).cloned();
     let event = Event {
         metadata: ObjectMeta {

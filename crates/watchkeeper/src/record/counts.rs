@@ -1,20 +1,21 @@
-//! What became of the events? Every one that did not arrive is counted somewhere here.
+//! Counts of events by outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many events were recorded, and what became of them, over all sinks of a broadcaster.
+/// The number of recorded events, and of their outcomes, over all sinks of a broadcaster.
 ///
-/// With one [`ApiSink`](super::ApiSink) for core/v1 and no other sink, what was recorded was dropped, filtered, written, failed, or is under way.
+/// With one [`ApiSink`](super::ApiSink) for core/v1 and no other sink, every recorded event was dropped, filtered,
+/// written or failed, or is in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCounts {
-    /// Events that were recorded.
+    /// Recorded events.
     pub recorded: u64,
-    /// Events that a sink was too full to take, or that came when all sinks had ended; once for each such sink.
+    /// Events that found the queue of a sink full, or all sinks ended; counted once for each such sink.
     pub dropped: u64,
-    /// Events that were not written since their object had too many.
+    /// Events that were not written because their object had too many.
     pub filtered: u64,
-    /// Writes that the API server took.
+    /// Writes that the API server accepted.
     pub written: u64,
     /// Writes that were given up.
     pub failed: u64,

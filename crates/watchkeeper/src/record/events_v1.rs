@@ -1,4 +1,4 @@
-//! What does an Event of events.k8s.io/v1 look like? The new form, where repetitions are a series.
+//! Events of events.k8s.io/v1: the new form, where repetitions are a series.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -14,17 +14,18 @@ use super::occurrence::Occurrence;
 use super::write::{Correlation, Decision, Job};
 use crate::clock::{Generator, Instant};
 
-/// A series to which nothing was added for so long is over, and its last state is written.
+/// The quiet time after which a series is over, and its last state is written.
 const FINISH: Duration = Duration::from_secs(6 * 60);
-/// A series that goes on is written this often.
+/// The interval at which an ongoing series is written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 
-/// The series under way.
+/// The ongoing series.
 ///
-/// The first event of a series is created, the second makes it a series, the others are counted, and written from time to time and in the end. The
-/// message is not part of what makes a series, the object's version is: a changed object begins another.
+/// The first event of a series is created, the second makes it a series, and the others are counted and written from
+/// time to time and at the end. The message is not part of the identity of a series; the object's version is, so a
+/// changed object begins another series.
 ///
-/// No more than 4,096 series are under way: then the one that was quiet for longest is over.
+/// At most 4,096 series are kept: beyond that, the one that was quiet for longest is over.
 #[derive(Debug)]
 pub(super) struct SeriesCorrelation {
     series: Cache<Series>,
@@ -39,12 +40,12 @@ struct Series {
     count: i32,
     last: MicroTime,
     seen: Instant,
-    /// The count that the server knows.
+    /// The count that was written to the server.
     written: i32,
 }
 
 impl Series {
-    /// A write of its present state, if that is a series.
+    /// Returns a write of the current state, if it is a series.
     fn job(&self, key: EventKey) -> Option<Job<Event>> {
         let series = EventSeries { count: self.count, last_observed_time: self.last.clone() };
         let patch = Some(json!({"series": &series}));
@@ -52,7 +53,7 @@ impl Series {
         (self.count > 1).then_some(Job { key, event, patch })
     }
 
-    /// A write of its present state, if the server does not know it.
+    /// Returns a write of the current state, if the server does not have it.
     fn last_job(&self, key: EventKey) -> Option<Job<Event>> {
         self.job(key).filter(|_| self.written < self.count)
     }
@@ -160,7 +161,7 @@ fn new_event(event: &Occurrence) -> Event {
     }
 }
 
-/// `text`, or so much of it as goes into `length` bytes.
+/// Returns `text`, truncated to `length` bytes.
 fn shortened(text: &str, length: usize) -> String {
     text[..text.floor_char_boundary(length)].to_owned()
 }

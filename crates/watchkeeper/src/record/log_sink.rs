@@ -1,4 +1,4 @@
-//! How do events get into the log? One structured line each, at a level of the program's choice.
+//! A sink that logs events: one structured line each, at a configurable level.
 
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
@@ -7,18 +7,31 @@ use super::broadcaster::EventStream;
 use super::occurrence::Occurrence;
 
 /// Logs events.
+///
+/// ```
+/// # use watchkeeper::record::{EventBroadcaster, LogSink};
+/// # use tokio_util::sync::CancellationToken;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let events = EventBroadcaster::new(&watchkeeper::Env::system());
+/// let sink = LogSink::new(tracing::Level::INFO).run(events.subscribe(), CancellationToken::new());
+/// events.shut_down();
+/// sink.await;
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LogSink {
     level: Level,
 }
 
 impl LogSink {
-    /// A sink that logs at `level`.
+    /// Returns a sink that logs at `level`.
     pub fn new(level: Level) -> Self {
         Self { level }
     }
 
-    /// Logs `events` until there are no more, or until `stop` and then what was recorded before it. Dropping the future loses what waits.
+    /// Logs `events` until there are no more, or until `stop` and then those recorded before it. Dropping the future
+    /// loses the queued events.
     pub async fn run(self, mut events: EventStream, stop: CancellationToken) {
         while let Some(event) = events.recv_until(&stop).await {
             self.log(&event);
@@ -26,7 +39,7 @@ impl LogSink {
     }
 
     fn log(self, event: &Occurrence) {
-        // The level of a line is fixed where it is written: there is a line for each.
+        // The level of a log line is a constant, so there is one macro call for each.
         macro_rules! line {
             ($level:expr) => {
                 tracing::event!(

@@ -1,10 +1,11 @@
-//! How do users learn what a controller did? By Events on their objects.
+//! Events, by which users learn what a controller did to their objects.
 //!
-//! An [`EventRecorder`] takes what happened and never waits. Its [`EventBroadcaster`] puts it into the queue of each sink: an [`ApiSink`]
-//! writes Events to the API server, correlated so that a repetition costs one small patch and a flood nothing at all; a [`LogSink`] logs; an
-//! [`EventStream`] is for whatever else. A sink that fails or lags never holds up who records: what it cannot take is dropped and counted.
+//! An [`EventRecorder`] records events and never waits. Its [`EventBroadcaster`] puts them into the queue of each sink:
+//! an [`ApiSink`] writes Events to the API server, correlated so that a repetition costs one small patch and a flood
+//! nothing; a [`LogSink`] logs them; an [`EventStream`] is for any other use. A sink that fails or lags never delays
+//! the recorder: events that it cannot take are dropped and counted.
 //!
-//! Most programs need no more than [`recorder`].
+//! Most programs need only [`recorder`].
 
 mod api;
 mod broadcaster;
@@ -36,8 +37,8 @@ use tracing::Level;
 
 use crate::source::Client;
 
-/// A recorder for the component `component`, and what its owner must run: a sink that logs each event at level INFO and writes it to the
-/// API server as an Event of core/v1.
+/// Returns a recorder for the component `component`, and a sink that its owner must run. The sink logs each event at
+/// level INFO and writes it to the API server as an Event of core/v1.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::Node;

@@ -1,14 +1,14 @@
-//! What is an Event object called? After the object it is about, and the time.
+//! Names of Event objects: the name of the involved object, and the time.
 
 use crate::clock::Generator;
 
-/// `object` and the time in hexadecimal, or a UUID where that is no name an API server takes.
+/// Returns `object` and the time in hexadecimal, or a UUID if that is not a valid name.
 pub(super) fn event_name(object: &str, stamp: u64, generator: &Generator) -> String {
     let name = format!("{object}.{stamp:x}");
     if is_subdomain(&name) { name } else { generator.uuid() }
 }
 
-/// Whether `name` is a DNS-1123 subdomain.
+/// Returns whether `name` is a DNS-1123 subdomain.
 fn is_subdomain(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_label = |label: &str| {

@@ -1,4 +1,4 @@
-//! What is an event made of? An object, a type, a reason and a message, seen by somebody at some time.
+//! Recorded events: an object, a type, a reason and a message, with the component and the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::object::ObjectName;
 
-/// Whether an event is good news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Things go their way.
+    /// The event is expected.
     Normal,
-    /// Somebody should have a look.
+    /// The event needs attention.
     Warning,
 }
 
 impl EventType {
-    /// The word that the API uses.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -28,43 +28,43 @@ impl EventType {
     }
 }
 
-/// Something that happened to an object, as recorded: what sinks are given.
+/// An event on an object, as it was recorded and as sinks receive it.
 ///
-/// It prints as `Normal Reason message`, which is what tests of controllers like to look at.
+/// It displays as `Normal Reason message`, which tests of controllers can compare.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Occurrence {
-    /// A name for the Event object, should there be one: valid, and no other occurrence's.
+    /// A valid, unique name for the Event object, if one is created.
     pub name: String,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: Timestamp,
-    /// Whether it is good news.
+    /// The type of the event.
     pub event_type: EventType,
-    /// Why, in one CamelCase word.
+    /// The reason, in one CamelCase word.
     pub reason: String,
-    /// What was done, in one CamelCase word; may be empty.
+    /// The action of the controller, in one CamelCase word; may be empty.
     pub action: String,
-    /// What a person should know.
+    /// The message for users.
     pub message: String,
-    /// The object that it happened to.
+    /// The object of the event.
     pub regarding: ObjectReference,
-    /// Another object that has to do with it.
+    /// A related object.
     pub related: Option<ObjectReference>,
     /// Annotations for the Event object.
     pub annotations: BTreeMap<String, String>,
     /// The component that recorded it.
     pub component: Arc<str>,
-    /// Where that component runs; may be empty.
+    /// The node or pod of that component; may be empty.
     pub host: Arc<str>,
 }
 
 impl Occurrence {
-    /// The namespace of the Event object: the object's own, or `default` for an object without one.
+    /// Returns the namespace of the Event object: that of the object, or `default` for a cluster-scoped one.
     pub fn namespace(&self) -> &str {
         self.regarding.namespace.as_deref().filter(|namespace| !namespace.is_empty()).unwrap_or("default")
     }
 
-    /// The key of the object that it happened to.
+    /// Returns the key of the object.
     pub fn object(&self) -> ObjectName {
         let regarding = &self.regarding;
         ObjectName::namespaced(

@@ -1,4 +1,4 @@
-//! How is an event recorded? Without waiting, and without an error to handle.
+//! The recorder of events, which never waits and never fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,23 @@ use super::counts::EventCounts;
 use super::occurrence::{EventType, Occurrence};
 use crate::object::Kind;
 
-/// Records events on objects. Never blocks and never fails: what a sink cannot take is dropped and counted. Clones share everything.
+/// Records events on objects. Never blocks and never fails: events that a sink cannot take are dropped and counted.
+/// Clones share everything.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use watchkeeper::Env;
+/// use watchkeeper::record::{EventBroadcaster, EventType};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let events = EventBroadcaster::new(&Env::system());
+/// let mut stream = events.subscribe();
+/// let recorder = events.recorder("my-controller");
+/// recorder.event(&Pod::default(), EventType::Normal, "Synced", "the pod is up to date");
+/// assert_eq!(stream.recv().await.unwrap().to_string(), "Normal Synced the pod is up to date");
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     component: Arc<str>,
@@ -23,7 +39,7 @@ impl EventRecorder {
         Self { component: component.into(), host: "".into(), hub: hub.clone() }
     }
 
-    /// Says in each event where the component runs: the name of a node or pod.
+    /// Sets the node or pod that the component runs on, for all events.
     #[must_use]
     pub fn host(mut self, host: &str) -> Self {
         self.host = host.into();
@@ -53,7 +69,7 @@ impl EventRecorder {
         self.about_reference(reference(object, kind)).send(event, reason, message);
     }
 
-    /// An event on `object` that says more than a reason and a message.
+    /// Starts an event on `object` with more than a reason and a message.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::{Node, Pod};
@@ -70,7 +86,7 @@ impl EventRecorder {
         self.about_reference(reference(object, &K::DynamicType::default()))
     }
 
-    /// An event on the object that is referred to, which may be one of a kind known at run time, or a part of an object.
+    /// Starts an event on the referenced object, which may be of a kind known at run time, or a part of an object.
     pub fn about_reference(&self, regarding: ObjectReference) -> Draft<'_> {
         Draft {
             recorder: self,
@@ -81,24 +97,24 @@ impl EventRecorder {
         }
     }
 
-    /// How many events were dropped because a sink was full, or because all sinks had ended.
+    /// Returns the number of events that were dropped because a sink was full, or because all sinks had ended.
     pub fn dropped(&self) -> u64 {
         self.counts().dropped
     }
 
-    /// What became of the events of this recorder's broadcaster.
+    /// Returns the counts of this recorder's broadcaster.
     pub fn counts(&self) -> EventCounts {
         self.hub.counters.now()
     }
 
-    /// The counters behind [`Self::counts`], for whoever must not keep the broadcaster alive.
+    /// Returns the counters behind [`Self::counts`], which do not keep the broadcaster alive.
     #[cfg(feature = "prometheus")]
     pub(crate) fn counters(&self) -> &Arc<super::Counters> {
         &self.hub.counters
     }
 }
 
-/// An event that is not recorded yet: [`Draft::send`] does that.
+/// An event that is recorded by [`Draft::send`].
 #[derive(Debug)]
 #[must_use = "an event is recorded when it is sent"]
 pub struct Draft<'a> {
@@ -110,24 +126,24 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// What was done, in one CamelCase word. Where the API demands one and none is given, it is the reason.
+    /// Sets the action, in one CamelCase word. If the API demands one and none is set, it is the reason.
     pub fn action(mut self, action: &str) -> Self {
         action.clone_into(&mut self.action);
         self
     }
 
-    /// Another object that has to do with it.
+    /// Sets a related object.
     pub fn related<K: Kind<DynamicType: Default>>(self, object: &K) -> Self {
         self.related_reference(reference(object, &K::DynamicType::default()))
     }
 
-    /// As [`Self::related`], by reference.
+    /// Sets a related object by reference.
     pub fn related_reference(mut self, object: ObjectReference) -> Self {
         self.related = Some(object);
         self
     }
 
-    /// An annotation for the Event object.
+    /// Adds an annotation of the Event object.
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
         self
@@ -153,7 +169,7 @@ impl Draft<'_> {
     }
 }
 
-/// What an event says about its object. The kind comes from the type: items of lists carry none.
+/// Returns a reference to an object. The kind comes from the type, as items of lists have none.
 fn reference<K: Kind>(object: &K, kind: &K::DynamicType) -> ObjectReference {
     let resource_version = object.meta().resource_version.clone();
     ObjectReference { resource_version, ..object.object_ref(kind) }

@@ -1,4 +1,4 @@
-//! Who writes events to the API server, and in which form?
+//! The sink that writes events to the API server.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -14,16 +14,17 @@ use super::write::Writer;
 use crate::env::Env;
 use crate::source::Requests;
 
-/// How long a stop waits for events to be written.
+/// The time for which a stop waits for events to be written.
 const GRACE: Duration = Duration::from_secs(5);
-/// Series of events.k8s.io/v1 that may be under way.
+/// The maximum number of ongoing series of events.k8s.io/v1.
 const SERIES: NonZeroUsize = NonZeroUsize::new(4096).expect("is not zero");
 
 /// Writes events to the API server.
 ///
-/// One event is written after the other. While the server cannot be reached, or is overwhelmed, an event is tried twelve times in all, some
-/// ten seconds apart; when it refuses an event, that is reported and the next one is written. An Event that has gone from the server
-/// meanwhile, as Events do after an hour, is created anew. Each sink correlates for itself.
+/// Events are written one after the other. While the server is unreachable or overloaded, an event is tried up to
+/// twelve times, about ten seconds apart; if the server refuses an event, that is reported and the next one is written.
+/// An Event that has expired on the server, as Events do after an hour, is created again. Each sink correlates for
+/// itself.
 #[derive(Debug)]
 pub struct ApiSink {
     requests: Requests,
@@ -34,7 +35,7 @@ pub struct ApiSink {
 }
 
 impl ApiSink {
-    /// A sink that writes Events of core/v1 through `requests`.
+    /// Returns a sink that writes Events of core/v1 through `requests`.
     pub fn new(requests: &Requests, env: &Env) -> Self {
         Self {
             requests: requests.clone(),
@@ -45,29 +46,30 @@ impl ApiSink {
         }
     }
 
-    /// Writes Events of that API.
+    /// Sets the API of the Events.
     #[must_use]
     pub fn api(mut self, api: EventApi) -> Self {
         self.api = api;
         self
     }
 
-    /// Correlates events of core/v1 like that.
+    /// Sets the correlation of events of core/v1.
     #[must_use]
     pub fn correlator(mut self, options: CorrelatorOptions) -> Self {
         self.correlator = options;
         self
     }
 
-    /// Gives up what could not be written so long after the stop; 5 s by default.
+    /// Sets the time after the stop after which unwritten events are given up; 5 s by default.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Writes `events` until there are no more; or until `stop`, and then for the grace period what was recorded before it, each event tried once.
-    /// Dropping the future loses what waits; whether the event under way was written is then unknown.
+    /// Writes `events` until there are no more; or until `stop`, and then for the grace period those recorded before
+    /// it, each tried once. Dropping the future loses the queued events; whether the current one was written is then
+    /// unknown.
     pub async fn run(self, events: EventStream, stop: CancellationToken) {
         let Self { requests, env, api, correlator, grace } = self;
         let counters = events.counters.clone();
@@ -84,7 +86,7 @@ impl ApiSink {
     }
 }
 
-/// A sink that logs and one that writes to the API server, as [`recorder`](super::recorder) makes them.
+/// A sink that logs and one that writes to the API server, as made by [`recorder`](super::recorder).
 #[derive(Debug)]
 pub struct EventSink {
     pub(super) log: (LogSink, EventStream),
@@ -92,7 +94,8 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// Logs and writes until `stop`, and then, for a few seconds at most, what was recorded before it; or until every recorder is gone.
+    /// Logs and writes until `stop`, and then for a few seconds the events recorded before it; or until every recorder
+    /// is dropped.
     pub async fn run(self, stop: CancellationToken) {
         let Self { log: (log, to_log), api: (api, to_write) } = self;
         tokio::join!(log.run(to_log, stop.clone()), api.run(to_write, stop));

@@ -1,4 +1,4 @@
-//! What do the tests of this room record? Warnings about a Pod.
+//! Events for the tests of this module: warnings about a Pod.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -7,7 +7,7 @@ use super::occurrence::{EventType, Occurrence};
 
 const NEW_YEAR: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// The event `number`, recorded so many seconds after New Year.
+/// Returns the event `number`, recorded that many seconds after New Year.
 pub(super) fn event(number: u64, reason: &str, message: &str) -> Occurrence {
     let some = |text: &str| Some(text.to_owned());
     let regarding = ObjectReference {

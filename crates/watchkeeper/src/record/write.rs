@@ -1,4 +1,4 @@
-//! How do events reach the API server? One after the other, tried again while the server is away.
+//! Writing of events to the API server: one after the other, retried while the server is away.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,44 +19,44 @@ use crate::object::{Kind, ObjectName};
 use crate::source::Requests;
 use crate::wire::{ApiError, Class};
 
-/// Knows what is on the server, and decides what to write. Plain state: the [`Writer`] around it waits and asks.
+/// Decides what to write, from the state on the server. It is plain state; the [`Writer`] around it does the IO.
 pub(super) trait Correlation: Send {
     /// The kind of Event that it writes.
     type Event: Kind<DynamicType = ()> + Serialize;
 
-    /// Takes note of an event.
+    /// Records an event.
     fn observe(&mut self, event: &Occurrence, now: Instant) -> Decision<Self::Event>;
 
-    /// Takes note that a job is done.
+    /// Records that a job is done.
     fn written(&mut self, job: &Job<Self::Event>) {
         let _ = job;
     }
 
-    /// When [`Correlation::tick`] is next wanted.
+    /// Returns when to call [`Correlation::tick`] next.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// What is to be written because time has passed.
+    /// Returns the writes that have become due.
     fn tick(&mut self, now: Instant) -> Vec<Job<Self::Event>> {
         let _ = now;
         Vec::new()
     }
 
-    /// What is to be written because there will be no more events.
+    /// Returns the remaining writes, after the last event.
     fn flush(&mut self) -> Vec<Job<Self::Event>> {
         Vec::new()
     }
 }
 
-/// What is to be done about an event.
+/// The decision about an event.
 #[derive(Debug)]
 pub(super) enum Decision<E> {
     /// Write this.
     Write(Vec<Job<E>>),
-    /// Nothing, and a later write will tell of it.
+    /// Write nothing: a later write will include it.
     Hold,
-    /// Nothing: there are too many.
+    /// Write nothing: there are too many.
     Filter,
 }
 
@@ -64,13 +64,13 @@ pub(super) enum Decision<E> {
 #[derive(Debug)]
 pub(super) struct Job<E> {
     pub(super) key: EventKey,
-    /// The Event as it is to be.
+    /// The new state of the Event.
     pub(super) event: E,
-    /// What makes it so, if it may be on the server in an older state.
+    /// The patch to that state, if the Event may already be on the server.
     pub(super) patch: Option<Value>,
 }
 
-/// Writes what its correlation decides.
+/// Performs the writes of its correlation.
 pub(super) struct Writer<L> {
     pub(super) correlation: L,
     pub(super) requests: Requests,
@@ -79,10 +79,10 @@ pub(super) struct Writer<L> {
     pub(super) grace: Duration,
 }
 
-/// Tries for one event; a server that refuses it is not asked twice.
+/// The number of tries for one event; a refused one is not repeated.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
-/// No server is waited for longer between two tries, whatever it asks for.
+/// The maximum delay between two tries, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 struct Unwritten(usize);
 
 impl<L: Correlation> Writer<L> {
-    /// Writes `events` until there are no more; or until `stop`, and then, for the grace period at most, what was recorded before it.
+    /// Writes `events` until there are no more; or until `stop`, and then for the grace period those recorded before
+    /// it.
     pub(super) async fn run(mut self, mut events: EventStream, stop: CancellationToken) {
         let (clock, grace) = (self.env.clock.clone(), self.grace);
         let patience = async {
@@ -126,7 +127,7 @@ impl<L: Correlation> Writer<L> {
 
     fn observe(&mut self, event: &Occurrence) -> Vec<Job<L::Event>> {
         let now = self.env.clock.now();
-        // What makes two events the same may be the user's own code.
+        // The functions that compare events may be user code.
         let decision =
             self.env.reporter.guard("events", &event.name, || self.correlation.observe(event, now));
         match decision {
@@ -153,16 +154,16 @@ impl<L: Correlation> Writer<L> {
         }
     }
 
-    /// Tries until the server has decided; after `stop` only once.
+    /// Retries until the server has decided; after `stop` only once.
     async fn write(&self, job: &Job<L::Event>, stop: &CancellationToken) -> Result<(), ApiError> {
         let mut tries = 0;
         loop {
             tries += 1;
             let Err(error) = self.attempt(job).await else { return Ok(()) };
             match error.class() {
-                // An earlier try got through, and only its answer was lost.
+                // An earlier try succeeded, and only its answer was lost.
                 Class::AlreadyExists if job.patch.is_none() && tries > 1 => return Ok(()),
-                // Somebody else has just made it again: then it can be patched.
+                // Another writer has just created it again, so it can be patched.
                 Class::AlreadyExists if job.patch.is_some() => {}
                 _ if may_pass(&error) => {}
                 _ => return Err(error),
@@ -170,14 +171,14 @@ impl<L: Correlation> Writer<L> {
             if tries == TRIES || stop.is_cancelled() {
                 return Err(error);
             }
-            // All recorders of a cluster wake up together after an outage: the first pause is of random length.
+            // All recorders of a cluster wake up together after an outage, so the first delay is random.
             let pause = if tries == 1 { PAUSE.mul_f64(self.env.generator.unit()) } else { PAUSE };
             let asked_for = error.retry_after().unwrap_or_default().min(LONGEST_PAUSE);
             stop.run_until_cancelled(self.env.clock.sleep(pause.max(asked_for))).await;
         }
     }
 
-    /// Patches what should be on the server, and creates what is not, or no longer.
+    /// Patches an Event that should be on the server, and creates one that is not, or no longer.
     async fn attempt(&self, job: &Job<L::Event>) -> Result<(), ApiError> {
         let events = self.requests.api::<L::Event>();
         if let Some(patch) = &job.patch {
@@ -195,7 +196,7 @@ impl<L: Correlation> Writer<L> {
         let in_dying_namespace =
             error.class() == Class::Forbidden && error.message().contains("being terminated");
         if in_dying_namespace || error.class() == Class::AlreadyExists {
-            // Nobody can do anything about it.
+            // There is no remedy.
             tracing::debug!(event = name, %error, "the event was not written");
         } else {
             self.env.reporter.error("events", &name, error);
@@ -211,8 +212,8 @@ fn name_of<E: Kind>(event: &E) -> ObjectName {
     )
 }
 
-/// Whether the server has not decided about the event. An internal error is its answer, of a broken admission webhook for example, unless it asks
-/// to be tried again: one event that it cannot take must not hold up all others.
+/// Returns whether the server has not decided about the event. An internal error is a decision, for example of a broken
+/// admission webhook, unless it asks for a retry: one event that the server cannot take must not delay all others.
 fn may_pass(error: &ApiError) -> bool {
     match error.class() {
         Class::ConnectionRefused

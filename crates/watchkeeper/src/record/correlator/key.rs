@@ -1,4 +1,4 @@
-//! When do two events count as the same? When what their key is made of is the same, by a hash of fixed size.
+//! Keys by which events count as the same: hashes of fixed size.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -8,11 +8,12 @@ use foldhash::quality::{FixedState, FoldHasher};
 use super::super::occurrence::Occurrence;
 use crate::clock::Generator;
 
-/// Stands for all events that a correlator treats as one: 128 bits of a seeded hash, so that long messages take no memory.
+/// Identifies all events that a correlator treats as one: 128 bits of a seeded hash, so that long messages take no
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventKey([u64; 2]);
 
-/// Takes the parts of a key. Parts are kept apart: `("a", "bc")` and `("ab", "c")` are different keys.
+/// Collects the parts of a key. The boundaries count: `("a", "bc")` and `("ab", "c")` are different keys.
 #[derive(Clone)]
 pub struct KeyHasher([FoldHasher<'static>; 2]);
 
@@ -32,10 +33,10 @@ impl fmt::Debug for KeyHasher {
     }
 }
 
-/// What a key is made of.
+/// A function that hashes the parts of a key.
 pub(in super::super) type Parts = dyn Fn(&Occurrence, &mut KeyHasher) + Send + Sync;
 
-/// Makes keys of events: from two hashes with a seed each.
+/// Makes keys of events, from two hashes with a seed each.
 #[derive(Debug)]
 pub(in super::super) struct Keys([FixedState; 2]);
 

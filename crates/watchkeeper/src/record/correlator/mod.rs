@@ -1,4 +1,4 @@
-//! Which events are worth a write? Similar ones are combined, repetitions counted, floods filtered.
+//! Correlation of events: similar ones are combined, repetitions counted, floods filtered.
 
 mod key;
 mod options;
@@ -22,14 +22,34 @@ use crate::clock::{Generator, Instant};
 
 /// Decides what to write of a stream of events: it combines, then counts, then filters.
 ///
-/// - The tenth message of one reason on one object within ten minutes, and each further one, is *combined*: they share one Event, which shows the
-///   newest. The nine before keep Events of their own.
-/// - An event that came before is *counted*: its Event gets another count, and nothing new is made.
-/// - An object about which a component has more to say than a burst of 25 and then one event in five minutes is *filtered*. What is filtered
-///   is still counted: the next event of its kind that passes carries the whole count.
+/// - The tenth message of one reason on one object within ten minutes, and each further one, is *combined*: they share
+///   one Event, which shows the newest. The nine before keep their own Events.
+/// - A repeated event is *counted*: the count of its Event increases, and nothing new is created.
+/// - An object with more events of a component than a burst of 25 and then one in five minutes is *filtered*. Filtered
+///   events are still counted: the next one of the same kind that passes carries the whole count.
 ///
-/// All numbers, and what counts as similar, are [options](CorrelatorOptions). It waits for nothing and reads no clock; it remembers the 4,096 keys of
-/// each step that were used last, and of each no more than a few words, however long the messages are.
+/// All numbers, and the definition of similar, are [options](CorrelatorOptions). The correlator waits for nothing and
+/// reads no clock. It remembers the 4,096 most recently used keys of each step, in a few words each, however long the
+/// messages are.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use watchkeeper::Env;
+/// use watchkeeper::record::{CorrelatorOptions, EventBroadcaster, EventCorrelator, EventType};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let env = Env::simulated(1);
+/// let events = EventBroadcaster::new(&env);
+/// let mut stream = events.subscribe();
+/// let mut correlator = EventCorrelator::new(CorrelatorOptions::default(), &env.generator);
+/// for count in 1..=2 {
+///     events.recorder("my-controller").event(&Pod::default(), EventType::Warning, "Failed", "no space left");
+///     let event = stream.recv().await.unwrap();
+///     assert_eq!(correlator.observe(&event, env.clock.now()).unwrap().count, count);
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EventCorrelator {
     options: CorrelatorOptions,
@@ -39,24 +59,24 @@ pub struct EventCorrelator {
     buckets: Cache<Bucket>,
 }
 
-/// Keeps the values of the keys that were used last.
+/// The values of the most recently used keys.
 pub(super) type Cache<V> = LruCache<EventKey, V, FixedState>;
 
-/// An empty cache, which takes memory only for what is in it.
+/// Returns an empty cache, which takes memory only for its entries.
 pub(super) fn cache<V>(size: NonZeroUsize, generator: &Generator) -> Cache<V> {
     let mut cache = LruCache::unbounded_with_hasher(generator.hasher());
     cache.resize(size);
     cache
 }
 
-/// The messages of one reason on one object that have Events of their own: one fewer than may be different.
+/// The messages of one reason on one object that have their own Events: one fewer than the maximum.
 #[derive(Debug)]
 struct Similar {
     messages: Vec<EventKey>,
     last: Instant,
 }
 
-/// An Event, as it was written or will be.
+/// An Event, as it was or will be written.
 #[derive(Debug)]
 struct Counted {
     name: String,
@@ -64,26 +84,26 @@ struct Counted {
     count: i32,
 }
 
-/// What to write of an event: an Event of this name, count and message.
+/// The Event to write: its name, count and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Correlated {
-    /// What is the same for all that this Event tells of.
+    /// The key that all events of this Event share.
     pub key: EventKey,
     /// The name of the Event.
     pub name: String,
-    /// When it was first recorded.
+    /// The time of the first event.
     pub first: Timestamp,
-    /// How often it was recorded until now. If more than once, the Event may be on the server, and a patch will do.
+    /// The number of events so far. If there was more than one, the Event may be on the server, and a patch is enough.
     pub count: i32,
-    /// What it says now.
+    /// The current message.
     pub message: String,
-    /// Whether it stands for several similar events.
+    /// Whether it combines several similar events.
     pub is_combined: bool,
 }
 
 impl EventCorrelator {
-    /// A correlator that has seen nothing yet.
+    /// Returns an empty correlator.
     pub fn new(options: CorrelatorOptions, generator: &Generator) -> Self {
         let size = options.cache_size;
         Self {
@@ -95,7 +115,7 @@ impl EventCorrelator {
         }
     }
 
-    /// Takes note of an event; what to write of it, or nothing if it is filtered.
+    /// Records an event, and returns what to write, or nothing if it is filtered.
     pub fn observe(&mut self, event: &Occurrence, now: Instant) -> Option<Correlated> {
         let is_combined = self.is_combined(event, now);
         let key = match is_combined {
@@ -114,7 +134,7 @@ impl EventCorrelator {
         Some(Correlated { key, name, first, count, message, is_combined })
     }
 
-    /// Whether there have been too many messages like this one.
+    /// Returns whether there have been too many messages like this one.
     fn is_combined(&mut self, event: &Occurrence, now: Instant) -> bool {
         let Self { options, keys, similar, .. } = self;
         let fresh = || Similar { messages: Vec::new(), last: now };

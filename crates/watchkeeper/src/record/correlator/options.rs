@@ -1,4 +1,4 @@
-//! What can be set about the correlation of events? How many, how often, and what counts as similar.
+//! Settings of the correlation of events: numbers, rates, and the definition of similar.
 
 use std::fmt;
 use std::hash::Hash;
@@ -61,7 +61,7 @@ impl Default for CorrelatorOptions {
     }
 }
 
-/// What all keys begin with.
+/// Hashes the parts that all keys begin with.
 fn source_and_object(event: &Occurrence, key: &mut KeyHasher) {
     let Occurrence { component, host, regarding, .. } = event;
     (component, host, &regarding.api_version, &regarding.kind).hash(key);
@@ -69,38 +69,39 @@ fn source_and_object(event: &Occurrence, key: &mut KeyHasher) {
 }
 
 impl CorrelatorOptions {
-    /// Remembers `size` keys of each step, and at least one; 4,096 by default. What is forgotten is counted from one again.
+    /// Sets the number of keys that each step remembers, at least one; 4,096 by default. A forgotten event is counted
+    /// from one again.
     #[must_use]
     pub fn cache_size(mut self, size: usize) -> Self {
         self.cache_size = NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
         self
     }
 
-    /// Lets `burst` events on one object pass, and then one for each `refill`: by default 25, and one in five minutes. With a `refill` of zero
-    /// everything passes.
+    /// Lets `burst` events on one object pass, and then one per `refill`; 25 and five minutes by default. With a
+    /// `refill` of zero all events pass.
     #[must_use]
     pub fn spam_filter(mut self, burst: u32, refill: Duration) -> Self {
         (self.spam_burst, self.spam_refill) = (burst, refill);
         self
     }
 
-    /// Events of one such key share what the spam filter lets pass. By default those of one component and type on one object.
+    /// Sets the key by which events share the tokens of the spam filter; component, type and object by default.
     #[must_use]
     pub fn spam_key(mut self, parts: impl Fn(&Occurrence, &mut KeyHasher) + Send + Sync + 'static) -> Self {
         self.spam_key = Arc::new(parts);
         self
     }
 
-    /// Combines similar events from the `max`th different one on, as long as no more than `interval` passes between two of them: by default
-    /// from the tenth within ten minutes.
+    /// Combines similar events from the `max`th different one on, as long as at most `interval` passes between two of
+    /// them; ten and ten minutes by default.
     #[must_use]
     pub fn aggregate(mut self, max: usize, interval: Duration) -> Self {
         (self.max_similar, self.aggregate_interval) = (max, interval);
         self
     }
 
-    /// Events with one such `similar` key are similar, and different if their `different` keys are. By default those of one component, type and
-    /// reason on one object are similar, and different in their messages.
+    /// Sets the key by which events are similar, and the key by which similar events are different. By default events
+    /// of one component, type and reason on one object are similar, and differ by their messages.
     #[must_use]
     pub fn aggregate_key(
         mut self,
@@ -111,7 +112,7 @@ impl CorrelatorOptions {
         self
     }
 
-    /// What an Event that stands for several says when `message` is called with the newest of them.
+    /// Sets the message of a combined Event, made by `message` from the newest event.
     #[must_use]
     pub fn combined_message(
         mut self,

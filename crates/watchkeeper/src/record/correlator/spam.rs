@@ -1,10 +1,11 @@
-//! How many events may there be about one object? As many as there are tokens in its bucket.
+//! A token bucket that limits the events about one object.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// The events that may still pass. Unlike a limiter of a work queue it owes nothing: what finds no token does not come back for it.
+/// The events that may still pass. Unlike the limiter of a work queue it has no debt: an event that finds no token is
+/// gone.
 #[derive(Debug)]
 pub(super) struct Bucket {
     tokens: f64,
@@ -16,7 +17,7 @@ impl Bucket {
         Self { tokens: f64::from(burst), last: now }
     }
 
-    /// Takes a token, if there is one. Another comes after each `refill`, up to `burst`; at once if that is zero.
+    /// Takes a token, if there is one. Another is added after each `refill`, up to `burst`; at once if that is zero.
     pub(super) fn take(&mut self, burst: u32, refill: Duration, now: Instant) -> bool {
         if refill.is_zero() {
             return burst > 0;
@@ -46,7 +47,7 @@ mod tests {
         let mut take = |minutes: f64| bucket.take(2, MINUTE, start + MINUTE.mul_f64(minutes));
         assert_eq!([take(0.0), take(0.0), take(0.0)], [true, true, false]);
         assert_eq!([take(0.5), take(0.75), take(1.0), take(1.5)], [false, false, true, false]);
-        // No more than a burst is saved up, and time that goes backwards brings nothing.
+        // At most a burst is saved up, and a clock that goes backwards adds nothing.
         assert_eq!(
             [take(60.0), take(60.0), take(60.0), take(0.0), take(60.0)],
             [true, true, false, false, false]

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A correlator, and the time that it is told.
+/// A correlator, and its current time.
 struct TimedCorrelator {
     correlator: EventCorrelator,
     now: Instant,
@@ -23,7 +23,7 @@ impl TimedCorrelator {
         Self { correlator, now: Clock::system().now(), number: 0 }
     }
 
-    /// Records an event, changed by `change`, a second after the one before.
+    /// Records an event, changed by `change`, one second after the previous one.
     fn record(
         &mut self,
         reason: &str,
@@ -37,7 +37,7 @@ impl TimedCorrelator {
         self.correlator.observe(&event, self.now)
     }
 
-    /// The count and message of an event.
+    /// Returns the count and message of an event.
     fn say(&mut self, reason: &str, message: &str) -> Option<(i32, String)> {
         self.record(reason, message, |_| {}).map(|correlated| (correlated.count, correlated.message))
     }
@@ -112,10 +112,10 @@ fn the_tenth_different_message_and_all_after_it_are_combined() {
     let eleventh = timed.record("Why", "11", |_| {}).unwrap();
     assert_eq!((eleventh.count, &*eleventh.message), (2, &*format!("{COMBINED}11")));
     assert!(eleventh.name == tenth.name && eleventh.first == tenth.first);
-    // Those that came first keep their own.
+    // The first ones keep their own.
     assert_eq!(timed.say("Why", "1"), says(2, "1"));
     assert_eq!(timed.say("Why", "9"), says(2, "9"));
-    // Another reason has nothing to do with it.
+    // Another reason is not affected.
     assert_eq!(timed.say("Another", "12"), says(1, "12"));
     assert_eq!(timed.say("Why", "10"), says(3, &format!("{COMBINED}10")));
 }
@@ -127,7 +127,7 @@ fn messages_further_apart_than_the_interval_are_not_combined() {
     assert_eq!(timed.say("Why", "1"), says(1, "1"));
     timed.now += 9 * SECOND;
     assert_eq!(timed.say("Why", "2"), says(1, &format!("{COMBINED}2")));
-    // Each event, combined or not, begins the interval again; more than an interval later all is forgotten.
+    // Each event, combined or not, restarts the interval; more than an interval later everything is forgotten.
     timed.now += 9 * SECOND;
     assert_eq!(timed.say("Why", "3"), says(2, &format!("{COMBINED}3")));
     timed.now += 10 * SECOND;
@@ -146,7 +146,7 @@ fn events_on_different_parts_of_an_object_are_different_events() {
     }
 }
 
-/// One change to each part of an event that tells events apart.
+/// One change to each part of an event that distinguishes events.
 type Change = fn(&mut Occurrence);
 const IDENTITY: [(&str, Change); 8] = [
     ("component", |event| event.component = "x".into()),
@@ -234,7 +234,7 @@ fn what_was_used_last_is_remembered_and_the_rest_counted_anew() {
     assert_eq!(timed.say("A", "m"), says(3, "m"));
     let again = timed.record("B", "m", |_| {}).unwrap();
     assert_eq!((again.count, &*again.name), (1, "pod.6"));
-    // A cache of no size is one of one.
+    // A cache of size zero has size one.
     let mut small = TimedCorrelator::new(CorrelatorOptions::default().cache_size(0));
     assert_eq!([small.say("A", "m"), small.say("A", "m")], [says(1, "m"), says(2, "m")]);
 }
@@ -254,13 +254,13 @@ fn options_show_their_numbers() {
     assert!(text.contains("cache_size: 17") && text.contains("spam_burst: 25"), "{text}");
 }
 
-/// An event about one of a few objects, with one of a few reasons and messages, so many seconds after the one before.
+/// Events about one of a few objects, with one of a few reasons and messages, some seconds after the previous one.
 fn any_events() -> impl Strategy<Value = Vec<(u8, u8, u8, u16)>> {
     prop::collection::vec((0..3_u8, 0..2_u8, 0..6_u8, 0..400_u16), 1..200)
 }
 
-/// Plays `events` to a correlator, and writes what it decides to a server of Events by name. What is on the server, how many were filtered, and
-/// the correlator itself.
+/// Passes `events` to a correlator, and applies its decisions to a server of Events by name. Returns the Events on the
+/// server, the number of filtered ones, and the correlator.
 fn play(
     options: CorrelatorOptions,
     events: &[(u8, u8, u8, u16)],
@@ -293,7 +293,7 @@ proptest! {
             .cache_size(cache).aggregate(max, 300 * SECOND).spam_filter(1, Duration::ZERO);
         let (server, filtered, _) = play(options, &events);
         prop_assert_eq!(filtered, 0);
-        // Even if keys are forgotten: then there is another Event.
+        // This holds even if keys are forgotten: then there is another Event.
         prop_assert_eq!(server.values().sum::<i32>() as usize, events.len());
     }
 
@@ -303,7 +303,7 @@ proptest! {
     ) {
         let options = CorrelatorOptions::default().aggregate(max, 300 * SECOND).spam_filter(burst, 600 * SECOND);
         let (server, filtered, correlator) = play(options, &events);
-        // What was filtered and not written since is the difference between what was counted and what is on the server.
+        // The filtered and still unwritten events are the difference between the counts and the server.
         let counted: i32 = correlator.counted.iter().map(|(_, counted)| counted.count).sum();
         prop_assert_eq!(counted as usize, events.len());
         let unwritten: i32 = correlator.counted.iter()

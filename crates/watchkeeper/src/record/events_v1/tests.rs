@@ -4,7 +4,7 @@ use crate::clock::Clock;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A correlation, the time that it is told, and a server that takes every write.
+/// A correlation, its current time, and a server that accepts every write.
 struct TimedSeries {
     correlation: SeriesCorrelation,
     start: Instant,
@@ -30,7 +30,7 @@ impl TimedSeries {
         self.written(jobs)
     }
 
-    /// What was written: the name, whether by patch, and the count.
+    /// Returns the writes: the name, whether by patch, and the count.
     fn written(&mut self, jobs: Vec<Job<Event>>) -> Vec<String> {
         jobs.iter().for_each(|job| self.correlation.written(job));
         jobs.iter().map(told).collect()
@@ -55,7 +55,7 @@ fn told(job: &Job<Event>) -> String {
 fn the_first_is_created_the_second_patched_and_the_others_held() {
     let mut timed = TimedSeries::new(9);
     assert_eq!(timed.record(0, &event(1, "Why", "a")), ["create pod.1"]);
-    // What is said is not part of what makes a series.
+    // The message is not part of the identity of a series.
     assert_eq!(timed.record(0, &event(2, "Why", "b")), ["patch pod.1 2"]);
     assert_eq!(timed.record(0, &event(3, "Why", "c")), [""; 0]);
     assert_eq!(timed.record(0, &event(4, "Another", "c")), ["create pod.4"]);
@@ -134,7 +134,7 @@ fn a_series_that_goes_on_is_written_every_half_hour() {
     assert_eq!(timed.tick(30), ["patch pod.1 31"]);
     assert_eq!(timed.correlation.series.len(), 2);
     assert_eq!(timed.correlation.due(), Some(timed.start + 36 * MINUTE));
-    // And again, whether something was added or not.
+    // Again, whether something was added or not.
     timed.record(59, &event(99, "Why", "a"));
     assert_eq!(timed.tick(60), ["patch pod.1 32"]);
 }
@@ -143,10 +143,10 @@ fn a_series_that_goes_on_is_written_every_half_hour() {
 fn a_state_that_could_not_be_written_is_written_later() {
     let mut timed = TimedSeries::new(9);
     for number in 1..=2 {
-        // Nobody says that these were written.
+        // These are not marked as written.
         timed.correlation.observe(&event(number, "Why", "a"), timed.start);
     }
-    // A single event has no later state: only its next occurrence could have told of it.
+    // A single event has no later state: only its next occurrence would have been written.
     timed.correlation.observe(&event(3, "Single", "a"), timed.start);
     assert_eq!(timed.tick(7), ["patch pod.1 2"]);
 }
@@ -159,7 +159,7 @@ fn when_there_are_too_many_the_one_that_was_quiet_for_longest_is_over() {
     }
     timed.record(0, &event(4, "B", "a"));
     assert_eq!(timed.record(0, &event(5, "C", "a")), ["patch pod.1 3", "create pod.5"]);
-    // A single event has nothing more to tell.
+    // A single event has no remaining write.
     assert_eq!(timed.record(0, &event(6, "D", "a")), ["create pod.6"]);
     assert_eq!(timed.correlation.series.len(), 2);
 }

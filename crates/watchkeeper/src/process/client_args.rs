@@ -1,4 +1,4 @@
-//! Which cluster is meant? Flags, then the environment, then the cluster around the process, then the user's own file.
+//! Flags that select a cluster: flags first, then the environment, the pod of the process, and the user's own file.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,15 +15,24 @@ use crate::env::Env;
 use crate::report::WithCauses;
 use crate::source::{Client, ClientError};
 
-/// Flags that say which cluster to talk to, for `#[command(flatten)]`.
+/// Flags that select the cluster, for `#[command(flatten)]`.
 ///
-/// Looked for in this order: `--kubeconfig`, the files that `KUBECONFIG` lists (the first that says something wins), the service account of
-/// a pod where it can be used, `~/.kube/config`. With `--master` another server is talked to, with the credentials of the files; a pod's own are for its own
-/// cluster only. Over plain HTTP no credentials are sent; a server without a scheme is https where a certificate, an authority or
-/// `insecure-skip-tls-verify` is given.
+/// The configuration is looked up in this order: `--kubeconfig`, the files in `KUBECONFIG` (the first that sets a value
+/// wins), the service account of a pod if it is usable, `~/.kube/config`. `--master` selects another server, with the
+/// credentials of the files; those of a pod are for its own cluster only. Over plain HTTP no credentials are sent. A
+/// server without a scheme is https if a certificate, an authority or `insecure-skip-tls-verify` is set.
 ///
-/// Connections go through the `proxy-url` of the cluster, else through `HTTPS_PROXY`, or `HTTP_PROXY` for a server of plain HTTP, where it is not
-/// on this machine and not named by `NO_PROXY`. A proxy may be of http, https or socks5.
+/// Connections go through the `proxy-url` of the cluster, otherwise through `HTTPS_PROXY`, or `HTTP_PROXY` for a server
+/// of plain HTTP, unless the server is on this machine or in `NO_PROXY`. A proxy may be http, https or socks5.
+///
+/// ```no_run
+/// use watchkeeper::Env;
+/// use watchkeeper::process::ClientArgs;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = ClientArgs::default().connect(&Env::system()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct ClientArgs {
@@ -38,50 +47,50 @@ pub struct ClientArgs {
     pub master: Option<String>,
 }
 
-/// Why there is no cluster to talk to.
+/// The reason why no cluster was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// A kubeconfig file that cannot be read.
     #[error("cannot read the kubeconfig {file}")]
     Unreadable {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: io::Error,
     },
-    /// A kubeconfig file that makes no sense.
+    /// A kubeconfig file that is invalid.
     #[error("cannot use the kubeconfig {file}: {field} {problem}")]
     Field {
-        /// Which file, or files.
+        /// The file, or files.
         file: String,
-        /// Which field in it, such as `contexts[dev].context.cluster`.
+        /// The field, such as `contexts[dev].context.cluster`.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// None of the files in `KUBECONFIG` exists.
     #[error("KUBECONFIG names no file that exists: {0}")]
     NoFile(String),
-    /// The process is in a pod whose service account cannot be used.
+    /// The process is in a pod whose service account is unusable.
     #[error("cannot use the service account of the pod: {0}")]
     InCluster(String),
-    /// `--master` is no URL.
+    /// `--master` is not a URL.
     #[error("--master {0:?} is not a URL such as https://127.0.0.1:6443")]
     Master(String),
-    /// `HTTPS_PROXY` or `HTTP_PROXY` is no proxy that can be used.
+    /// `HTTPS_PROXY` or `HTTP_PROXY` is not a usable proxy.
     #[error("{0}")]
     Proxy(String),
-    /// Neither flag, nor variable, nor pod, nor file.
+    /// There is no flag, no variable, no pod and no file.
     #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run in a pod")]
     Nothing,
-    /// The configuration gives no client.
+    /// No client can be made from the configuration.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// What there is around the process.
+/// The environment of the process.
 struct Surroundings {
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
@@ -89,18 +98,18 @@ struct Surroundings {
     proxies: Proxies,
 }
 
-/// The configuration of the cluster around this process, if there is one.
+/// Returns the configuration of the cluster that this process runs in, if there is one.
 fn around_process() -> Result<Option<Config>, String> {
     pod::in_cluster(|name| env::var(name).ok(), Path::new(pod::FOLDER))
 }
 
 impl ClientArgs {
-    /// The clients of the cluster that is meant; nothing is sent yet. Must be called on a tokio runtime.
+    /// Returns a client of the selected cluster; nothing is sent yet. Must be called on a tokio runtime.
     pub async fn connect(&self, env: &Env) -> Result<Client, ConnectError> {
         Ok(Client::from_config(self.config().await?, env)?)
     }
 
-    /// The configuration of the cluster that is meant.
+    /// Returns the configuration of the selected cluster.
     pub async fn config(&self) -> Result<Config, ConnectError> {
         let around = Surroundings {
             kubeconfig: env::var_os("KUBECONFIG"),
@@ -111,7 +120,8 @@ impl ClientArgs {
         self.config_in(&around)
     }
 
-    /// Whether this process is in a pod whose service account can be used: where the flags are silent, and `KUBECONFIG`, that cluster is meant.
+    /// Returns whether this process is in a pod whose service account is usable. Without flags and `KUBECONFIG`, that
+    /// cluster is selected.
     pub fn is_in_cluster() -> bool {
         matches!(around_process(), Ok(Some(_)))
     }
@@ -133,7 +143,7 @@ impl ClientArgs {
             return Kubeconfigs::read(&files)?.config(context, master);
         }
         let mut unusable = None;
-        // A context is one of a file.
+        // A context is always one of a file.
         if context.is_none() && master.is_none() {
             match (around.in_cluster)() {
                 Err(problem) => unusable = Some(ConnectError::InCluster(problem)),
@@ -154,7 +164,7 @@ impl ClientArgs {
         }
     }
 
-    /// The files that the flag or the variable names; of the variable's those that exist.
+    /// Returns the files of the flag or the variable; for the variable, only those that exist.
     fn files(&self, around: &Surroundings) -> Result<Option<Vec<PathBuf>>, ConnectError> {
         if let Some(file) = &self.kubeconfig {
             return Ok(Some(vec![file.clone()]));

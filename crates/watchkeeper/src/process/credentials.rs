@@ -1,4 +1,4 @@
-//! Can the credentials of a kubeconfig be used, and if not, which field is to blame?
+//! Checks of the credentials of a kubeconfig, which name the invalid field.
 
 use std::fs;
 
@@ -12,12 +12,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::CertifiedKey;
 use secrecy::{ExposeSecret, SecretString};
 
-/// A field, and what is wrong with it; never what it holds, where that may be a secret.
+/// A field, and its problem; never its value, which may be a secret.
 pub(super) type Problem = (&'static str, String);
 
 type Certificates = Vec<Vec<u8>>;
 
-/// `cluster` as it is told to programs that make credentials, and the certificates of its authority.
+/// Returns `cluster` in the form for credential plugins, and the certificates of its authority.
 pub(super) fn authority(cluster: &mut Cluster) -> Result<(ExecAuthCluster, Option<Certificates>), Problem> {
     let texts = [
         &mut cluster.certificate_authority,
@@ -43,7 +43,7 @@ pub(super) fn authority(cluster: &mut Cluster) -> Result<(ExecAuthCluster, Optio
     Ok((info, Some(found)))
 }
 
-/// `user` without what is empty, if it can be used as far as that can be known before it is.
+/// Returns `user` without empty fields, if it is usable as far as that can be checked in advance.
 pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
     let texts = [
         &mut user.client_certificate,
@@ -82,7 +82,7 @@ pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
     Ok(user)
 }
 
-/// What excludes each other is not given at once, and what belongs to something not without it.
+/// Checks that no exclusive fields are set together, and that dependent fields are not set alone.
 fn check_alternatives(user: &AuthInfo) -> Result<(), Problem> {
     let has_extra = user.impersonate_user_extra.as_ref().is_some_and(|extra| !extra.is_empty());
     let has_groups = user.impersonate_groups.as_ref().is_some_and(|groups| !groups.is_empty());
@@ -110,7 +110,7 @@ fn check_alternatives(user: &AuthInfo) -> Result<(), Problem> {
     found.map_or(Ok(()), |(_, field, problem)| Err((field, problem.to_owned())))
 }
 
-/// The client's certificate and key: both, of each other, or none.
+/// Checks that the client's certificate and key are both set and match, or neither is set.
 fn check_pair(user: &AuthInfo) -> Result<(), Problem> {
     let data = user.client_certificate_data.as_deref();
     let certificate =
@@ -155,7 +155,7 @@ fn check_header(field: &'static str, text: &str) -> Result<(), Problem> {
     HeaderValue::from_str(text).map(drop).map_err(problem)
 }
 
-/// What is given as data, else as a file, and which of the two it is.
+/// Returns the contents of the data field, or else of the file, and which of the two it is.
 fn load(
     (data_field, data): (&'static str, Option<&str>),
     (file_field, file): (&'static str, Option<&str>),
@@ -174,7 +174,7 @@ fn read(field: &'static str, path: &str) -> Result<Vec<u8>, Problem> {
     fs::read(path).map_err(|error| (field, format!("cannot read {path}: {error}")))
 }
 
-/// The certificates in `pem`, at least one.
+/// Returns the certificates in `pem`, at least one.
 fn certificates(field: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     found.ok().filter(|found| !found.is_empty()).ok_or_else(|| no_certificate(field))

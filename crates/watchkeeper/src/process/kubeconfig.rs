@@ -1,4 +1,4 @@
-//! What do kubeconfig files say, and if they make no sense, which of them and where?
+//! Kubeconfig files: lookup of a context, with errors that name the file and the field.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::credentials::{Problem, authority, usable};
 use super::proxy::proxy_url;
 use crate::source::without_userinfo;
 
-/// Kubeconfig files, the first of which wins: an entry is taken whole from the first file that has one of its name.
+/// Kubeconfig files. The first wins: an entry is taken as a whole from the first file that has its name.
 #[derive(Debug)]
 pub(super) struct Kubeconfigs(Vec<(PathBuf, Kubeconfig)>);
 
@@ -23,7 +23,7 @@ pub(super) struct Kubeconfigs(Vec<(PathBuf, Kubeconfig)>);
 type Entries<'a, T> = fn(&'a Kubeconfig) -> &'a [T];
 
 impl Kubeconfigs {
-    /// Reads `files`, all of which must be there.
+    /// Reads `files`, all of which must exist.
     pub(super) fn read(files: &[PathBuf]) -> Result<Self, ConnectError> {
         let read = |file: &PathBuf| {
             let kubeconfig = read(file)?;
@@ -33,7 +33,7 @@ impl Kubeconfigs {
         files.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The configuration of `context`, or of the current one; with the server `master`, where one is given.
+    /// Returns the configuration of `context`, or of the current one, with the server `master` if it is set.
     pub(super) fn config(&self, context: Option<&str>, master: Option<&str>) -> Result<Config, ConnectError> {
         let (named, context) = self.context(context)?;
         let at = |field: &str| format!("contexts[{}].context.{field}", context.name);
@@ -65,7 +65,7 @@ impl Kubeconfigs {
         });
         let user = user.transpose()?.unwrap_or_default();
 
-        // Put together here, as kube reads the variables for proxies in its own way.
+        // Built here, as kube reads the variables for proxies in its own way.
         let in_cluster =
             |(part, problem): Problem| field(cluster_file, &in_cluster(&format!(".{part}")), problem);
         let (mut info, authority) = authority(&mut cluster_info).map_err(in_cluster)?;
@@ -101,7 +101,7 @@ impl Kubeconfigs {
         Ok(config)
     }
 
-    /// The context that is meant, and the file that has it.
+    /// Returns the selected context, and its file.
     fn context(&self, wanted: Option<&str>) -> Result<(&Path, &NamedContext), ConnectError> {
         let current = self.0.iter().find_map(|(file, kubeconfig)| {
             let name = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty())?;
@@ -126,7 +126,7 @@ impl Kubeconfigs {
         })
     }
 
-    /// The first entry of that name, and the file that has it.
+    /// Returns the first entry of that name, and its file.
     fn find<'a, T>(
         &'a self,
         entries: Entries<'a, T>,
@@ -139,14 +139,14 @@ impl Kubeconfigs {
         })
     }
 
-    /// Something that is wrong with all files together.
+    /// Returns the error of a problem that concerns all files together.
     fn nowhere(&self, at: &str, problem: impl fmt::Display) -> ConnectError {
         let files: Vec<_> = self.0.iter().map(|(path, _)| path.display().to_string()).collect();
         field(Path::new(&files.join(", ")), at, problem)
     }
 }
 
-/// Which of two entries of one name was meant cannot be known.
+/// Refuses two entries of one name in a file, as they are ambiguous.
 fn check_names(file: &Path, kubeconfig: &Kubeconfig) -> Result<(), ConnectError> {
     let clusters = kubeconfig.clusters.iter().map(|cluster| ("clusters", &cluster.name));
     let users = kubeconfig.auth_infos.iter().map(|user| ("users", &user.name));
@@ -172,12 +172,12 @@ fn unknown(what: &str, name: &str) -> String {
     format!("names the {what} {name:?}, which is not there")
 }
 
-/// The URL that `--master` gives.
+/// Returns the URL of `--master`.
 pub(super) fn master_url(text: &str, is_secure: bool) -> Result<Uri, ConnectError> {
     server_url(text, is_secure).ok_or_else(|| ConnectError::Master(without_userinfo(text)))
 }
 
-/// The URL of a server that may be given as host and port only.
+/// Returns the URL of a server that may be given as host and port only.
 pub(super) fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
     let scheme = if is_secure { "https" } else { "http" };
     let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
@@ -187,7 +187,8 @@ pub(super) fn server_url(text: &str, is_secure: bool) -> Option<Uri> {
     (is_http && has_host && has_usable_port(&url)).then_some(url)
 }
 
-/// Whether the port of a URL is one, if it has any: a [`Uri`] takes every text for a port, and then says that it has none.
+/// Returns whether the port of a URL is valid, if it has one: a [`Uri`] accepts any text as a port, and then returns
+/// none.
 pub(super) fn has_usable_port(url: &Uri) -> bool {
     url.authority().is_none_or(|authority| {
         let address = authority.as_str().rsplit('@').next().unwrap_or_default();
@@ -199,7 +200,7 @@ pub(super) fn has_usable_port(url: &Uri) -> bool {
 fn read(file: &Path) -> Result<Kubeconfig, ConnectError> {
     Kubeconfig::read_from(file).map_err(|error| match error {
         KubeconfigError::Parse(error) => {
-            // What follows the first line shows the lines of the file, and so the secrets in them.
+            // After the first line, the message quotes lines of the file, and with them secrets.
             let message = error.to_string();
             let message = message.lines().next().unwrap_or_default();
             let Some(at) = error.location() else { return field(file, "it", unquoted(message)) };
@@ -218,7 +219,7 @@ fn unreadable(file: &Path, source: io::Error) -> ConnectError {
     ConnectError::Unreadable { file: file.display().to_string(), source }
 }
 
-/// `message` without what stands between its first and its last quotation mark, which may be a value.
+/// Returns `message` without the text between its first and its last quotation mark, which may be a value.
 fn unquoted(message: &str) -> String {
     match (message.split_once('"'), message.rsplit_once('"')) {
         (Some((before, _)), Some((_, after))) => format!("{before}...{after}"),
@@ -226,7 +227,8 @@ fn unquoted(message: &str) -> String {
     }
 }
 
-/// The keys that lead to a line of YAML, such as `users.user.token`: that of the line, and each above that is less indented.
+/// Returns the keys that lead to a line of YAML, such as `users.user.token`: that of the line, and each less indented
+/// one above it.
 fn path_of_line(text: &str, line: usize) -> String {
     let mut keys = Vec::new();
     let mut inner = usize::MAX;

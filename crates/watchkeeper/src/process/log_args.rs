@@ -1,4 +1,4 @@
-//! What is logged, and in which form? As flags or the environment say.
+//! Flags for the log: levels and format.
 
 use std::backtrace::Backtrace;
 use std::io::IsTerminal;
@@ -12,14 +12,22 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 
-/// Where panics are logged: under a name of their own, which no level turns off.
+/// The target of logged panics, which no level turns off.
 const PANIC: &str = "watchkeeper::panic";
 
-/// Flags that say what to log, for `#[command(flatten)]`.
+/// Flags for the log, for `#[command(flatten)]`.
+///
+/// ```no_run
+/// # fn main() -> Result<(), watchkeeper::process::LogError> {
+/// watchkeeper::process::LogArgs::default().install("info")?;
+/// tracing::info!("logged to standard error");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct LogArgs {
-    /// Log level: off, error, warn, info, debug or trace, or one per module, such as info,watchkeeper=debug; RUST_LOG is used without it
+    /// Log level: off, error, warn, info, debug or trace, or one per module, such as info,watchkeeper=debug; RUST_LOG
+    /// is used without it
     #[cfg_attr(feature = "clap", arg(long, value_name = "LEVEL", value_parser = levels))]
     pub log_level: Option<String>,
     /// Log format
@@ -27,7 +35,7 @@ pub struct LogArgs {
     pub log_format: LogFormat,
 }
 
-/// The form of a log line.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum LogFormat {
@@ -38,36 +46,36 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why nothing can be logged.
+/// The reason why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// `--log-level` or `RUST_LOG` makes no sense.
+    /// `--log-level` or `RUST_LOG` is invalid.
     #[error("--log-level {level:?} is not a level such as info, or a list such as info,watchkeeper=debug")]
     Level {
-        /// What was given.
+        /// The value.
         level: String,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: ParseError,
     },
-    /// A log belongs to the whole process, and someone in it has set it up already.
+    /// The log of the process was already set up.
     #[error("the log is set up already: let the program alone do it")]
     AlreadyInstalled,
 }
 
 impl LogArgs {
-    /// Logs to standard error from now on, for the whole process; at `default` where neither flag nor environment say more. Panics go to the log too,
-    /// with the place and, where `RUST_BACKTRACE` asks for it, a backtrace: no line of the log is of another form. They
-    /// are logged whatever the level, `off` included.
+    /// Logs to standard error from now on, for the whole process; at `default` unless a flag or the environment sets a
+    /// level. Panics are logged too, with their location and, if `RUST_BACKTRACE` is set, a backtrace, so that every
+    /// line of the log has the same format. They are logged at any level, including `off`.
     ///
     /// May be called once per process.
     pub fn install(&self, default: &str) -> Result<(), LogError> {
         self.install_to(default, io::stderr)
     }
 
-    /// As [`install`](Self::install), but each line goes to `writer`: for a program that draws on the terminal, and must know of it. Still in colour
-    /// only where standard error is a terminal.
+    /// Logs as [`install`](Self::install) does, but to `writer`: for a program that draws on the terminal. Lines are
+    /// still in colour only if standard error is a terminal.
     pub fn install_to<W>(&self, default: &str, writer: W) -> Result<(), LogError>
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -106,7 +114,7 @@ impl LogArgs {
     }
 }
 
-/// Takes no word alone that is not a level: it would be a module, and what is logged of all others nothing.
+/// Refuses a single word that is not a level: it would be a module, and disable the log of all others.
 #[cfg(feature = "clap")]
 fn levels(text: &str) -> Result<String, &'static str> {
     let is_level = |word: &str| word.contains(['=', '[']) || word.parse::<LevelFilter>().is_ok();
@@ -158,7 +166,7 @@ mod tests {
         }
     }
 
-    /// What is logged of an error, a warning and an information.
+    /// Returns the log of an error, a warning and an information.
     fn logged(args: &LogArgs, colours: bool) -> String {
         let lines = Lines::default();
         let writer = lines.clone();

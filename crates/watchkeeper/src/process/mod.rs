@@ -1,7 +1,8 @@
 //! A program with controllers: flags, logs, workers, signals, metrics and health checks.
 //!
-//! It finds its cluster by [flags](ClientArgs), [logs](LogArgs) and serves [metrics and health](AdminServer) as others of its kind do, waits for its
-//! [caches](crate::informer::wait_for_sync), runs [workers](Workers) that survive their panics, and stops in order when a [signal](signals) asks it to.
+//! A program finds its cluster by [flags](ClientArgs), [logs](LogArgs), serves [metrics and health
+//! checks](AdminServer), waits for its [caches](crate::informer::wait_for_sync), runs [workers](Workers) that survive
+//! panics, and shuts down gracefully on a [signal](signals).
 
 #[cfg(feature = "admin")]
 mod admin;

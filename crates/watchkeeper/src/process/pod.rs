@@ -1,4 +1,4 @@
-//! How does a process in a pod reach its cluster? With what is mounted for its service account, as client-go reads it.
+//! The configuration of a process in a pod: the mounted service account, as client-go reads it.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,14 @@ use kube_client::config::{AuthInfo, Cluster};
 use super::credentials::{authority, usable};
 use super::kubeconfig::server_url;
 
-/// Where the files of a service account are.
+/// The folder of a service account.
 pub(super) const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The configuration of a process with such variables and files, `None` where it is in no pod, or what is wrong with it.
+/// Returns the configuration of a process with these variables and files; `None` if it is not in a pod; the problem if
+/// it is unusable.
 ///
-/// Only address and token must be there. Without a good `ca.crt` the authorities of the system are trusted; without a `namespace` it is `default`.
+/// Only address and token are required. Without a valid `ca.crt` the authorities of the system are trusted; without a
+/// `namespace` it is `default`.
 pub(super) fn in_cluster(
     variable: impl Fn(&str) -> Option<String>,
     folder: &Path,
@@ -34,7 +36,7 @@ pub(super) fn in_cluster(
     match authority(&mut Cluster { certificate_authority: Some(ca.clone()), ..Cluster::default() }) {
         Ok((_, certificates)) => {
             config.root_cert = certificates;
-            // Read again now and then, as others may come.
+            // Read again from time to time, as it is rotated.
             config.root_cert_file = Some(ca.into());
         }
         Err((_, problem)) => {
@@ -52,7 +54,7 @@ pub(super) fn in_cluster(
 mod tests {
     use super::*;
 
-    /// In a pod with these files, at that address.
+    /// Returns the configuration in a pod with these files, at that address.
     fn pod(files: &[(&str, &str)], host: &str, port: &str) -> Result<Option<Config>, String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {

@@ -1,4 +1,4 @@
-//! Through which proxy is a server reached? By `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, nearly as Go reads them.
+//! Proxies from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, which are read nearly as Go reads them.
 
 use std::env;
 use std::net::IpAddr;
@@ -8,19 +8,19 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use super::kubeconfig::has_usable_port;
 
-/// The variables that say which servers are reached through a proxy.
+/// The variables that select a proxy.
 #[derive(Default)]
 pub(super) struct Proxies {
-    /// The proxy of all servers that are talked to over TLS.
+    /// The proxy of all servers with TLS.
     pub(super) https: String,
     /// The proxy of all others.
     pub(super) http: String,
-    /// The servers that are reached without one, with commas between them.
+    /// The servers without a proxy, separated by commas.
     pub(super) no: String,
 }
 
 impl Proxies {
-    /// Those of this process.
+    /// Returns those of this process.
     pub(super) fn of_process() -> Self {
         Self::read(|name| env::var(name).ok())
     }
@@ -28,12 +28,12 @@ impl Proxies {
     fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let either = |name: &str| set(name).or_else(|| set(&name.to_lowercase())).unwrap_or_default();
-        // To a CGI program, that variable is a header of the request.
+        // In a CGI program, that variable is a header of the request.
         let http = if set("REQUEST_METHOD").is_some() { String::new() } else { either("HTTP_PROXY") };
         Self { https: either("HTTPS_PROXY"), http, no: either("NO_PROXY") }
     }
 
-    /// The proxy of `server`, or the variable and what is wrong with it. The machine itself needs none.
+    /// Returns the proxy of `server`, or the variable and its problem. The machine itself needs none.
     pub(super) fn of(&self, server: &Uri) -> Result<Option<Uri>, String> {
         let (name, proxy, port) = match server.scheme_str() {
             Some("https") => ("HTTPS_PROXY", &self.https, 443),
@@ -56,13 +56,14 @@ impl Proxies {
         });
         hosts.any(|host| {
             let host = if host.starts_with("*.") { &host[1..] } else { host };
-            // The proxy of this one does not matter, only whether there is one.
+            // Only whether there is a proxy matters here, not which one.
             host == "*" || Matcher::builder().all("http://p").no(host).build().intercept(server).is_none()
         })
     }
 }
 
-/// The URL of a proxy that may be given as host and port only, or what is wrong with it, without the password that may be in it.
+/// Returns the URL of a proxy that may be given as host and port only, or its problem, without the password that may be
+/// in it.
 pub(super) fn proxy_url(text: &str) -> Result<Uri, String> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url: Uri = whole.parse().map_err(|error| format!("failed to parse proxy url: {error}"))?;

@@ -1,4 +1,4 @@
-//! When does the operator want the program to stop? At the first signal in order, at the second one at once.
+//! Signals: the first stops the program gracefully, the second at once.
 
 use std::io;
 use std::pin::pin;
@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 
-/// Why signals are not listened for.
+/// The reason why signals are not handled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// Signals belong to the whole process, and someone in it listens already: share that token.
+    /// The signals of the process are already handled: share that token.
     #[error("signal handlers are installed already: pass on the token of the first installation")]
     AlreadyInstalled,
     /// The operating system refused.
@@ -24,13 +24,14 @@ pub enum InstallError {
     Listen(#[source] io::Error),
 }
 
-/// Whether somebody listens.
+/// Whether signals are handled.
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 
-/// Listens for SIGINT and SIGTERM (on Windows: ctrl-c); returns a token that the first of them cancels.
+/// Handles SIGINT and SIGTERM (on Windows: ctrl-c); returns a token that the first of them cancels.
 ///
-/// The second signal ends the process at once, with code 1: a program that hangs while it stops can still be ended politely. May be called
-/// once per process. It listens on a thread of its own until the process ends, whatever becomes of the token, or of the runtime of the program.
+/// The second signal ends the process at once, with code 1, so that a program that hangs while it stops can still be
+/// ended. May be called once per process. The handler runs on a thread of its own until the process ends, independently
+/// of the token and of the program's runtime.
 ///
 /// ```
 /// # use watchkeeper::{Env, process::signals};
@@ -47,7 +48,7 @@ pub fn install(env: &Env) -> Result<CancellationToken, InstallError> {
     if *installed {
         return Err(InstallError::AlreadyInstalled);
     }
-    // Never dropped: it is there as long as the process, and must not be dropped on a thread of another runtime.
+    // Never dropped: it lives as long as the process, and must not be dropped on a thread of another runtime.
     let runtime: &Runtime =
         Box::leak(Box::new(Builder::new_current_thread().enable_io().build().map_err(InstallError::Listen)?));
     let signals = {
@@ -80,7 +81,7 @@ async fn listen(
 ) -> Ended {
     let mut signals = pin!(signals);
     if let Some(signal) = signals.next().await {
-        // A line may wait for ever for somebody to read the log: neither the stop nor the exit waits for it.
+        // Logging may block forever if the log is not read, so neither the stop nor the exit waits for it.
         let _if_it_can = thread::Builder::new()
             .spawn(move || tracing::info!(signal, "stopping; a second signal exits at once"));
         stop.cancel();
@@ -97,7 +98,7 @@ fn os_signals() -> io::Result<impl Stream<Item = &'static str> + Send + 'static>
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(stream::poll_fn(move |context: &mut Context<'_>| {
-        // The second is asked only when the first has nothing: two signals at once are two.
+        // The second is polled only if the first has none: two signals at once count as two.
         match interrupt.poll_recv(context) {
             Poll::Ready(Some(())) => Poll::Ready(Some("SIGINT")),
             Poll::Ready(None) | Poll::Pending => {

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::clock::Clock;
 
-/// A stream whose writes fail once the other side has not taken a byte for some time while there is something for it.
+/// A stream whose writes fail once the other side has not accepted a byte for some time while there is data for it.
 ///
-/// For servers: without it, clients that were stopped in the middle of an answer would add up.
+/// For servers: otherwise clients that stopped reading in the middle of an answer would add up.
 pub struct Unstalled<S> {
     stream: S,
     clock: Clock,
@@ -23,7 +23,7 @@ pub struct Unstalled<S> {
 }
 
 impl<S: Unpin> Unstalled<S> {
-    /// Writes to `stream` may be stuck for `patience`.
+    /// Returns `stream` with writes that may be stuck for `patience`.
     pub fn new(stream: S, clock: Clock, patience: Duration) -> Self {
         Self { stream, clock, patience, alarm: None }
     }

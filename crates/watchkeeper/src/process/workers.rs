@@ -1,4 +1,4 @@
-//! Who keeps the workers running? This does: it restarts those that panic or return, and ends when the last one has.
+//! Workers: restarted if they panic or return, and joined at the end.
 
 use std::any::Any;
 use std::future::Future;
@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::env::Env;
 use crate::workqueue::{Key, RateLimitingQueue, WorkItem};
 
-/// How long a worker that ended stays away before it is started again.
+/// The delay before a worker that ended is started again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long workers may take to finish after the stop.
+/// The time that workers have to finish after the stop.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Runs `count` workers on `queue` until `stop`, as [`Workers::run_queue`] with the defaults of [`Workers`].
@@ -56,6 +56,24 @@ pub async fn run_workers<T, F, Fut>(
 }
 
 /// Workers that are kept running until a stop, and then given time to finish.
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio_util::sync::CancellationToken;
+/// use watchkeeper::Env;
+/// use watchkeeper::process::Workers;
+/// use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, limiter};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let env = Env::system();
+/// let queue = RateLimitingQueue::<String>::new("names", limiter::default_controller(), &env);
+/// queue.add("a".to_owned());
+/// queue.shut_down(); // workers of a queue that is shut down end when it is empty
+/// let work = |item: WorkItem<String>| async move { item.forget() };
+/// Workers::new(2).grace(Duration::from_secs(10)).run_queue(&queue, CancellationToken::new(), &env, work).await;
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "workers work when they are run"]
 pub struct Workers {
@@ -72,12 +90,12 @@ struct Unfinished {
 }
 
 impl Workers {
-    /// So many workers.
+    /// Returns settings for `count` workers.
     pub fn new(count: usize) -> Self {
         Self { count, grace: GRACE }
     }
 
-    /// Gives up workers that have not finished so long after the stop; 30 s by default.
+    /// Sets the time after the stop after which unfinished workers are aborted; 30 s by default.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -85,11 +103,11 @@ impl Workers {
 
     /// Runs the workers on `queue`: each takes a key, calls `work` with it, waits for its end and takes the next.
     ///
-    /// After the stop no further key is taken: `queue` is shut down, the keys that still wait are left to the next start of the program, and the
-    /// runs under way may finish within the grace period. A panic costs its worker a second, and the key is retried. If somebody else shuts
-    /// the queue down, the workers end when it is empty.
+    /// After the stop no further key is taken: `queue` is shut down, the remaining keys are left to the next start of
+    /// the program, and running reconciles may finish within the grace period. After a panic the worker pauses for a
+    /// second, and the key is retried. If the queue is shut down elsewhere, the workers end when it is empty.
     ///
-    /// Dropping the future aborts all workers; the keys that they had go back to the queue.
+    /// Dropping the future aborts all workers; their keys go back to the queue.
     pub async fn run_queue<T, F, Fut>(
         self,
         queue: &RateLimitingQueue<T>,
@@ -106,7 +124,7 @@ impl Workers {
             let (queue, stop, work) = (queue.clone(), stop.clone(), work.clone());
             async move {
                 loop {
-                    // The stop is looked at first: a key that is ready at the same time is not taken.
+                    // The stop has precedence: a key that is ready at the same time is not taken.
                     let next = tokio::select! {
                         biased;
                         () = stop.cancelled() => return,
@@ -114,17 +132,17 @@ impl Workers {
                     };
                     match next {
                         Some(item) => work(item).await,
-                        // Shut down by somebody else, and empty.
+                        // Shut down elsewhere, and empty.
                         None => stop.cancel(),
                     }
-                    // A run that never waits, and a queue that is never empty, would keep the thread.
+                    // Work that never waits, on a queue that is never empty, would block the thread.
                     crate::fair::give_way().await;
                 }
             }
         });
         let shut_down = async {
             stop.cancelled().await;
-            // A second shutdown would release somebody who drains the queue.
+            // A second shutdown would release a caller that drains the queue.
             if !queue.is_shutting_down() {
                 queue.shut_down();
             }
@@ -132,13 +150,13 @@ impl Workers {
         tokio::join!(workers, shut_down);
     }
 
-    /// Runs the workers until `stop` is cancelled and every one of them has returned, or the grace period after it is over. For workers that take
-    /// their work from a queue there is [`Workers::run_queue`].
+    /// Runs the workers until `stop` is cancelled and every one of them has returned, or the grace period after it is
+    /// over. For workers that take their work from a queue there is [`Workers::run_queue`].
     ///
-    /// `worker` is called for each start of a worker; what it returns runs as a task of its own. A worker that panics is reported and started
-    /// again after a second, and so is one that returns although nothing was stopped. After the stop no worker is started; those that run are
-    /// left to finish, so they must have a way to notice, such as a queue that is shut down. Those that do not are reported, and aborted where they
-    /// next wait for something.
+    /// `worker` is called for each start of a worker; the future runs as a task of its own. A worker that panics is
+    /// reported and started again after a second, as is one that returns before the stop. After the stop no worker is
+    /// started; running ones may finish, so they must notice the stop, for example by a queue that is shut down. Those
+    /// that do not finish are reported, and aborted at their next await.
     ///
     /// Dropping the future aborts all workers.
     pub async fn run<F, Fut>(self, stop: CancellationToken, env: &Env, worker: F)
@@ -200,13 +218,13 @@ async fn keep_running<F, Fut>(
             }
             Ok(Event::Rested(number)) if !stop.is_cancelled() => start(&mut tasks, number),
             Ok(Event::Rested(_)) => {}
-            // Panics are caught within the task: this one was aborted, by a runtime that shuts down.
+            // Panics are caught within the task, so this one was aborted by a runtime that shuts down.
             Err(_) => {}
         }
     }
 }
 
-/// What a task of the set came back with: a worker, or the pause after one.
+/// The result of a task of the set: a worker, or the pause after one.
 enum Event {
     Ended(usize, Option<Box<dyn Any + Send>>),
     Rested(usize),

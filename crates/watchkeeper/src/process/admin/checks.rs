@@ -1,4 +1,4 @@
-//! Is the program well? Each check says so by name.
+//! Health checks by name.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -12,8 +12,8 @@ use parking_lot::RwLock;
 
 use crate::informer::SharedInformerFactory;
 
-/// How long a cache may be degraded before the program counts as not ready: an API server that restarts is back by then, the longest backoff
-/// between two tries included.
+/// The time for which a cache may be degraded before the program counts as not ready. An API server that restarts is
+/// back by then, including the longest backoff between two tries.
 const DEGRADED: Duration = Duration::from_secs(120);
 
 /// Checks by name, of a program's health or readiness. Clones share them.
@@ -33,7 +33,8 @@ pub struct Checks(Arc<RwLock<BTreeMap<String, Check>>>);
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Checks {
-    /// Adds a check, or replaces the one of that name. It is called for each request and must not block; one that panics has failed.
+    /// Adds a check, or replaces the one of that name. It is called for each request and must not block; a panic is a
+    /// failure.
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.0.write().insert(name.to_owned(), Arc::new(check));
     }
@@ -46,8 +47,9 @@ impl Checks {
         gate
     }
 
-    /// Adds the check `caches`, which fails while a cache of `factory` cannot be relied on: until it has synced, once it has stopped, and while
-    /// it has been degraded for more than two minutes. The reason names each of them, and why.
+    /// Adds the check `caches`, which fails while a cache of `factory` is unreliable: until it has synced, once it has
+    /// stopped, and while it has been degraded for more than two minutes. The reason names each of these caches, and
+    /// its problem.
     pub fn caches(&self, factory: &SharedInformerFactory) {
         let caches = factory.caches();
         self.add("caches", move || {
@@ -56,14 +58,14 @@ impl Checks {
         });
     }
 
-    /// The names of the checks that fail now.
+    /// Returns the names of the checks that fail now.
     pub fn failing(&self) -> Vec<String> {
         self.results().into_iter().filter(|(_, result)| result.is_err()).map(|(name, _)| name).collect()
     }
 
-    /// Every check with its result; where there are none, `ping` is well.
+    /// Returns every check with its result; if there are none, `ping` passes.
     fn results(&self) -> Vec<(String, Result<(), String>)> {
-        // Not under the lock: a check may add another.
+        // Outside the lock: a check may add another.
         let checks = self.0.read().clone();
         if checks.is_empty() {
             return vec![("ping".to_owned(), Ok(()))];
@@ -71,7 +73,7 @@ impl Checks {
         checks.into_iter().map(|(name, check)| (name, run(&check))).collect()
     }
 
-    /// The answer to a request for all checks of the page `page`, or for the one called `only`.
+    /// Returns the answer to a request for all checks of the page `page`, or for the one called `only`.
     pub(super) fn answer(&self, page: &str, only: Option<&str>, query: &str) -> (StatusCode, String) {
         match only {
             Some(name) => self.one(name),
@@ -89,7 +91,7 @@ impl Checks {
         }
     }
 
-    /// In the form of Kubernetes' own components: a line for each check, and no reasons, as anybody may ask.
+    /// Formats the checks as Kubernetes' own components do: one line each, without reasons, as the page is public.
     fn all(&self, page: &str, query: &str) -> (StatusCode, String) {
         let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let is_verbose = parameters.iter().any(|(key, _)| key == "verbose");
@@ -131,17 +133,17 @@ impl fmt::Debug for Checks {
     }
 }
 
-/// The handle of a check that fails until something has happened, such as the first sync of the caches. Clones share it.
+/// The handle of a check that fails until an event, such as the first sync of the caches. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<AtomicBool>);
 
 impl Gate {
-    /// The check passes from now on.
+    /// Makes the check pass from now on.
     pub fn open(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// The check fails from now on.
+    /// Makes the check fail from now on.
     pub fn close(&self) {
         self.0.store(false, Ordering::Release);
     }

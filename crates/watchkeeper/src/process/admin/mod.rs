@@ -1,4 +1,4 @@
-//! How does one look into a running program? Through a page of its own: `/metrics`, `/healthz`, `/readyz`.
+//! The admin pages of a program: `/metrics`, `/healthz` and `/readyz`.
 
 mod checks;
 mod server;
@@ -12,10 +12,10 @@ pub use server::{AdminError, AdminServer, Pages};
 
 use crate::env::Env;
 
-/// Flags that say where the admin pages are served, for `#[command(flatten)]`.
+/// Flags for the address of the admin pages, for `#[command(flatten)]`.
 ///
-/// By default on the loopback interface: they are for those who are let into the machine or pod. To let probes and scrapers in, give
-/// `0.0.0.0:8080` and a network policy.
+/// The default is the loopback interface, which only processes of the machine or pod can reach. For probes and
+/// scrapers, use `0.0.0.0:8080` and a network policy.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct AdminArgs {
@@ -25,18 +25,18 @@ pub struct AdminArgs {
 }
 
 impl AdminArgs {
-    /// Listens there; [`AdminServer::run`] serves `pages`.
+    /// Listens at the address; [`AdminServer::run`] serves `pages`.
     pub async fn bind(&self, pages: Pages, env: &Env) -> Result<AdminServer, AdminError> {
         AdminServer::bind(self.admin_address, pages, env).await
     }
 }
 
-/// Where the admin pages are served.
+/// The address of the admin pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// Nowhere.
+    /// The pages are disabled.
     Off,
-    /// There; port 0 takes a free one.
+    /// An address; port 0 selects a free port.
     At(SocketAddr),
 }
 
@@ -51,7 +51,7 @@ impl FromStr for AdminAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            // As controller-runtime has it.
+            // The same values as in controller-runtime.
             "off" | "0" | "" => Ok(Self::Off),
             _ => text
                 .parse()

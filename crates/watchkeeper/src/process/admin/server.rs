@@ -1,4 +1,4 @@
-//! Who serves the admin pages? A small HTTP server, whose connections end with it.
+//! The HTTP server of the admin pages, whose connections end with it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -28,48 +28,66 @@ use super::checks::Checks;
 use crate::env::Env;
 use crate::process::Unstalled;
 
-/// Connections at once. For one more, that whose last request is the longest ago is closed: a probe is answered, whoever else is connected.
+/// The maximum number of connections. One more closes the one whose last request is the oldest, so that a probe is
+/// always answered.
 const CONNECTIONS: usize = 64;
-/// How long a client may take to say what it wants, and take none of the answer.
+/// The time that a client has to send a request, and to accept any part of the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the head of a request may be.
+/// The maximum size of the head of a request.
 const HEAD_LIMIT: usize = 16 * 1024;
-/// How long connections may take to finish after the stop.
+/// The time that connections have to finish after the stop.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 #[cfg(feature = "prometheus")]
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The page with metrics, where there is one.
+/// The page with metrics, if it is enabled.
 const METRICS_INDEX: &str = if cfg!(feature = "prometheus") { "/metrics\n" } else { "" };
 const CHECKS_INDEX: &str =
     "/healthz  /healthz/NAME  ?verbose  ?exclude=NAME\n/readyz   /readyz/NAME   ?verbose  ?exclude=NAME\n";
 
-/// What the admin pages show.
+/// The contents of the admin pages.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Pages {
     /// `/metrics`, in the text format of OpenMetrics. Needs feature `prometheus`.
     #[cfg(feature = "prometheus")]
     pub metrics: Registry,
-    /// `/healthz`: a program that fails these should be restarted.
+    /// `/healthz`: a program that fails these checks should be restarted.
     pub live: Checks,
-    /// `/readyz`: a program that fails these should be waited for.
+    /// `/readyz`: a program that fails these checks should get no traffic.
     pub ready: Checks,
 }
 
-/// Why the admin pages are not served.
+/// The reason why the admin pages are not served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve the admin pages at {address}: choose another --admin-address, or off")]
 pub struct AdminError {
-    /// Where they should have been.
+    /// The address of the pages.
     pub address: SocketAddr,
-    /// Why not.
+    /// The reason.
     #[source]
     pub source: io::Error,
 }
 
 /// Serves the admin pages.
+///
+/// ```
+/// use tokio_util::sync::CancellationToken;
+/// use watchkeeper::Env;
+/// use watchkeeper::process::{AdminAddress, AdminServer, Pages};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pages = Pages::default();
+/// pages.ready.gate("caches").open();
+/// let server = AdminServer::bind(AdminAddress::At("127.0.0.1:0".parse()?), pages, &Env::system()).await?;
+/// println!("serving http://{}/readyz", server.address().unwrap());
+/// let stop = CancellationToken::new();
+/// stop.cancel();
+/// server.run(stop).await;
+/// # Ok(()) }
+/// ```
 pub struct AdminServer {
     listener: Option<TcpListener>,
     pages: Arc<Pages>,
@@ -88,12 +106,12 @@ impl AdminServer {
         Ok(Self { listener, pages: Arc::new(pages), env: env.clone() })
     }
 
-    /// Where it listens, if it does.
+    /// Returns the address, unless the pages are disabled.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Serves until `stop`, and returns when every connection has ended. Dropping the future cuts them.
+    /// Serves until `stop`, and returns when every connection has ended. Dropping the future closes them.
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, pages, env } = self;
         let Some(listener) = listener else { return stop.cancelled().await };
@@ -106,7 +124,7 @@ impl AdminServer {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => connections.open(|turn| serve(stream, pages.clone(), env.clone(), stop.clone(), turn)),
                     Err(error) => {
-                        // Most often too many open files: a pause lets some go.
+                        // Usually too many open files: a pause lets some connections end.
                         env.reporter.error("admin", "accept", &error);
                         env.clock.sleep(Duration::from_millis(100)).await;
                     }
@@ -122,7 +140,7 @@ impl AdminServer {
     }
 }
 
-/// The connections that are open, and when each last had a request.
+/// The open connections, with the turn of the last request of each.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -130,7 +148,7 @@ struct Connections {
     turns: Arc<AtomicU64>,
 }
 
-/// Counts requests: the higher the number, the later the last one of this connection.
+/// Numbers requests: the higher the number, the later the last one of this connection.
 struct Turn {
     last: Arc<AtomicU64>,
     turns: Arc<AtomicU64>,
@@ -143,7 +161,7 @@ impl Turn {
 }
 
 impl Connections {
-    /// Serves one more connection, in the place of another if there are too many.
+    /// Serves one more connection, replacing another if there are too many.
     fn open<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Turn) -> F) {
         self.open.retain(|(_, task)| !task.is_finished());
         if self.open.len() >= CONNECTIONS
@@ -168,7 +186,7 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: Cancellatio
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         turn.take();
         let uri = request.uri();
-        // A collector is somebody's own code.
+        // A collector may be user code.
         let answer = env
             .reporter
             .guard("admin", uri.path(), || answer(&pages, request.method(), uri.path(), uri.query()));

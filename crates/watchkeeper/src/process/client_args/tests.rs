@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-/// A folder of kubeconfig files, and what is around the process.
+/// A folder of kubeconfig files, and the environment of the process.
 struct Machine {
     folder: tempfile::TempDir,
     around: Surroundings,
@@ -57,21 +57,21 @@ impl Machine {
         self.config().await.cluster_url.to_string()
     }
 
-    /// What is wrong, with the folder left out.
+    /// Returns the error, without the path of the folder.
     async fn error(&self) -> String {
         let error = self.args.config_in(&self.around).map(drop).unwrap_err();
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         format!("{error}{cause}").replace(&self.folder.path().display().to_string(), "")
     }
 
-    /// What is wrong with a file of that text.
+    /// Returns the error of a file with that text.
     async fn error_of(&mut self, text: &str) -> String {
         self.args.kubeconfig = Some(self.write("file", text));
         self.error().await
     }
 }
 
-/// A file with one context, of the cluster at `server`.
+/// Returns a file with one context, of the cluster at `server`.
 fn simple(server: &str) -> String {
     format!(
         "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u, namespace: ns}}}}]\n\
@@ -80,7 +80,7 @@ fn simple(server: &str) -> String {
     )
 }
 
-/// The head of the next request on `stream`.
+/// Returns the head of the next request on `stream`.
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -164,7 +164,7 @@ async fn a_master_is_talked_to_with_the_credentials_of_the_file() {
     let config = machine.config().await;
     assert_eq!(config.cluster_url.to_string(), "https://master:6443/");
     assert!(config.auth_info.token.is_some() && config.tls_server_name.is_none());
-    // A file without a server will do.
+    // A file without a server is enough.
     machine.write("file", &simple("").replace("server: '', ", ""));
     assert_eq!(machine.server().await, "https://master:6443/");
     machine.args.master = Some("a b".into());
@@ -352,7 +352,7 @@ async fn a_server_without_a_scheme_is_https_where_anything_says_so() {
         let info = config.auth_info;
         assert_eq!(info.token.is_some() || info.client_key_data.is_some(), scheme == "https", "{text}");
     }
-    // With a scheme it is as it says.
+    // With a scheme, the scheme decides.
     machine.args.master = Some("http://10.0.0.1:8080".into());
     assert_eq!(machine.server().await, "http://10.0.0.1:8080/");
 }

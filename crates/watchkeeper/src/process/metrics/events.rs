@@ -1,4 +1,4 @@
-//! What became of the events that were recorded? Asked of their broadcaster at each scrape.
+//! Metrics of recorded events, read from their broadcaster at each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use prometheus_client::registry::Registry;
 
 use crate::record::{Counters, EventRecorder};
 
-/// Registers `watchkeeper_events_recorded_total`, `..._dropped_total`, `..._filtered_total`, `..._written_total` and `..._failed_total`
-/// of the broadcaster of `recorder`: what [`EventCounts`](crate::record::EventCounts) says. It does not keep the broadcaster alive.
+/// Registers `watchkeeper_events_recorded_total`, `..._dropped_total`, `..._filtered_total`, `..._written_total` and
+/// `..._failed_total` of the broadcaster of `recorder`: its [`EventCounts`](crate::record::EventCounts). It does not
+/// keep the broadcaster alive.
 pub fn register_events(registry: &mut Registry, recorder: &EventRecorder) {
     registry.register_collector(Box::new(Events(recorder.counters().clone())));
 }

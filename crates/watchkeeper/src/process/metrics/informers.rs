@@ -1,4 +1,4 @@
-//! What does Prometheus learn of informers?
+//! Metrics of informers for Prometheus.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::informer::{InformerId, InformerMetrics, InformerStats, MetricsProvide
 use crate::reflector::ListReason;
 use crate::wire::WatchEventType;
 
-/// Tells Prometheus of the informers that it gives their metrics. Clones share them.
+/// Exports the metrics of informers to Prometheus. Clones share them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::wire::WatchEventType;
 #[derive(Clone, Default)]
 pub struct InformerCollector(Arc<Mutex<Vec<Arc<Counted>>>>);
 
-/// What is counted of one informer; the rest is asked of it.
+/// The counters of one informer; other values are read from it.
 struct Counted {
     id: InformerId,
     informer: OnceLock<Weak<dyn Observed>>,
@@ -41,10 +41,10 @@ struct Counted {
     latency: Mutex<Latency>,
 }
 
-/// The types of events, by the words for labels; the last is any other.
+/// The types of events as labels; the last one is any other type.
 const EVENTS: [&str; 6] = ["added", "modified", "deleted", "bookmark", "error", "unknown"];
 
-/// Upper bounds of the buckets in seconds: those that Kubernetes' own components have.
+/// Upper bounds of the buckets in seconds: those of Kubernetes' own components.
 const BOUNDS: [f64; 13] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, f64::INFINITY];
 
@@ -55,7 +55,7 @@ struct Latency {
 }
 
 impl InformerCollector {
-    /// A collector that is part of every page of `registry`.
+    /// Registers a collector in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let collector = Self::default();
         registry.register_collector(Box::new(collector.clone()));
@@ -67,7 +67,7 @@ impl MetricsProvider for InformerCollector {
     fn informer(&self, mut id: InformerId) -> Arc<dyn InformerMetrics> {
         let mut informers = self.0.lock();
         informers.retain(|counted| counted.is_alive());
-        // Two series with the same labels would spoil the whole page.
+        // Two series with the same labels would make the whole page invalid.
         let name = id.name.clone();
         for copy in 2.. {
             if informers.iter().all(|counted| counted.id != id) {
@@ -88,7 +88,7 @@ impl MetricsProvider for InformerCollector {
 }
 
 impl Counted {
-    /// Whether the informer has not been dropped.
+    /// Returns whether the informer still exists.
     fn is_alive(&self) -> bool {
         self.informer.get().is_none_or(|informer| informer.strong_count() > 0)
     }
@@ -110,7 +110,7 @@ impl Counted {
 
 impl InformerMetrics for Counted {
     fn made(&self, informer: Weak<dyn Observed>) {
-        // One informer has one set of metrics; a second would be a mistake of whoever makes them.
+        // Each informer has its own metrics, so this is the first call.
         let _first = self.informer.set(informer);
     }
 

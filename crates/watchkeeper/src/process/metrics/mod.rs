@@ -1,6 +1,6 @@
-//! What do the metrics of a program show? Its parts register here what they count, under names that dashboards know.
+//! Metrics of a program, under the names that dashboards expect.
 //!
-//! The registry is the caller's, and is served by an [`AdminServer`](super::AdminServer).
+//! The caller owns the registry, which an [`AdminServer`](super::AdminServer) serves.
 
 mod events;
 mod informers;

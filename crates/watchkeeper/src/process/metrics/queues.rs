@@ -1,4 +1,4 @@
-//! What does Prometheus learn of a work queue? What client-go's tell, under the same names.
+//! Metrics of work queues for Prometheus, with client-go's names.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -11,7 +11,8 @@ use prometheus_client::registry::Registry;
 use super::sheet::{Series, Sheet};
 use crate::workqueue::{Histogram, Key, Priority, QueueFigures, QueueMetrics, RateLimitingQueue};
 
-/// Tells Prometheus of work queues: `workqueue_depth` and its sisters, read at each scrape. Clones share the queues.
+/// Exports work queues to Prometheus: `workqueue_depth` and the other metrics of client-go, read at each scrape. Clones
+/// share the queues.
 ///
 /// It does not keep a queue alive.
 ///
@@ -29,14 +30,15 @@ use crate::workqueue::{Histogram, Key, Priority, QueueFigures, QueueMetrics, Rat
 pub struct QueueCollector(Arc<Mutex<Vec<Weak<dyn QueueMetrics>>>>);
 
 impl QueueCollector {
-    /// A collector that is part of every page of `registry`.
+    /// Registers a collector in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let collector = Self::default();
         registry.register_collector(Box::new(collector.clone()));
         collector
     }
 
-    /// Tells of `queue` from now on. Of two queues with one name only the first is told of: a page must not have a series twice.
+    /// Exports `queue` from now on. Of two queues with one name only the first is exported, as a page must not have a
+    /// series twice.
     pub fn add<T: Key>(&self, queue: &RateLimitingQueue<T>) {
         let mut queues = self.0.lock();
         queues.retain(|known| known.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! How many errors were handled, and panics caught? By the part that reported them.
+//! Counters of handled errors and caught panics, by the reporting part.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,7 +12,8 @@ struct Part {
     part: &'static str,
 }
 
-/// Registers `watchkeeper_handled_errors_total` and `watchkeeper_caught_panics_total`, by part, and counts what `reporter` is told from now on.
+/// Registers `watchkeeper_handled_errors_total` and `watchkeeper_caught_panics_total`, by part, and counts the reports
+/// of `reporter` from now on.
 pub fn register_reports(registry: &mut Registry, reporter: &Reporter) {
     let (errors, panics) = (Family::<Part, Counter>::default(), Family::<Part, Counter>::default());
     registry.register("watchkeeper_handled_errors", "Errors that were handled; work went on", errors.clone());

@@ -1,4 +1,4 @@
-//! How are figures written down that are read when they are asked for?
+//! Encoding of values that are read at each scrape.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 /// The labels of one series.
 pub(super) type Labels<'a> = [(&'static str, &'a str)];
 
-/// A page of metrics in the making.
+/// A page of metrics while it is written.
 pub(super) struct Sheet<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Sheet<'_> {
@@ -38,7 +38,7 @@ impl Series<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 
-    /// From how many values were in each bucket and in none before.
+    /// Writes a histogram from the number of values in each bucket, not cumulated.
     pub(super) fn histogram(&mut self, labels: &Labels<'_>, sum: f64, buckets: &[(f64, u64)]) -> fmt::Result {
         let count = buckets.iter().map(|(_, count)| count).sum();
         self.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, buckets, None)

@@ -1,4 +1,4 @@
-//! Which credentials can be used, and what is told of the others?
+//! Usable and unusable credentials of a kubeconfig.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
         let problem = "holds what no header may, such as a line break";
         assert_eq!(error, format!("cannot use the kubeconfig /file: {field} {problem}"));
     }
-    // What a program prints is known when it has run.
+    // The output of a plugin is known when it has run.
     let printed = r#"{"status": {"token": "hunter2\\n"}}"#;
     let exec = format!("exec: {{command: printf, args: ['{printed}'], interactiveMode: Never}}");
     machine.write("file", &simple("https://k").replace("token: hunter2", &exec));
@@ -165,7 +165,8 @@ async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate()
     assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
 }
 
-/// The heads of so many requests of one client, at a plain server that takes the place of that in `config`.
+/// Returns the heads of the given number of requests of one client, at a plain server that replaces the one in
+/// `config`.
 async fn heads(mut config: Config, requests: usize) -> Vec<String> {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     config.cluster_url = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();

@@ -1,4 +1,4 @@
-//! Does what is said of proxies hold for the requests that are sent?
+//! Requests through proxies.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// Sends a request through the proxy that the kubeconfig of a plain server names, answers it, and tells its head; `talk` is what the proxy says first,
-/// and `more` what else the kubeconfig says of the cluster.
+/// Sends a request through the proxy of the kubeconfig of a plain server, answers it, and returns its head. `talk` is
+/// the first part of the proxy's protocol, and `more` are further settings of the cluster.
 async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     machine: &mut Machine,
     scheme: &str,
@@ -36,7 +36,7 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     assert!(!passed.contains("proxy"), "{passed}");
 }
 
-/// What a proxy of HTTP says before it passes on.
+/// The answer of an HTTP proxy before it forwards.
 async fn agree<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> S {
     let connect = head(&mut stream).await;
     assert!(connect.starts_with("connect api.invalid:8080 http/1.1\r\n"), "{connect}");
@@ -48,7 +48,7 @@ async fn agree<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> S {
 #[tokio::test]
 async fn requests_go_through_the_proxy_of_the_cluster() {
     let mut machine = Machine::new();
-    // The proxy of a file is asked whatever the variables say.
+    // The proxy of a file is used whatever the variables are.
     machine.around.proxies = Proxies { no: "*".into(), ..Proxies::default() };
     pass_on(&mut machine, "http", "", agree).await;
 }
@@ -72,7 +72,7 @@ async fn a_proxy_may_be_reached_over_tls() {
 
 #[tokio::test]
 async fn a_proxy_may_be_of_socks() {
-    // What each side says: methods, user and password, the server's name and port.
+    // The messages of both sides: methods, user and password, the server's name and port.
     let said: [(&[u8], &[u8]); 3] = [
         (b"\x05\x01\x02", b"\x05\x02"),
         (b"\x01\x05alice\x07hunter2", b"\x01\x00"),

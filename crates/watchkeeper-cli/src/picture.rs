@@ -300,6 +300,8 @@ mod tests {
             key,
             waiting_since: None,
             delayed_until: Some(now + Duration::from_millis(40)),
+            parked_until: None,
+            parked_since: None,
             worked_on_since: None,
             priority: watchkeeper::workqueue::Priority::Normal,
             retries: 4,

@@ -63,6 +63,8 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
         key: "foo",
         waiting_since: at(0),
         delayed_until: None,
+        parked_until: None,
+        parked_since: None,
         worked_on_since: None,
         priority: Priority::High,
         retries: 0,

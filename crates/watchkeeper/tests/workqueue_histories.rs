@@ -34,9 +34,21 @@ struct Key {
     backing_off: bool,
     success: Option<u64>,
     error: Option<u64>,
+    /// When its parking ends, which of equal times it is, how urgently it is needed.
+    parked: Option<(u64, u64)>,
+    parked_priority: Priority,
+    /// When it was parked first since its last run.
+    parked_since: Option<u64>,
+    /// Unparked while a worker has it.
+    unparked: bool,
 }
 
 impl Key {
+    fn is_needed(&self) -> bool {
+        let times = [self.added, self.working, self.due.map(|due| due.0), self.parked.map(|until| until.0)];
+        times.iter().any(Option::is_some)
+    }
+
     fn forgive(&mut self) {
         (self.failures, self.backing_off) = (0, false);
     }
@@ -70,7 +82,10 @@ impl Model {
         self.idle.retain(|idle| *idle != number);
         let place = self.count();
         let key = &mut self.keys[number];
-        if key.added.is_none() {
+        if key.parked.take().is_some() {
+            (key.added, key.place) = (Some(since), Some(place));
+            key.priority = priority.max(key.parked_priority);
+        } else if key.added.is_none() {
             self.adds += 1;
             (key.added, key.priority) = (Some(since), priority);
             key.place = key.working.is_none().then_some(place);
@@ -110,12 +125,21 @@ impl Model {
 
     fn advance(&mut self, by: u64) {
         self.now += by;
-        while let Some((due, _, number)) = (0..KEYS)
-            .filter_map(|number| self.keys[number].due.map(|(due, order)| (due, order, number)))
+        while let Some((due, _, number, is_parking)) = (0..KEYS)
+            .flat_map(|number| {
+                [(self.keys[number].due, number, false), (self.keys[number].parked, number, true)]
+            })
+            .filter_map(|(time, number, is_parking)| {
+                time.map(|(due, order)| (due, order, number, is_parking))
+            })
             .min()
             .filter(|(due, ..)| *due <= self.now)
         {
             let key = &mut self.keys[number];
+            if is_parking {
+                self.add(number, Priority::Low, due);
+                continue;
+            }
             (key.due, key.backing_off) = (None, false);
             let priority = key.due_priority;
             self.add(number, priority, due);
@@ -144,7 +168,35 @@ impl Model {
         let key = &mut self.keys[number];
         assert!(key.working.is_none());
         (key.added, key.place, key.working) = (None, None, Some(self.now));
+        key.unparked = false;
         Some(number)
+    }
+
+    /// A worker could not begin.
+    fn park(&mut self, number: usize, priority: Priority, time: u64) {
+        let place = self.count();
+        let key = &mut self.keys[number];
+        key.working = None;
+        if self.shut {
+            key.parked_since = None;
+            key.place = key.added.map(|_| place);
+            return self.rest(number);
+        }
+        key.parked_since.get_or_insert(self.now);
+        if let Some(since) = key.added {
+            (key.added, key.place, key.priority) = (Some(since), Some(place), priority.max(key.priority));
+        } else if key.unparked || time == 0 {
+            (key.added, key.place, key.priority) = (Some(self.now), Some(place), priority);
+        } else {
+            (key.parked, key.parked_priority) = (Some((self.now + time, place)), priority);
+        }
+    }
+
+    fn unpark(&mut self, number: usize) {
+        self.keys[number].unparked = true;
+        if self.keys[number].parked.is_some() {
+            self.add(number, Priority::Low, self.now);
+        }
     }
 
     /// A worker is done; `again` is what it wants to happen then.
@@ -153,7 +205,9 @@ impl Model {
         match end {
             End::Forget | End::RetryAfter(_) => key.success = Some(self.now),
             End::GiveUp | End::Retry | End::Drop => key.error = Some(self.now),
+            End::Park(time) => return self.park(number, priority, time),
         }
+        key.parked_since = None;
         if !matches!(end, End::Retry | End::Drop) {
             key.forgive();
         }
@@ -161,7 +215,7 @@ impl Model {
             End::RetryAfter(delay) => self.add_after(number, delay, priority),
             End::Retry | End::Drop if key.backing_off => self.retries += u64::from(!self.shut),
             End::Retry | End::Drop => self.add_rate_limited(number, priority),
-            End::Forget | End::GiveUp => {}
+            End::Forget | End::GiveUp | End::Park(_) => {}
         }
         let place = self.count();
         let key = &mut self.keys[number];
@@ -172,7 +226,7 @@ impl Model {
 
     fn rest(&mut self, number: usize) {
         let key = &self.keys[number];
-        if key.added.is_none() && key.due.is_none() && key.working.is_none() {
+        if !key.is_needed() {
             if key.success.is_none() && key.error.is_none() {
                 self.keys[number] = Key::default();
                 return;
@@ -187,11 +241,19 @@ impl Model {
 
     fn shut_down(&mut self) {
         self.shut = true;
-        let mut delayed: Vec<_> =
-            (0..KEYS).filter_map(|number| Some((self.keys[number].due?, number))).collect();
+        let times = (0..KEYS).flat_map(|number| {
+            let key = &self.keys[number];
+            [key.due.map(|time| (time, number, false)), key.parked.map(|time| (time, number, true))]
+        });
+        let mut delayed: Vec<_> = times.flatten().collect();
         delayed.sort_unstable();
-        for (_, number) in delayed {
-            self.keys[number].due = None;
+        for (_, number, is_parking) in delayed {
+            let key = &mut self.keys[number];
+            if is_parking {
+                (key.parked, key.parked_since) = (None, None);
+            } else {
+                key.due = None;
+            }
             self.rest(number);
         }
     }
@@ -204,6 +266,7 @@ enum End {
     RetryAfter(u64),
     GiveUp,
     Drop,
+    Park(u64),
 }
 
 /// Numbers that follow from a seed (splitmix64).
@@ -264,14 +327,18 @@ impl History {
                 queue.add_rate_limited(number);
                 model.add_rate_limited(number, Priority::Normal);
             }
-            44..46 => {
+            44..49 => {
+                queue.unpark(&number);
+                model.unpark(number);
+            }
+            49..51 => {
                 queue.forget(&number);
                 model.keys[number].forgive();
             }
-            46..70 => {
+            51..72 => {
                 self.take();
             }
-            70..90 => self.settle(delay),
+            72..92 => self.settle(delay),
             _ => {
                 let by = chance.below(6);
                 tokio::time::advance(MS * by as u32).await;
@@ -288,6 +355,8 @@ impl History {
         assert!(self.out.iter().all(|other| other.key() != item.key()), "handed out twice");
         let key = &self.model.keys[*item.key()];
         assert_eq!((item.attempts(), item.priority()), (key.failures, key.priority));
+        let since = item.parked_since().map(|time| (time - self.start).as_millis() as u64);
+        assert_eq!(since, key.parked_since);
         self.out.push(item);
         true
     }
@@ -298,11 +367,12 @@ impl History {
         }
         let item = self.out.swap_remove(self.chance.below(self.out.len() as u64) as usize);
         let (number, priority) = (*item.key(), item.priority());
-        let end = match self.chance.below(8) {
+        let end = match self.chance.below(12) {
             0 => End::Retry,
             1 => End::Drop,
             2 => End::RetryAfter(delay),
             3 => End::GiveUp,
+            4..7 => End::Park(delay),
             _ => End::Forget,
         };
         match end {
@@ -311,6 +381,7 @@ impl History {
             End::RetryAfter(delay) => item.retry_after(MS * delay as u32),
             End::GiveUp => item.give_up("hopeless"),
             End::Drop => drop(item),
+            End::Park(time) => item.park(self.start + MS * (self.model.now + time) as u32),
         }
         self.model.settle(number, priority, end);
     }
@@ -326,12 +397,17 @@ impl History {
         for (number, key) in self.model.keys.iter().enumerate() {
             let record = self.queue.explain(&number);
             assert_eq!(record, records[number]);
-            let known = key.added.is_some() || key.due.is_some() || key.working.is_some();
-            assert_eq!(record.is_some(), known || self.model.idle.contains(&number), "key {number}");
+            assert_eq!(
+                record.is_some(),
+                key.is_needed() || self.model.idle.contains(&number),
+                "key {number}"
+            );
             let Some(record) = record else { continue };
             assert_eq!(record.waiting_since.map(at), key.added);
             assert_eq!(record.delayed_until.map(at), key.due.map(|(due, _)| due));
             assert_eq!(record.worked_on_since.map(at), key.working);
+            assert_eq!(record.parked_until.map(at), key.parked.map(|(until, _)| until));
+            assert_eq!(record.parked_since.map(at), key.parked_since);
             assert_eq!(record.last_success.map(at), key.success);
             assert_eq!(record.last_error.map(|error| at(error.at)), key.error);
             assert_eq!((record.retries, record.priority), (key.failures, key.priority));
@@ -339,7 +415,8 @@ impl History {
         let figures = self.queue.metrics().upgrade().unwrap().figures();
         assert_eq!((figures.adds, figures.retries), (self.model.adds, self.model.retries));
         let due = self.model.keys.iter().filter(|key| key.due.is_some()).count();
-        assert_eq!((figures.running.count, figures.delayed), (self.out.len(), due));
+        let parked = self.model.keys.iter().filter(|key| key.parked.is_some()).count();
+        assert_eq!((figures.running.count, figures.delayed, figures.parked), (self.out.len(), due, parked));
         let depth = |priority| {
             self.model.keys.iter().filter(|key| key.added.is_some() && key.priority == priority).count()
         };

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::hash::Hash;
 
 use super::priority::Priority;
-use super::queue::{Added, Queue};
+use super::queue::{Added, Queue, Ticket};
 use super::slots::{Number, Slots};
 use super::tick::Tick;
 
@@ -15,8 +15,8 @@ use super::tick::Tick;
 /// even when nobody was looking at the time.
 #[derive(Default)]
 pub(super) struct Delays {
-    /// The due time of each slot that has one, and times that were replaced by earlier ones and are not cleared away yet. After an
-    /// [`advance`](Self::advance) the first is none of those: the time that took its place is earlier.
+    /// The due time of each slot that has one, the time until which each parked slot is parked, and times that no longer hold: they were
+    /// replaced by earlier ones, or the key was unparked.
     waiting: BinaryHeap<Reverse<Due>>,
     /// How many slots have a due time.
     len: usize,
@@ -27,18 +27,37 @@ pub(super) struct Delays {
 /// The time, and for equal times the order in which they were given.
 type Due = (Tick, u32, Number);
 
-/// How many replaced times may wait, beside as many as there are others.
+/// How many times that no longer hold may wait, beside as many as there are others.
 const SLACK: usize = 64;
 
-/// Whether that is still the due time of its slot.
-fn holds<T>(slots: &Slots<T>, (due, order, number): Due) -> bool {
+/// What happens at a time that still holds. A slot can have one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A delayed add.
+    Add,
+    /// The end of a parking.
+    Unpark,
+}
+
+/// What happens at that time; nothing if it no longer holds.
+fn what<T>(slots: &Slots<T>, (due, order, number): Due) -> Option<What> {
     let slot = &slots[number];
-    slot.due == Some(due) && slot.due_order == order
+    if slot.due == Some(due) && slot.due_order == order {
+        return Some(What::Add);
+    }
+    let parking = slot.parked()?;
+    (parking.until == due && parking.order == order).then_some(What::Unpark)
 }
 
 impl Delays {
     /// Lets a claimed slot join the queue at `due`. The earlier of two times wins, and the higher of two priorities.
-    pub(super) fn delay<T>(&mut self, queue: &mut Queue<T>, number: Number, due: Tick, priority: Priority) {
+    pub(super) fn delay<T: Hash + Eq + Clone>(
+        &mut self,
+        queue: &mut Queue<T>,
+        number: Number,
+        due: Tick,
+        priority: Priority,
+    ) {
         let slot = &mut queue.slots[number];
         let old = slot.due;
         slot.due_priority = if old.is_some() { slot.due_priority.max(priority) } else { priority };
@@ -46,52 +65,87 @@ impl Delays {
             return;
         }
         (slot.due, slot.due_order) = (Some(due), self.given);
+        self.len += usize::from(old.is_none());
+        self.push(queue, due, number);
+    }
+
+    /// Takes a key back that cannot be worked on yet, and lets it join the queue at `until`. Leaves a delayed add of it standing.
+    pub(super) fn park<T: Hash + Eq + Clone>(
+        &mut self,
+        queue: &mut Queue<T>,
+        ticket: Ticket,
+        priority: Priority,
+        until: Tick,
+        now: Tick,
+    ) {
+        let number = ticket.number();
+        if queue.park(ticket, priority, until, self.given, now) {
+            self.push(queue, until, number);
+        }
+    }
+
+    fn push<T: Hash + Eq + Clone>(&mut self, queue: &Queue<T>, due: Tick, number: Number) {
         self.waiting.push(Reverse((due, self.given, number)));
         self.given = self.given.wrapping_add(1);
-        self.len += usize::from(old.is_none());
-        if self.waiting.len() > 2 * self.len + SLACK {
-            self.waiting.retain(|entry| holds(&queue.slots, entry.0));
+        if self.waiting.len() > 2 * (self.len + queue.parked()) + SLACK {
+            self.waiting.retain(|entry| what(&queue.slots, entry.0).is_some());
         }
     }
 
     /// Moves every key that is due at `now` into the queue; returns how many of them led to a run of their own.
     pub(super) fn advance<T: Hash + Eq + Clone>(&mut self, queue: &mut Queue<T>, now: Tick) -> u64 {
         let mut runs = 0;
-        while let Some(&Reverse(first @ (due, _, number))) = self.waiting.peek() {
-            let holds = holds(&queue.slots, first);
-            if holds && due > now {
-                break;
-            }
+        while let Some((due, number, what)) = self.first(queue)
+            && due <= now
+        {
             self.waiting.pop();
-            if holds {
-                self.len -= 1;
-                let slot = &mut queue.slots[number];
-                (slot.due, slot.backing_off) = (None, false);
-                let priority = slot.due_priority;
-                // As of its due time: how long it went unnoticed is part of its wait.
-                runs += u64::from(queue.add(number, priority, due) != Added::Collapsed);
+            // As of its due time: how long it went unnoticed is part of its wait.
+            match what {
+                What::Add => {
+                    self.len -= 1;
+                    let slot = &mut queue.slots[number];
+                    (slot.due, slot.backing_off) = (None, false);
+                    let priority = slot.due_priority;
+                    runs += u64::from(queue.add(number, priority, due) != Added::Collapsed);
+                }
+                What::Unpark => queue.unpark(number, Priority::Low, due),
             }
         }
         runs
     }
 
-    /// When the next key becomes due.
-    pub(super) fn next(&self) -> Option<Tick> {
-        self.waiting.peek().map(|&Reverse((due, ..))| due)
+    /// The first time that holds, whose it is and what happens then. Clears away those before it.
+    fn first<T: Hash + Eq + Clone>(&mut self, queue: &Queue<T>) -> Option<(Tick, Number, What)> {
+        while let Some(&Reverse(first @ (due, _, number))) = self.waiting.peek() {
+            if let Some(what) = what(&queue.slots, first) {
+                return Some((due, number, what));
+            }
+            self.waiting.pop();
+        }
+        None
     }
 
-    /// How many keys are delayed.
+    /// When the next key becomes due.
+    pub(super) fn next<T: Hash + Eq + Clone>(&mut self, queue: &Queue<T>) -> Option<Tick> {
+        self.first(queue).map(|(due, ..)| due)
+    }
+
+    /// How many keys are delayed. Those that are parked do not count.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Drops what is not due yet.
+    /// Drops what is not due yet, and what is parked.
     pub(super) fn clear<T: Hash + Eq + Clone>(&mut self, queue: &mut Queue<T>) {
         self.len = 0;
         while let Some(Reverse(entry)) = self.waiting.pop() {
-            if holds(&queue.slots, entry) {
-                queue.slots[entry.2].due = None;
-                queue.rest(entry.2);
+            match what(&queue.slots, entry) {
+                Some(What::Add) => {
+                    queue.slots[entry.2].due = None;
+                    queue.rest(entry.2);
+                }
+                Some(What::Unpark) => queue.abandon(entry.2),
+                None => {}
             }
         }
     }

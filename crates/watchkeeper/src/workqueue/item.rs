@@ -10,6 +10,8 @@ use super::known::message;
 use super::priority::Priority;
 use super::queue::{Taken, Ticket};
 use super::rate_limiting::RateLimitingQueue;
+use super::tick::Tick;
+use crate::clock::Instant;
 
 /// What can be a key of a work queue: anything small that can be hashed, compared, cloned cheaply and printed.
 pub trait Key: Hash + Eq + Clone + Send + fmt::Debug + 'static {}
@@ -45,14 +47,15 @@ pub struct WorkItem<T: Key> {
     key: T,
     attempts: u32,
     priority: Priority,
+    parked_since: Option<Tick>,
     /// Taken when the worker decides.
     ticket: Option<Ticket>,
 }
 
 impl<T: Key> WorkItem<T> {
     pub(super) fn new(queue: RateLimitingQueue<T>, taken: Taken<T>) -> Self {
-        let Taken { ticket, key, priority, failures } = taken;
-        Self { queue, key, attempts: failures, priority, ticket: Some(ticket) }
+        let Taken { ticket, key, priority, failures, parked_since } = taken;
+        Self { queue, key, attempts: failures, priority, parked_since, ticket: Some(ticket) }
     }
 
     /// The key to work on.
@@ -68,6 +71,14 @@ impl<T: Key> WorkItem<T> {
     /// With which priority the key was handed out. A retry keeps it.
     pub fn priority(&self) -> Priority {
         self.priority
+    }
+
+    /// Since when the key is put off by [`park`](Self::park) again and again: the time of the first one. `None` if the key was not parked
+    /// since a run of it last ended.
+    ///
+    /// So a worker can put an upper bound on the time for which it parks.
+    pub fn parked_since(&self) -> Option<Instant> {
+        self.parked_since.map(|tick| self.queue.instant(tick))
     }
 
     /// The work is done: the key's failures are forgotten.
@@ -128,6 +139,48 @@ impl<T: Key> WorkItem<T> {
     pub fn give_up(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
         let message = self.report(&GivenUp { attempts: self.attempts, source: error.into() });
         self.settle(Outcome::GivenUp(message));
+    }
+
+    /// The work cannot begin yet, because it waits for something outside the queue: gives the key back until it is
+    /// [unparked](RateLimitingQueue::unpark) or added, or until the time `until` at the latest.
+    ///
+    /// This is neither a success nor a failure. What is known of the key's runs stays as it is, and no run is counted. The key becomes ready
+    /// again once, by whatever comes first, with the priority of this run or a higher one:
+    ///
+    /// - `until`, at once if that is not in the future;
+    /// - [`unpark`](RateLimitingQueue::unpark), also one that came while the worker had the key, so the worker can look whether it has to
+    ///   wait and then park without missing a wake-up in between;
+    /// - an add, also one that came while the worker had the key. The worker looks again, and parks again if it still has to wait;
+    /// - a delayed add that becomes due. One that is due later stands, as it does beside a plain add.
+    ///
+    /// If the queue is shutting down, the key is dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use watchkeeper::Env;
+    /// # use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let env = Env::simulated(1);
+    /// # let queue = RateLimitingQueue::<&'static str>::new("foos", limiter::default_controller(), &env);
+    /// queue.add("default/web");
+    /// let item = queue.get().await.unwrap();
+    /// // The cache does not have the last write of this key yet.
+    /// item.park(env.clock.now() + Duration::from_secs(5));
+    /// assert_eq!(queue.len(), 0);
+    ///
+    /// // Now it has.
+    /// queue.unpark(&"default/web");
+    /// let item = queue.get().await.unwrap();
+    /// assert!(item.parked_since().is_some());
+    /// item.forget();
+    /// # }
+    /// ```
+    pub fn park(mut self, until: Instant) {
+        if let Some(ticket) = self.ticket.take() {
+            let until = self.queue.tick(until);
+            self.queue.0.with(|keys, now| keys.park(ticket, self.priority, until, now));
+        }
     }
 
     /// Reports `error`; returns its message, to be kept.

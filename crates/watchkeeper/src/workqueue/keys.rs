@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::delaying::Delays;
 use super::item::Key;
-use super::known::{KeyRecord, LastError};
+use super::known::KeyRecord;
 use super::limiter::RateLimiter;
 use super::metrics::QueueFigures;
 use super::priority::Priority;
@@ -98,6 +98,7 @@ impl<T: Key> Keys<T> {
     pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) -> u32 {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
         let slot = &mut self.queue.slots[number];
+        slot.end_parking();
         let mut retry = 0;
         match outcome {
             Outcome::Success(again) => {
@@ -111,10 +112,10 @@ impl<T: Key> Keys<T> {
             }
             Outcome::GivenUp(message) => {
                 slot.forgive();
-                slot.last_error = Some(Box::new(LastError { at: now, message }));
+                slot.failed(now, message);
             }
             Outcome::Failure(message) => {
-                slot.last_error = Some(Box::new(LastError { at: now, message }));
+                slot.failed(now, message);
                 if open && slot.backing_off {
                     // This run did not wait for the backoff: it does not show that a longer one is needed.
                     self.figures.retries += 1;
@@ -129,11 +130,30 @@ impl<T: Key> Keys<T> {
         retry
     }
 
+    /// Takes a key back from a worker that could not begin its run, which is not counted as one.
+    pub(super) fn park(&mut self, ticket: Ticket, priority: Priority, until: Tick, now: Tick) {
+        if self.queue.is_shutting_down() {
+            self.queue.slots[ticket.number()].end_parking();
+            self.queue.done(ticket, now);
+        } else {
+            self.delays.park(&mut self.queue, ticket, priority, until, now);
+        }
+    }
+
+    /// Makes a parked key ready. For one that is with a worker this is remembered until the worker gives it back.
+    pub(super) fn unpark(&mut self, key: &T, now: Tick) {
+        if let Some(number) = self.queue.slots.find(key) {
+            self.queue.slots[number].unparked = true;
+            self.queue.unpark(number, Priority::Low, now);
+        }
+    }
+
     pub(super) fn figures(&self, now: Tick) -> QueueFigures {
         QueueFigures {
             depth: self.queue.depth(),
             running: self.queue.running(now),
             delayed: self.delays.len(),
+            parked: self.queue.parked(),
             ..self.figures.clone()
         }
     }
@@ -156,7 +176,7 @@ impl<T: Key> Keys<T> {
         (!slots.is_empty()).then(|| slots.iter().filter_map(|slot| slot.record(self.epoch)).collect())
     }
 
-    /// Refuses every add from now on, and drops what is not due yet.
+    /// Refuses every add from now on, and drops what is not due yet or parked.
     pub(super) fn shut_down(&mut self) {
         self.queue.shut_down();
         self.delays.clear(&mut self.queue);

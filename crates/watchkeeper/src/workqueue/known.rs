@@ -20,6 +20,10 @@ pub struct KeyRecord<T> {
     pub waiting_since: Option<Instant>,
     /// When it will be added, by a delay or a backoff.
     pub delayed_until: Option<Instant>,
+    /// When it becomes ready at the latest, if it is [parked](super::WorkItem::park) now.
+    pub parked_until: Option<Instant>,
+    /// When it was parked first since its last run.
+    pub parked_since: Option<Instant>,
     /// Since when a worker has it.
     pub worked_on_since: Option<Instant>,
     /// Of the run that waits; of the one in progress, the delayed or the last one where none waits.
@@ -55,11 +59,13 @@ impl<T: Clone> Slot<T> {
     /// The record of its key; `None` for a free slot.
     pub(super) fn record(&self, epoch: Instant) -> Option<KeyRecord<T>> {
         let instant = |tick: Tick| tick.instant(epoch);
-        let error = self.last_error.as_deref();
+        let error = self.last_error();
         Some(KeyRecord {
             key: self.key.clone()?,
             waiting_since: self.added.map(instant),
             delayed_until: self.due.map(instant),
+            parked_until: self.parked().map(|parking| instant(parking.until)),
+            parked_since: self.parked_since().map(instant),
             worked_on_since: self.started.map(instant),
             priority: self.priority,
             retries: self.failures,

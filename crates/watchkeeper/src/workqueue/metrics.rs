@@ -25,11 +25,11 @@ pub struct QueueFigures {
     ///
     /// Counts a key that was added again while it is worked on, as client-go does.
     pub depth: [usize; Priority::ALL.len()],
-    /// `workqueue_adds_total`: adds that led to a run of their own.
+    /// `workqueue_adds_total`: adds that led to a run of their own. That of a parked key still needs the run of an earlier add.
     pub adds: u64,
     /// `workqueue_retries_total`: adds with a delay or rate limited, even if the delay was zero.
     pub retries: u64,
-    /// `workqueue_queue_duration_seconds`: from the add to the worker.
+    /// `workqueue_queue_duration_seconds`: from the add to the worker; for a key that was parked, from when it became ready again.
     pub queue_duration: Histogram,
     /// `workqueue_work_duration_seconds`: how long workers took.
     pub work_duration: Histogram,
@@ -37,6 +37,8 @@ pub struct QueueFigures {
     pub running: Running,
     /// How many keys are delayed; client-go does not tell.
     pub delayed: usize,
+    /// How many keys are [parked](super::WorkItem::park). They count neither in `depth` nor in `delayed`.
+    pub parked: usize,
 }
 
 /// Work in progress, at one moment.

@@ -8,6 +8,7 @@
 mod bucket;
 mod delaying;
 mod enqueue;
+mod extra;
 mod item;
 mod keys;
 mod known;

@@ -24,6 +24,8 @@ pub(super) struct Queue<T> {
     idle: List,
     /// How many idle slots are kept.
     kept: usize,
+    /// How many keys are parked.
+    parked: usize,
     /// Never taken back once set.
     shutting_down: bool,
 }
@@ -46,6 +48,7 @@ pub(super) struct Taken<T> {
     pub(super) key: T,
     pub(super) priority: Priority,
     pub(super) failures: u32,
+    pub(super) parked_since: Option<Tick>,
 }
 
 /// What became of an add.
@@ -68,6 +71,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
             working: List::EMPTY,
             idle: List::EMPTY,
             kept,
+            parked: 0,
             shutting_down: false,
         }
     }
@@ -99,6 +103,10 @@ impl<T: Hash + Eq + Clone> Queue<T> {
                 slot.priority = slot.priority.max(priority);
                 Added::Collapsed
             }
+            (Place::Parked, None) => {
+                self.unpark(number, priority, now);
+                Added::Collapsed
+            }
             (Place::Working, None) => {
                 (slot.added, slot.priority) = (Some(now), priority);
                 Added::Deferred
@@ -109,6 +117,15 @@ impl<T: Hash + Eq + Clone> Queue<T> {
                 Added::Queued
             }
         }
+    }
+
+    /// Makes a parked key ready, with the priority it was parked with or a higher one.
+    pub(super) fn unpark(&mut self, number: Number, priority: Priority, now: Tick) {
+        let slot = &mut self.slots[number];
+        let Some(parking) = slot.parked() else { return };
+        (slot.priority, slot.added) = (priority.max(parking.priority), Some(now));
+        self.parked -= 1;
+        self.make_ready(number);
     }
 
     fn make_ready(&mut self, number: Number) {
@@ -124,8 +141,10 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         slot.place = Place::Working;
         slot.started = Some(now);
         let waited = slot.added.take().map_or(0, |added| now.since(added));
-        let (priority, failures) = (slot.priority, slot.failures);
-        Some((Taken { ticket: Ticket(number), key: slot.key.clone()?, priority, failures }, waited))
+        slot.unparked = false;
+        let (priority, failures, parked_since) = (slot.priority, slot.failures, slot.parked_since());
+        let key = slot.key.clone()?;
+        Some((Taken { ticket: Ticket(number), key, priority, failures, parked_since }, waited))
     }
 
     /// Takes a key back from its worker; returns for how many nanoseconds the worker had it. One that was added meanwhile takes its place in the
@@ -145,13 +164,49 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         worked
     }
 
+    /// Takes a key back from a worker that could not begin; returns whether it is parked. It is ready instead if it was added or unparked
+    /// while the worker had it, with the priority of both.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one park")]
+    pub(super) fn park(
+        &mut self,
+        ticket: Ticket,
+        priority: Priority,
+        until: Tick,
+        order: u32,
+        now: Tick,
+    ) -> bool {
+        let Ticket(number) = ticket;
+        self.working.remove(&mut self.slots, number);
+        let slot = &mut self.slots[number];
+        slot.started = None;
+        slot.park(until, order, priority, now);
+        slot.place = Place::Parked;
+        self.parked += 1;
+        let (added, added_priority) = (slot.added, slot.priority);
+        let stays = added.is_none() && !slot.unparked && until > now;
+        if !stays {
+            let priority = added.map_or(priority, |_| added_priority);
+            self.unpark(number, priority, added.unwrap_or(now));
+        }
+        stays
+    }
+
+    /// Drops a parked key.
+    pub(super) fn abandon(&mut self, number: Number) {
+        self.parked -= 1;
+        let slot = &mut self.slots[number];
+        slot.place = Place::Nowhere;
+        slot.end_parking();
+        self.rest(number);
+    }
+
     /// Lets go of a slot, unless something is to be done with it. If how its last runs ended is known, it is kept for a while.
     pub(super) fn rest(&mut self, number: Number) {
         let slot = &mut self.slots[number];
         if slot.place != Place::Nowhere || slot.due.is_some() {
             return;
         }
-        if slot.last_success.is_none() && slot.last_error.is_none() {
+        if slot.last_success.is_none() && slot.last_error().is_none() {
             return self.slots.remove(number);
         }
         slot.place = Place::Idle;
@@ -181,6 +236,11 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     /// How many keys are with a worker.
     pub(super) fn working(&self) -> usize {
         self.working.len()
+    }
+
+    /// How many keys are parked.
+    pub(super) fn parked(&self) -> usize {
+        self.parked
     }
 
     /// How many runs are needed that have not begun, by priority. More than [`len`](Self::len): counts those of keys with a worker.

@@ -119,8 +119,8 @@ impl<T: Key> RateLimitingQueue<T> {
 
     /// Adds `item` after `delay`, at once if that is zero.
     ///
-    /// Of several delayed adds of one key the earliest counts; a plain [`add`](Self::add) leaves it standing. Is ignored once the queue shuts
-    /// down, and a shutdown drops what is not due yet.
+    /// Of several delayed adds of one key the earliest counts; a plain [`add`](Self::add) leaves it standing, and so does a
+    /// [park](WorkItem::park). Is ignored once the queue shuts down, and a shutdown drops what is not due yet.
     pub fn add_after(&self, item: T, delay: Duration) {
         self.0.with(|keys, now| keys.add_after(item, delay, now));
     }
@@ -128,6 +128,15 @@ impl<T: Key> RateLimitingQueue<T> {
     /// Adds `item` when the limiter says so; counts as a failure of the key.
     pub fn add_rate_limited(&self, item: T) {
         self.0.with(|keys, now| keys.add_rate_limited(item, now));
+    }
+
+    /// Makes `item` ready if it is [parked](WorkItem::park), and keeps it from becoming ready a second time when the parking would have ended.
+    /// Is no add: if `item` is not parked, nothing happens.
+    ///
+    /// If a worker has the key, this is remembered until the worker gives it back, and has an effect only if it parks the key: it is then
+    /// ready at once. So no wake-up is lost between a worker's look and its park.
+    pub fn unpark(&self, item: &T) {
+        self.0.with(|keys, now| keys.unpark(item, now));
     }
 
     /// Forgets the failures of `item`. Does not touch the queue itself.
@@ -140,7 +149,7 @@ impl<T: Key> RateLimitingQueue<T> {
         self.explain(item).map_or(0, |record| record.retries)
     }
 
-    /// How many keys wait for a worker. Keys that are with a worker or not yet due do not count.
+    /// How many keys wait for a worker. Keys that are with a worker, parked or not yet due do not count.
     pub fn len(&self) -> usize {
         self.0.with(|keys, _| keys.queue.len())
     }
@@ -188,7 +197,7 @@ impl<T: Key> RateLimitingQueue<T> {
         Some(WorkItem::new(self.clone(), taken))
     }
 
-    /// Refuses every add from now on, and drops what is not due yet. Returns at once.
+    /// Refuses every add from now on, and drops what is not due yet or parked. Returns at once.
     ///
     /// [`get`](Self::get) still hands out what waits, also a key that was added while it was worked on, and then returns `None`.
     /// Whoever waits in [`shut_down_with_drain`](Self::shut_down_with_drain) is released.
@@ -208,6 +217,16 @@ impl<T: Key> RateLimitingQueue<T> {
     /// Whether the queue was shut down, with or without a drain.
     pub fn is_shutting_down(&self) -> bool {
         self.0.with(|keys, _| keys.queue.is_shutting_down())
+    }
+}
+
+impl<T: Key> RateLimitingQueue<T> {
+    pub(super) fn tick(&self, time: Instant) -> Tick {
+        Tick::at(time, self.0.time.epoch)
+    }
+
+    pub(super) fn instant(&self, tick: Tick) -> Instant {
+        tick.instant(self.0.time.epoch)
     }
 }
 

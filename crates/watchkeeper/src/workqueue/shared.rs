@@ -165,8 +165,8 @@ impl<T: Key> State<T> {
     }
 
     /// The next due time, if no waiting `get` has set its timer that early.
-    fn unattended(&self) -> Option<Tick> {
-        let due = self.keys.delays.next()?;
+    fn unattended(&mut self) -> Option<Tick> {
+        let due = self.keys.delays.next(&self.keys.queue)?;
         self.armed.is_none_or(|armed| due < armed).then_some(due)
     }
 

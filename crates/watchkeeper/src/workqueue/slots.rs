@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::known::LastError;
+use super::extra::Extra;
 use super::priority::Priority;
 use super::tick::Tick;
 
@@ -43,7 +43,10 @@ pub(super) struct Slot<T> {
     /// Whether it will become due by a failure that was not forgotten.
     pub(super) backing_off: bool,
     pub(super) last_success: Option<Tick>,
-    pub(super) last_error: Option<Box<LastError<Tick>>>,
+    /// Whether it was unparked while a worker has it: a park that comes too late for that has no effect.
+    pub(super) unparked: bool,
+    /// What is known of few keys only.
+    pub(super) extra: Option<Box<Extra>>,
 }
 
 /// Which list a slot is in.
@@ -55,6 +58,8 @@ pub(super) enum Place {
     Ready,
     /// With a worker.
     Working,
+    /// In none: it needs a run that cannot begin yet.
+    Parked,
     /// Nothing is to be done; it is kept for what is known of it.
     Idle,
 }
@@ -116,7 +121,7 @@ impl<T: Hash + Eq> Slots<T> {
             }
             let free = self.free;
             let slot = &mut self[number];
-            (slot.key, slot.last_error, slot.next) = (None, None, free);
+            (slot.key, slot.extra, slot.next) = (None, None, free);
             self.free = number;
         }
     }
@@ -150,7 +155,8 @@ impl<T> Slot<T> {
             failures: 0,
             backing_off: false,
             last_success: None,
-            last_error: None,
+            unparked: false,
+            extra: None,
         }
     }
 

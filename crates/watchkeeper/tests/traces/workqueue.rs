@@ -9,6 +9,8 @@
 //! | `again a after 3s` | its worker succeeded, and wants it back later |
 //! | `retry a REASON`, `retry quietly a REASON` | its worker failed |
 //! | `give up a REASON` | its worker failed for good |
+//! | `park a for 5s` | its worker cannot begin, and gives it back |
+//! | `unpark a` | what it was parked for has happened |
 //! | `drop a` | its worker decided nothing |
 //! | `explain a` | says why a key is not worked on |
 //! | `wait 5ms`, `wait 3s` | lets time pass |
@@ -70,6 +72,11 @@ impl Run {
             }
             ("retry", words) => self.take(step, words[0]).retry(words[1..].join(" ")),
             ("give", words) => self.take(step, words[1]).give_up(words[2..].join(" ")),
+            ("park", words) => {
+                let until = self.env.clock.now() + duration(step, words[2]);
+                self.take(step, words[0]).park(until);
+            }
+            ("unpark", keys) => self.queue.unpark(&keys[0].to_owned()),
             ("drop", keys) => drop(self.take(step, keys[0])),
             ("explain", keys) => {
                 let line = self.explain(keys[0]);
@@ -135,14 +142,15 @@ impl Run {
 
     fn explain(&self, key: &str) -> String {
         let Some(record) = self.queue.explain(&key.to_owned()) else { return "unknown".to_owned() };
-        let KeyRecord { waiting_since, delayed_until, worked_on_since, retries, last_error, .. } = record;
+        let KeyRecord { waiting_since, delayed_until, parked_until, worked_on_since, retries, .. } = record;
         let now = self.env.clock.now();
         let mut parts = Vec::new();
         parts.extend(worked_on_since.map(|since| format!("worked on for {:?}", now - since)));
         parts.extend(waiting_since.map(|since| format!("waiting for {:?}", now - since)));
         parts.extend(delayed_until.map(|until| format!("due in {:?}", until - now)));
+        parts.extend(parked_until.map(|until| format!("parked for {:?} more", until - now)));
         parts.push(format!("{retries} retries"));
-        parts.extend(last_error.map(|error| format!("last error: {}", error.message)));
+        parts.extend(record.last_error.map(|error| format!("last error: {}", error.message)));
         parts.join(", ")
     }
 }

@@ -35,9 +35,21 @@ impl Delaying {
         Some(self.queue.add(number, Priority::Normal, now))
     }
 
+    fn next(&mut self) -> Option<Tick> {
+        self.delays.next(&self.queue)
+    }
+
     fn advance(&mut self, now: Tick) -> u64 {
         self.delays.advance(&mut self.queue, now)
     }
+}
+
+/// Adds a key, hands it out and parks it.
+fn park(queue: &mut Delaying, key: &'static str, until: Tick, now: Tick) {
+    queue.add(key, now);
+    let (taken, _) = queue.queue.get(now).unwrap();
+    assert_eq!(taken.key, key);
+    queue.delays.park(&mut queue.queue, taken.ticket, taken.priority, until, now);
 }
 
 fn released(queue: &mut Delaying, now: Tick) -> Vec<&'static str> {
@@ -56,10 +68,10 @@ fn a_delayed_key_appears_once_and_not_before_its_time() {
     let (mut queue, start) = queue();
     queue.delay("foo", start.after(50 * MS));
     assert_eq!(released(&mut queue, start.after(49 * MS)), Vec::<&str>::new());
-    assert_eq!((queue.delays.next(), queue.delays.len()), (Some(start.after(50 * MS)), 1));
+    assert_eq!((queue.next(), queue.delays.len()), (Some(start.after(50 * MS)), 1));
     assert_eq!(released(&mut queue, start.after(50 * MS)), ["foo"]);
     assert_eq!(
-        (released(&mut queue, start.after(10_000 * MS)), queue.delays.next(), queue.delays.len()),
+        (released(&mut queue, start.after(10_000 * MS)), queue.next(), queue.delays.len()),
         (vec![], None, 0)
     );
     assert_eq!(queue.queue.slots.len(), 0);
@@ -76,7 +88,7 @@ fn of_two_times_for_a_key_the_earlier_wins() {
 
     queue.delay("foo", start.after(150 * MS));
     queue.delay("foo", start.after(130 * MS));
-    assert_eq!((queue.delays.next(), queue.delays.len()), (Some(start.after(130 * MS)), 1));
+    assert_eq!((queue.next(), queue.delays.len()), (Some(start.after(130 * MS)), 1));
     assert_eq!(released(&mut queue, start.after(140 * MS)), ["foo"]);
     assert_eq!(released(&mut queue, start.after(200 * MS)), Vec::<&str>::new());
 }
@@ -129,9 +141,9 @@ fn times_that_were_replaced_are_cleared_away_once_they_are_many() {
         }
     }
     assert_eq!(most, 2 * 3 + SLACK, "seldom, as it goes through all of them, but often enough");
-    assert_eq!((queue.delays.len(), queue.delays.next()), (3, Some(start.after(10_001 * MS))));
+    assert_eq!((queue.delays.len(), queue.next()), (3, Some(start.after(10_001 * MS))));
     assert_eq!(released(&mut queue, start.after(10_001 * MS)), ["a", "b", "c"]);
-    assert_eq!((queue.delays.len(), queue.delays.next()), (0, None));
+    assert_eq!((queue.delays.len(), queue.next()), (0, None));
 }
 
 #[test]
@@ -141,7 +153,7 @@ fn the_next_due_time_is_never_one_that_was_replaced() {
     queue.delay("a", start.after(2 * MS));
     queue.delay("b", start.after(9 * MS));
     assert_eq!(released(&mut queue, start.after(2 * MS)), ["a"]);
-    assert_eq!(queue.delays.next(), Some(start.after(9 * MS)));
+    assert_eq!(queue.next(), Some(start.after(9 * MS)));
 }
 
 #[test]
@@ -198,9 +210,46 @@ fn a_shutdown_drops_what_is_not_due_and_takes_nothing_more() {
     queue.queue.shut_down();
     queue.delays.clear(&mut queue.queue);
     queue.delay("bar", start.after(5 * MS));
-    assert_eq!(
-        (queue.delays.next(), queue.advance(start.after(9 * MS)), queue.queue.slots.len()),
-        (None, 0, 1)
-    );
+    assert_eq!((queue.next(), queue.advance(start.after(9 * MS)), queue.queue.slots.len()), (None, 0, 1));
     assert_eq!(released(&mut queue, start), ["waits"]);
+}
+
+#[test]
+fn parked_and_delayed_keys_are_released_in_the_order_of_their_times() {
+    let (mut queue, start) = queue();
+    park(&mut queue, "b", start.after(5 * MS), start);
+    queue.delay("c", start.after(5 * MS));
+    park(&mut queue, "d", start.after(5 * MS), start);
+    park(&mut queue, "a", start.after(4 * MS), start);
+    assert_eq!((queue.delays.len(), queue.queue.parked(), queue.next()), (1, 3, Some(start.after(4 * MS))));
+    assert_eq!(queue.advance(start.after(9 * MS)), 1, "the end of a parking is no add");
+    assert_eq!(released(&mut queue, start.after(9 * MS)), ["a", "b", "c", "d"]);
+    assert_eq!((queue.delays.len(), queue.queue.parked(), queue.next()), (0, 0, None));
+}
+
+#[test]
+fn the_next_due_time_is_never_that_of_a_key_that_was_unparked() {
+    let (mut queue, start) = queue();
+    park(&mut queue, "a", start.after(2 * MS), start);
+    park(&mut queue, "b", start.after(3 * MS), start);
+    queue.delay("c", start.after(9 * MS));
+    assert_eq!(queue.next(), Some(start.after(2 * MS)));
+    for key in ["a", "b"] {
+        assert_eq!(queue.add(key, start), Some(Added::Collapsed), "it still needs the run of its first add");
+    }
+    assert_eq!(queue.next(), Some(start.after(9 * MS)));
+    assert_eq!(released(&mut queue, start), ["a", "b"]);
+    assert_eq!(released(&mut queue, start.after(5 * MS)), Vec::<&str>::new());
+}
+
+#[test]
+fn times_of_keys_that_were_unparked_are_cleared_away_once_they_are_many() {
+    let (mut queue, start) = queue();
+    queue.delay("early", start.after(MS));
+    for _ in 0..10_000 {
+        park(&mut queue, "a", start.after(5 * MS), start);
+        assert!(queue.delays.waiting.len() <= 2 * 2 + SLACK);
+        queue.add("a", start);
+        assert_eq!(released(&mut queue, start), ["a"]);
+    }
 }

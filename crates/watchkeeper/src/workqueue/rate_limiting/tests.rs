@@ -9,6 +9,7 @@ use crate::workqueue::Running;
 use crate::workqueue::limiter::{self, ItemExponential};
 
 mod crowd;
+mod parking;
 mod upstream;
 
 const MS: Duration = Duration::from_millis(1);

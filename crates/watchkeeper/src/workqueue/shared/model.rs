@@ -39,6 +39,8 @@ enum Fault {
     LostOwner,
     /// Those who wait for a drain are forgotten.
     LostDrain,
+    /// A key that is unparked while a worker has it is parked all the same.
+    LostUnpark,
 }
 
 impl Fault {
@@ -51,6 +53,8 @@ impl Fault {
             Self::LostDrain => state.drains = Waiters::default(),
             // By the worker itself.
             Self::LostOwner => {}
+            // By whoever unparks.
+            Self::LostUnpark => {}
         }
     }
 }
@@ -166,7 +170,7 @@ impl Crowd {
         }
     }
 
-    /// Works on a key; one time in four without success.
+    /// Works on a key; one time in four without success, and one time in four it is parked before.
     async fn work(&self, taken: Taken<usize>) {
         let Taken { key, ticket, priority, .. } = taken;
         let wanted = {
@@ -174,6 +178,12 @@ impl Crowd {
             assert!(!std::mem::replace(&mut tally.held[key], true), "key {key} is with two workers");
             tally.wanted[key]
         };
+        if shuttle::rand::thread_rng().gen_bool(0.25) {
+            self.tally.lock().held[key] = false;
+            let now = self.time.now();
+            let until = now.after(2 * NANO);
+            return self.shared.with(now, |state| state.keys.park(ticket, priority, until, now));
+        }
         let failed = shuttle::rand::thread_rng().gen_bool(0.25);
         let settle = || {
             let outcome = if failed { Outcome::Failure("no luck".into()) } else { Outcome::Success(None) };
@@ -314,6 +324,48 @@ fn drains(fault: Fault) {
     });
 }
 
+/// A worker that looks whether it can begin and parks its key otherwise, and one who unparks the key: no wake-up is lost in between.
+/// The time stands still, so that nothing else wakes the worker.
+fn unparks(fault: Fault) {
+    let crowd = Crowd::new(fault);
+    let (now, open) = (tick(0), Arc::new(AtomicU32::new(0)));
+    let worker = future::spawn({
+        let (crowd, open) = (crowd.clone(), open.clone());
+        async move {
+            crowd.shared.with(now, |state| state.keys.add(0, Priority::Normal, now));
+            while let Some(Taken { ticket, priority, .. }) = crowd.shared.get(&*crowd.time).await {
+                let can_begin = open.load(SeqCst) > 0;
+                yield_now().await;
+                if can_begin {
+                    let end = Outcome::Success(None);
+                    crowd.shared.with(now, |state| state.keys.settle(ticket, priority, end, now));
+                    return;
+                }
+                crowd.shared.with(now, |state| state.keys.park(ticket, priority, tick(9), now));
+            }
+        }
+    });
+    let opener = future::spawn({
+        let crowd = crowd.clone();
+        async move {
+            yield_now().await;
+            open.store(1, SeqCst);
+            crowd.shared.with(now, |state| {
+                state.keys.unpark(&0, now);
+                if fault == Fault::LostUnpark
+                    && let Some(number) = state.keys.queue.slots.find(&0)
+                {
+                    state.keys.queue.slots[number].unparked = false;
+                }
+            });
+        }
+    });
+    future::block_on(async {
+        worker.await.unwrap();
+        opener.await.unwrap();
+    });
+}
+
 /// What is found out about a fault, in the words of the panic; nothing if it is not.
 fn findings(scenario: fn(Fault), fault: Fault) -> String {
     let search = || explore(RandomScheduler::new_from_seed(3, 2_000), move || scenario(fault));
@@ -337,6 +389,11 @@ fn every_drain_ends_when_the_work_does_and_not_before() {
 }
 
 #[test]
+fn no_unpark_is_lost_between_the_look_of_a_worker_and_its_park() {
+    sample(2_000, || unparks(Fault::None));
+}
+
+#[test]
 fn the_model_finds_out_what_is_broken_on_purpose() {
     for fault in [Fault::LostWakeUp, Fault::LostTimer, Fault::LostKey] {
         let found = findings(crowd, fault);
@@ -344,6 +401,8 @@ fn the_model_finds_out_what_is_broken_on_purpose() {
     }
     let found = findings(crowd, Fault::LostOwner);
     assert!(found.contains("is with two workers"), "{found:?}");
+    let found = findings(unparks, Fault::LostUnpark);
+    assert!(found.contains("deadlock"), "{found:?}");
     let found = findings(drains, Fault::LostDrain);
     assert!(found.contains("deadlock"), "{found:?}");
 }

@@ -42,10 +42,10 @@ fn a_removed_slot_keeps_neither_key_nor_error() {
     let key = Arc::new("a");
     let number = slots.find_or_insert(key.clone());
     let at = Tick::at(crate::clock::Clock::system().now(), crate::clock::Clock::system().now());
-    slots[number].last_error = Some(Box::new(LastError { at, message: "no".into() }));
+    slots[number].failed(at, "no".into());
     slots.remove(number);
     assert_eq!(Arc::strong_count(&key), 1);
-    assert!(slots[number].last_error.is_none());
+    assert!(slots[number].last_error().is_none());
 }
 
 #[test]

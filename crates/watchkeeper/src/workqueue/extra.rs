@@ -1,0 +1,62 @@
+//! The part of a slot that few keys need, in an allocation of its own.
+
+use super::known::LastError;
+use super::priority::Priority;
+use super::slots::{Place, Slot};
+use super::tick::Tick;
+
+/// What is known of some keys only.
+#[derive(Default)]
+pub(super) struct Extra {
+    pub(super) last_error: Option<Box<LastError<Tick>>>,
+    /// From the first park on until a run ends, also while the key is ready or with a worker in between.
+    pub(super) parking: Option<Box<Parking>>,
+}
+
+/// A key that was given back without a run, and perhaps still is where it was put.
+#[derive(Debug)]
+pub(super) struct Parking {
+    /// When it was parked first since its last run.
+    pub(super) since: Tick,
+    /// When it becomes ready at the latest, in which order among equal times, and with which priority. Good only in [`Place::Parked`].
+    pub(super) until: Tick,
+    pub(super) order: u32,
+    pub(super) priority: Priority,
+}
+
+impl<T> Slot<T> {
+    pub(super) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    pub(super) fn last_error(&self) -> Option<&LastError<Tick>> {
+        self.extra.as_ref()?.last_error.as_deref()
+    }
+
+    pub(super) fn failed(&mut self, at: Tick, message: Box<str>) {
+        self.extra_mut().last_error = Some(Box::new(LastError { at, message }));
+    }
+
+    /// When it was parked first since its last run.
+    pub(super) fn parked_since(&self) -> Option<Tick> {
+        Some(self.extra.as_ref()?.parking.as_ref()?.since)
+    }
+
+    /// Where it is put while it is parked.
+    pub(super) fn parked(&self) -> Option<&Parking> {
+        if self.place == Place::Parked { self.extra.as_ref()?.parking.as_deref() } else { None }
+    }
+
+    /// Notes that it is parked; a time that stands from the parkings before in a row is kept.
+    pub(super) fn park(&mut self, until: Tick, order: u32, priority: Priority, now: Tick) {
+        let since = self.parked_since().unwrap_or(now);
+        self.extra_mut().parking = Some(Box::new(Parking { since, until, order, priority }));
+    }
+
+    /// Ends the row of parkings, with a run or because the queue shuts down.
+    pub(super) fn end_parking(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.parking = None;
+        }
+    }
+}

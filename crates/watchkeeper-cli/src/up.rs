@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_client::Config;
 use kube_client::config::Kubeconfig;
 use sample_controller::api::{self, Foo};
 use sample_controller::{Program, RunError};
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::InformerPanicked;
 use watchkeeper::process::{ClientArgs, ConnectError, Pages};
-use watchkeeper::source::without_userinfo;
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Client, Env};
 
@@ -71,7 +71,7 @@ async fn on_cluster(
         return Err(UpError::Unused);
     }
     let config = args.client.config().await?;
-    let server = without_userinfo(config.cluster_url.to_string().trim_end_matches('/'));
+    let server = shown(&config);
     let client =
         ClientArgs { master: args.client.master.as_ref().map(|_| server.clone()), ..args.client.clone() };
     let kubectl = front::kubectl(&client, &config.default_namespace);
@@ -81,6 +81,14 @@ async fn on_cluster(
     let result = run_parts(args, &clients, screen, &kubectl, &mut created, stop).await;
     front::left(&created.iter().rev().map(|what| format!("{kubectl} delete {what}")).collect::<Vec<_>>());
     result
+}
+
+/// Returns the URL of the server without its userinfo, which may be a password.
+fn shown(config: &Config) -> String {
+    let url = &config.cluster_url;
+    let host =
+        url.authority().and_then(|authority| authority.as_str().rsplit('@').next()).unwrap_or_default();
+    format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'))
 }
 
 /// The name of the context in use.
@@ -132,7 +140,7 @@ async fn run_parts(
     let controller = async {
         let _stop = stop.clone().drop_guard();
         stop.run_until_cancelled(view.has_begun()).await;
-        program.run(stop).await
+        program.run(stop.clone()).await
     };
     let (example, controller, view) = tokio::join!(example, controller, view.run(stop));
     // A failed view stops the controller, possibly before it starts.

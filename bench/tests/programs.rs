@@ -90,7 +90,7 @@ async fn foos_are_counted_with_what_was_written_for_them() {
     let client = Client::from_kube(server.client(), &env);
     client.api::<CustomResourceDefinition>().create(&sample_controller::api::crd()).await.unwrap();
     let options = sample_controller::Options::default();
-    let controller = sample_controller::run(&client, &options, &stop);
+    let controller = sample_controller::run(&client, &options, stop.clone());
     let path = kubeconfig.path().to_str().unwrap().to_owned();
     let measured = async {
         let _stop = stop.clone().drop_guard();

@@ -84,7 +84,7 @@ impl Controller {
     }
 
     /// Runs the informer and `workers` workers until `stop`, and returns when both have ended.
-    pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) -> Result<(), NotSynced> {
+    pub async fn run(self: Arc<Self>, workers: usize, stop: CancellationToken) -> Result<(), NotSynced> {
         tracing::info!("starting the Pod controller");
         let work = async {
             let has_synced = stop.run_until_cancelled(self.informer.wait_until_synced()).await;

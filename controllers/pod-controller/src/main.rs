@@ -41,5 +41,5 @@ async fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let stop = signals::install(&env)?;
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let client = args.client.connect(&env).await?.program(name, version);
-    Ok(pod_controller::run(&client, &args.options, Output::stdout(), &stop).await?)
+    Ok(pod_controller::run(&client, &args.options, Output::stdout(), stop).await?)
 }

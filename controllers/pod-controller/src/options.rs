@@ -51,7 +51,7 @@ pub async fn run(
     client: &Client,
     options: &Options,
     output: Output,
-    stop: &CancellationToken,
+    stop: CancellationToken,
 ) -> Result<(), RunError> {
     let scope = Scope::Namespace(options.namespace.clone());
     let selection = Selection { labels: options.selector.clone(), fields: options.field_selector.clone() };

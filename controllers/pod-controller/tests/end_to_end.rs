@@ -73,7 +73,7 @@ impl PodControllerTest {
         let (printed, stop) = (Printed::default(), CancellationToken::new());
         let (theirs, output, token) = (client.clone(), Output::to(printed.clone()), stop.clone());
         let running =
-            tokio::spawn(async move { pod_controller::run(&theirs, &options, output, &token).await });
+            tokio::spawn(async move { pod_controller::run(&theirs, &options, output, token).await });
         Self { env, client, namespace: namespace.into(), printed, stop, running }
     }
 

@@ -122,7 +122,7 @@ impl Controller {
     }
 
     /// Runs `workers` workers until `stop`. The caches must have synced.
-    pub async fn run(self: Arc<Self>, workers: usize, stop: &CancellationToken) {
+    pub async fn run(self: Arc<Self>, workers: usize, stop: CancellationToken) {
         tracing::info!(workers, "starting workers");
         let this = self.clone();
         let work = run_workers(workers, &self.queue, stop.clone(), &self.env, move |item| {

@@ -44,5 +44,5 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let stop = signals::install(&env)?;
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let client = args.client.connect(&env).await?.program(name, version);
-    Ok(sample_controller::serve(&client, &args.options, &args.admin, &stop).await?)
+    Ok(sample_controller::serve(&client, &args.options, &args.admin, stop).await?)
 }

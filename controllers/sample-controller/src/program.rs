@@ -68,7 +68,7 @@ impl Program {
 
     /// Runs until `stop`, or until a part panics, which the error names. Returns when all tasks have ended; dropping the future ends them
     /// too.
-    pub async fn run(self, stop: &CancellationToken) -> Result<(), RunError> {
+    pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let Self { factory, controller, sink, workers } = self;
         tracing::info!("starting the Foo controller");
         // Whichever part ends first stops the others.
@@ -80,7 +80,7 @@ impl Program {
             let (_worked, _stop) = (worked.clone().drop_guard(), stop.clone().drop_guard());
             tracing::info!("waiting for informer caches to sync");
             factory.wait_for_sync(stop).await?;
-            controller.run(workers, stop).await;
+            controller.run(workers, stop.clone()).await;
             Ok(())
         };
         let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
@@ -91,7 +91,7 @@ impl Program {
 }
 
 /// Runs the controller until `stop`, without metrics; see [`Program::run`].
-pub async fn run(client: &Client, options: &Options, stop: &CancellationToken) -> Result<(), RunError> {
+pub async fn run(client: &Client, options: &Options, stop: CancellationToken) -> Result<(), RunError> {
     Program::new(client, options, &mut Pages::default())?.run(stop).await
 }
 
@@ -100,7 +100,7 @@ pub async fn serve(
     client: &Client,
     options: &Options,
     admin: &AdminArgs,
-    stop: &CancellationToken,
+    stop: CancellationToken,
 ) -> Result<(), RunError> {
     let mut pages = Pages::default();
     let program = Program::new(client, options, &mut pages)?;
@@ -109,7 +109,7 @@ pub async fn serve(
     let stop = stop.child_token();
     let controller = async {
         let _stop = stop.clone().drop_guard();
-        program.run(&stop).await
+        program.run(stop.clone()).await
     };
     let (controller, ()) = tokio::join!(controller, admin.run(stop.clone()));
     controller

@@ -51,7 +51,7 @@ async fn users(cluster: &Cluster) {
     requests.api::<Foo>().delete(&key("c")).await.unwrap();
 }
 
-/// Every Foo has its own Deployment with its replicas, and its status tells of it.
+/// Returns whether every Foo has its own Deployment with its replicas, and a status that agrees.
 async fn is_as_wished(cluster: &Cluster) -> bool {
     for name in ["a", "b"] {
         let requests = cluster.user.requests();
@@ -71,7 +71,7 @@ async fn is_as_wished(cluster: &Cluster) -> bool {
 fn simulate(seed: u64, rates: Rates, queue: QueueKind) -> Run {
     let options = Options { queue, ..Options::default() };
     Simulation::new(seed).rates(rates).run(
-        async |client, stop| sample_controller::run(&client, &options, &stop).await.unwrap_or_default(),
+        async |client, stop| sample_controller::run(&client, &options, stop).await.unwrap_or_default(),
         async |cluster| {
             users(cluster).await;
             assert!(
@@ -124,7 +124,7 @@ fn what_a_deleted_foo_owned_is_collected_through_any_faults() {
         let simulate = || {
             Simulation::new(seed).collect_garbage().run(
                 async |client, stop| {
-                    sample_controller::run(&client, &options, &stop).await.unwrap_or_default()
+                    sample_controller::run(&client, &options, stop).await.unwrap_or_default()
                 },
                 async |cluster| {
                     users(cluster).await;
@@ -158,7 +158,7 @@ fn without_faults_there_is_one_life_and_nothing_is_lost() {
     }
 }
 
-/// A short story, each step awaited, so that the controller makes the same requests however often it is told.
+/// A short story whose steps are awaited, so that the controller makes the same requests each time.
 async fn a_short_story(cluster: &Cluster) {
     let requests = cluster.user.requests();
     requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_short_story(cluster: &Cluster) {
         foo.status.is_some_and(|status| status.available_replicas == 3)
     };
     assert!(cluster.converged(available).await, "the status does not follow");
-    // Who died over the last request comes back, and finds nothing to do.
+    // A controller that crashed over the last request restarts, and finds nothing to do.
     cluster.env.clock.sleep(Duration::from_secs(45)).await;
     assert!(is_as_wished(cluster).await && available().await, "it did not stay so");
 }
@@ -190,7 +190,7 @@ fn tell_with(crash: Option<(u64, Moment)>, queue: QueueKind) -> Run {
         simulation = simulation.crash_at(request, moment);
     }
     simulation.run(
-        async |client, stop| sample_controller::run(&client, &options, &stop).await.unwrap_or_default(),
+        async |client, stop| sample_controller::run(&client, &options, stop).await.unwrap_or_default(),
         a_short_story,
     )
 }
@@ -211,7 +211,7 @@ fn killed_over_any_request_before_or_after_the_server_acted_it_converges() {
     }
 }
 
-/// A controller whose caches hear of nothing for `held` seconds: first of its new Deployment, then of what it wrote into a Foo.
+/// Holds back the caches of the controller for `held` seconds: first its new Deployment, then its write to a Foo.
 async fn caches_behind(cluster: &Cluster, held: u64) {
     let requests = cluster.user.requests();
     let has_deployment = async |name: &str| requests.api::<Deployment>().get(&key(name)).await.is_ok();
@@ -224,7 +224,7 @@ async fn caches_behind(cluster: &Cluster, held: u64) {
     cluster.net.release();
 
     create_foo(cluster, "b").await;
-    // Now the Foo itself has been told of, and has its Deployment.
+    // By now the Foo itself was delivered, and has its Deployment.
     cluster.env.clock.sleep(Duration::from_nanos(1)).await;
     assert!(has_deployment("b-d").await);
     cluster.net.hold("foos");
@@ -234,7 +234,7 @@ async fn caches_behind(cluster: &Cluster, held: u64) {
     assert!(cluster.converged(async || is_as_wished(cluster).await).await, "{held} s: it did not converge");
 }
 
-// A conflict mends itself as a rule, and is not reported. One that does not must not be hidden.
+// A conflict usually resolves itself, and is not reported. One that does not must not be hidden.
 #[test]
 fn a_foo_that_conflicts_for_ever_is_explained_at_once_and_reported_after_a_few_retries() {
     for queue in [QueueKind::Ordered, QueueKind::Delta] {
@@ -248,14 +248,14 @@ fn a_foo_that_conflicts_for_ever_is_explained_at_once_and_reported_after_a_few_r
                 });
                 let program = Program::new(&client, &options, &mut Pages::default()).unwrap();
                 *foos.lock().unwrap() = Some(program.queue().clone());
-                program.run(&stop).await.unwrap();
+                program.run(stop).await.unwrap();
             },
             async |cluster| {
                 let requests = cluster.user.requests();
                 requests.api::<CustomResourceDefinition>().create(&api::crd()).await.unwrap();
                 cluster.env.clock.sleep(Duration::from_secs(30)).await;
                 told.lock().unwrap().clear();
-                // The controller does not hear of a Deployment that somebody else made.
+                // The controller is not notified of a Deployment that another client created.
                 cluster.net.hold("deployments");
                 let mut foreign = new_deployment(&Foo::new("x", FooSpec::default()));
                 (foreign.metadata.name, foreign.metadata.namespace) =
@@ -293,7 +293,7 @@ fn nothing_is_written_twice_while_the_cache_is_behind_its_own_writes() {
             let options = Options { queue, ..Options::default() };
             let run = Simulation::new(1).rates(Rates::CALM).run(
                 async |client, stop| {
-                    sample_controller::run(&client, &options, &stop).await.unwrap_or_default()
+                    sample_controller::run(&client, &options, stop).await.unwrap_or_default()
                 },
                 async |cluster| caches_behind(cluster, held).await,
             );

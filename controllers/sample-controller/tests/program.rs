@@ -44,7 +44,7 @@ async fn an_informer_that_dies_ends_the_program_with_its_name_before_and_after_t
                 server.end_watches();
             }
         };
-        let life = async { tokio::join!(program.run(&stop), kill).0 };
+        let life = async { tokio::join!(program.run(stop.clone()), kill).0 };
         let error = env.clock.timeout(Duration::from_secs(3600), life).await.unwrap().unwrap_err();
         assert!(matches!(&error, RunError::Panicked(panicked) if panicked.name == "foos"), "{error}");
         assert!(error.to_string().ends_with(": below"), "{error}");

@@ -62,7 +62,7 @@ pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) ->
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
-        sample_controller::run(&client, &args.options, stop).await
+        sample_controller::run(&client, &args.options, stop.clone()).await
     };
     let controllers = Selected::default().start(&client);
     let (scenario, controller) = tokio::join!(scenario, controller);

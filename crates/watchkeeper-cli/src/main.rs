@@ -61,7 +61,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
             let (env, stop) = begin(&controller.log, "info")?;
             let ControllerArgs { client, options, admin } = &controller.args;
             let client = client.connect(&env).await?.program("sample-controller", env!("CARGO_PKG_VERSION"));
-            sample_controller::serve(&client, options, admin, &stop).await?;
+            sample_controller::serve(&client, options, admin, stop).await?;
         }
         Command::Crd(crd) => print::crd(&crd)?,
         Command::Completions { shell } => print::completions(shell)?,

@@ -88,7 +88,7 @@ impl FooCluster {
         let stop = CancellationToken::new();
         let (token, options) = (stop.clone(), Options { queue, ..Options::default() });
         let controller =
-            tokio::spawn(async move { sample_controller::run(&client, &options, &token).await.unwrap() });
+            tokio::spawn(async move { sample_controller::run(&client, &options, token).await.unwrap() });
 
         let factory = SharedInformerFactory::builder(&admin).namespace(&namespace).build();
         observe::<Foo>(&factory, &changed);

@@ -13,11 +13,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use kube_client::Client;
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
 use watchkeeper::Env;
 
-use crate::http::handler;
+use crate::http::handler::handle;
 use crate::http::reply::ReplyBody;
 use crate::http::shared::{BOOKMARK_PERIOD, Shared};
 use crate::persist::disk::{DataDirError, Disk};
@@ -49,7 +48,7 @@ impl ApiServer {
 
     /// The server as a tower service. It runs in process, without a socket, task or thread.
     pub fn service(&self) -> ApiService {
-        ApiService { shared: self.shared.clone(), stop: None }
+        ApiService { shared: self.shared.clone() }
     }
 
     /// A client of this server, in process. Must be called within a tokio runtime.
@@ -161,14 +160,6 @@ impl ApiServerBuilder {
 #[derive(Clone, Debug)]
 pub struct ApiService {
     shared: Arc<Shared>,
-    stop: Option<CancellationToken>,
-}
-
-impl ApiService {
-    pub(crate) fn until(mut self, stop: CancellationToken) -> Self {
-        self.stop = Some(stop);
-        self
-    }
 }
 
 impl<B> Service<Request<B>> for ApiService
@@ -186,7 +177,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = self.shared.clone();
-        let answer = handler::handle(shared.clone(), request, self.stop.clone());
-        Box::pin(async move { Ok(shared.answer_safely(answer).await) })
+        Box::pin(async move { Ok(handle(shared, request, None).await) })
     }
 }

@@ -15,7 +15,7 @@ use crate::failure::{Failure, quoted};
 /// A web page can reach a loopback address by DNS rebinding, which shows in `Host`, or as a cross-origin request, which
 /// shows in `Origin`. Browsers send a POST without a content type without a preflight request; JSON bodies and other
 /// methods with a body need one.
-pub(crate) fn refusal<B: Body>(request: &Request<B>) -> Option<Box<Failure>> {
+pub(super) fn refusal<B: Body>(request: &Request<B>) -> Option<Box<Failure>> {
     let headers = request.headers();
     let Some(host) = only(headers, HOST.as_str()) else {
         return Some(Failure::bad_request("a request over plain HTTP needs one Host header"));

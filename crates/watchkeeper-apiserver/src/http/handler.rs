@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
-use http_body::Body;
 use http_body_util::Full;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -15,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, Result};
 use crate::http::backlog::Backlog;
+use crate::http::body::RequestBody;
 use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
 use crate::http::reply::{self, Reply};
@@ -28,23 +28,39 @@ use crate::kinds::registry::Registry;
 use crate::state::store::Key;
 use crate::verbs::update::Part;
 
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Serves one request. `stop` ends a watch that it opens.
-pub(crate) async fn handle<B>(
+/// Serves one request. `stop` ends a watch that it opens; a request from a socket has one.
+///
+/// Responds once every change that the response may report is durable, so that no client sees a change that a crash
+/// loses.
+pub(crate) async fn handle(
     shared: Arc<Shared>,
-    request: Request<B>,
+    request: Request<impl RequestBody>,
     stop: Option<CancellationToken>,
-) -> Reply
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<BoxError>,
-{
+) -> Reply {
+    let Some(durable) = &shared.durable else { return respond(&shared, request, stop).await };
+    let refusal = |why: Arc<str>| reply::failure(&Failure::internal(&*why));
+    // Fails if writing has stopped.
+    if let Err(why) = durable.wait(0).await {
+        return refusal(why);
+    }
+    let reply = respond(&shared, request, stop).await;
+    let revision = shared.core.lock().store.revision();
+    match durable.wait(revision).await {
+        Ok(()) => reply,
+        Err(why) => refusal(why),
+    }
+}
+
+async fn respond(
+    shared: &Arc<Shared>,
+    request: Request<impl RequestBody>,
+    stop: Option<CancellationToken>,
+) -> Reply {
     let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query());
     let target = match route(head.uri.path()) {
         Route::Resource(target) => target,
-        other => return static_routes::answer(&shared, &other, &query, &head.method, &head.headers),
+        other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
     };
     let call = Call {
         shared: shared.clone(),
@@ -56,7 +72,7 @@ where
         body: OnceLock::new(),
         tries: AtomicUsize::new(0),
         turn: OnceLock::new(),
-        backlog: Mutex::new(Backlog::new(&shared)),
+        backlog: Mutex::new(Backlog::new(shared)),
     };
     let found = call.find();
     // Unknown resources are not counted: the number of time series would be unbounded.
@@ -104,11 +120,7 @@ pub(crate) enum Named {
 }
 
 impl Call {
-    pub(crate) async fn answer<B>(&self, named: Result<Option<Named>>, body: B) -> Result<Reply>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
+    pub(crate) async fn answer(&self, named: Result<Option<Named>>, body: impl RequestBody) -> Result<Reply> {
         let kind = match named? {
             None => {
                 return Ok(static_routes::not_served(&self.shared.core.lock().registry, &self.target.group));
@@ -139,12 +151,7 @@ impl Call {
         })
     }
 
-    async fn resource<B>(&self, kind: &Arc<Kind>, form: Form, body: B) -> Result<Reply>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
-        let kind = kind.clone();
+    async fn resource(&self, kind: &Arc<Kind>, form: Form, body: impl RequestBody) -> Result<Reply> {
         let Some(name) = &self.target.name else { return self.collection(kind, form, body).await };
         let key = Key::new(self.target.namespace.as_deref().unwrap_or_default(), name);
         match self.target.subresource.as_deref() {
@@ -154,17 +161,48 @@ impl Call {
                 self.object(kind, &key, Part::Status, form, body).await
             }
             Some(part @ "finalize") if kind.has_own_subresource(part) => match self.method {
-                Method::PUT => self.object(kind, &key, Part::Finalize, form, body).await,
+                Method::PUT => self.replace(kind, &key, Part::Finalize, form, body).await,
                 _ => Err(Failure::method_not_allowed()),
             },
             Some(part @ ("binding" | "eviction" | "log")) if kind.has_own_subresource(part) => {
-                self.pod_part(&kind, &key, part, form, body).await
+                self.pod_part(kind, &key, part, form, body).await
             }
-            Some("scale") if kind.scale.is_some() => self.scale(&kind, &key, form, body).await,
+            Some("scale") if kind.scale.is_some() => self.scale(kind, &key, form, body).await,
             Some("status") if kind.has_status() => Err(Failure::method_not_allowed()),
             // A custom kind has one handler for all its paths; it reports an unknown subresource as a missing object.
-            Some(_) if kind.custom.is_some() => Err(Failure::not_found(&kind, name)),
+            Some(_) if kind.custom.is_some() => Err(Failure::not_found(kind, name)),
             Some(_) => Err(Failure::no_such_path()),
+        }
+    }
+
+    async fn collection(&self, kind: &Arc<Kind>, form: Form, body: impl RequestBody) -> Result<Reply> {
+        // Only lists and watches span all namespaces.
+        let everywhere = kind.namespaced && self.target.namespace.is_none();
+        match self.method {
+            Method::GET | Method::HEAD if self.is_watch() => self.watch(kind, form),
+            Method::GET | Method::HEAD => self.list(kind, form).await,
+            Method::POST if !everywhere => self.create(kind, form, body).await,
+            Method::DELETE if !everywhere && kind.delete_collection => {
+                self.delete_collection(kind, form, body).await
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    async fn object(
+        &self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        part: Part,
+        form: Form,
+        body: impl RequestBody,
+    ) -> Result<Reply> {
+        match self.method {
+            Method::GET | Method::HEAD => self.get(kind, key, form).await,
+            Method::PUT => self.replace(kind, key, part, form, body).await,
+            Method::PATCH => self.patch(kind, key, part, form, body).await,
+            Method::DELETE => self.delete_object(kind, key, form, body).await,
+            _ => Err(Failure::method_not_allowed()),
         }
     }
 

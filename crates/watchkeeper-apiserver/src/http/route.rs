@@ -2,6 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
+use crate::failure::{Failure, Result, quoted};
+
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -128,6 +130,16 @@ impl Query {
     /// Returns every value of a parameter.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// Returns a parameter that is a number; `None` if it is absent or empty.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)))
+            }),
+        }
     }
 
     /// Returns a boolean parameter: `0` and `false` are false, any other value, including an empty one, is true.

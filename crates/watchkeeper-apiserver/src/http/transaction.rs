@@ -1,22 +1,24 @@
 //! Access to the state: reads, writes that work without the lock, and the slices that a write leaves behind.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http_body::Body;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
 use crate::codec::media_type::content_type;
 use crate::failure::{Failure, Result};
-use crate::http::handler::{BoxError, Call};
-use crate::http::parameters::collect_body;
+use crate::http::backlog::Backlog;
+use crate::http::body::LARGE;
+use crate::http::handler::Call;
 use crate::http::route::Target;
+use crate::http::shared::Shared;
 use crate::kinds::kind::Kind;
-use crate::state::core::Core;
-use crate::state::store::{Key, Stored};
-use crate::verbs::delete::{DeleteOptions, Deleted, Departure};
+use crate::state::core::{Core, commit_change};
+use crate::state::duty::Duty;
+use crate::state::store::Stored;
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::update::MODIFIED;
 
@@ -25,9 +27,6 @@ pub(crate) const TRIES: usize = 100;
 
 /// The same for large data, where each attempt takes long. The real server allows a patch as many conflicts.
 pub(crate) const LARGE_TRIES: usize = 5;
-
-/// The size above which a body or an object is large.
-pub(crate) const LARGE: usize = 64 * 1024;
 
 /// The size above which work runs outside the worker thread. Defaulting can make an object many times as large as its
 /// body.
@@ -39,23 +38,29 @@ pub(super) fn aside<T>(socket: bool, bytes: usize, work: impl FnOnce() -> T) -> 
     if bytes > ASIDE && socket && several() { block_in_place(work) } else { work() }
 }
 
-impl Call {
-    /// Returns the whole body, and keeps it for a request that starts over.
-    pub(crate) async fn read_body<B>(&self, body: B) -> Result<Bytes>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
-        let read = collect_body(&self.shared.clock, body).await?;
-        // Only requests over a socket wait: in process nobody else would be served meanwhile.
-        if self.stop.is_some() && read.len() > LARGE && self.turn.get().is_none() {
-            let turn = self.shared.large_turn(read.len()).await?;
-            // No permit was set before.
-            let _set = self.turn.set(turn);
-        }
-        Ok(self.body.get_or_init(|| read).clone())
+impl Shared {
+    /// Runs a write on the core, then wakes waiters for changes.
+    pub(crate) fn run<T>(self: &Arc<Self>, write: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, duties) = self.run_part(write);
+        // Dropping the backlog does the remaining work.
+        Backlog::new(self).extend(duties);
+        result
     }
 
+    /// As [`Shared::run`], but leaves the remaining work of the write to the caller.
+    pub(crate) fn run_part<T>(&self, write: impl FnOnce(&mut Core) -> T) -> (T, VecDeque<Duty>) {
+        let (result, duties, has_batch) = commit_change(&self.core, |core| {
+            (write(core), std::mem::take(&mut core.duties), core.store.has_batch())
+        });
+        if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
+            durable.wake();
+        }
+        self.changed.notify_waiters();
+        (result, duties)
+    }
+}
+
+impl Call {
     /// Runs work on so many bytes. Over a socket, a multi-threaded runtime serves other requests on another thread
     /// meanwhile; in process the order of execution is kept.
     pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
@@ -122,19 +127,6 @@ impl Call {
                 if failure.outdated { Failure::conflict(kind, &name, MODIFIED) } else { failure }
             },
         )
-    }
-
-    /// Deletes an object: plans without the lock, and deletes if the object is unchanged. Otherwise the request starts
-    /// over; after too many attempts it holds the lock for as long as it takes.
-    pub(super) fn delete(&self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
-        let tries = 1 + self.tries.fetch_add(1, Ordering::Relaxed);
-        let old = self.read(kind, |core| core.get(kind, key))?;
-        if tries > if old.bytes.len() > LARGE { LARGE_TRIES } else { TRIES } {
-            return self.commit_if_current(kind, |core| core.delete_one(kind, key, options));
-        }
-        let plan = || Departure::plan(kind, &old, options, self.now());
-        let departure = self.work(old.bytes.len(), plan)?;
-        self.commit_if_current(kind, |core| core.depart(&departure))
     }
 
     /// Returns whether a small write may take long: definitions are compiled, custom objects are defaulted and checked

@@ -5,9 +5,9 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::AUTHORIZATION;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -17,15 +17,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::Service as _;
-use watchkeeper::clock::Clock;
 use watchkeeper::process::Unstalled;
 
-use crate::access::local;
-use crate::failure::Failure;
+use crate::access;
+use crate::http::handler::handle;
 use crate::http::reply::{self, ReplyBody};
+use crate::http::shared::Shared;
 use crate::listen::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
-use crate::server::{ApiServer, ApiService};
+use crate::server::ApiServer;
 
 /// The timeout of a TLS handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
@@ -122,12 +121,8 @@ impl ApiServer {
             None => None,
         };
         let stop = CancellationToken::new();
-        let server = Server {
-            service: self.service().until(stop.clone()),
-            credentials: credentials.clone(),
-            clock: self.shared.clock.clone(),
-            stop: stop.clone(),
-        };
+        let server =
+            Server { shared: self.shared.clone(), credentials: credentials.clone(), stop: stop.clone() };
         let acceptor = tokio::spawn(server.accept(listener, tls));
         Ok(Listening { address, credentials, stop, acceptor: Some(acceptor) })
     }
@@ -192,9 +187,8 @@ impl fmt::Debug for Listening {
 
 #[derive(Clone)]
 struct Server {
-    service: ApiService,
+    shared: Arc<Shared>,
     credentials: Option<Credentials>,
-    clock: Clock,
     stop: CancellationToken,
 }
 
@@ -215,22 +209,22 @@ impl Server {
                     Err(error) => {
                         // Usually too many open files: wait for some to be closed.
                         tracing::warn!(%error, "cannot accept a connection");
-                        self.clock.sleep(Duration::from_millis(100)).await;
+                        self.shared.clock.sleep(Duration::from_millis(100)).await;
                     }
                 },
             }
         }
         drop(listener);
         let finished = async { while connections.join_next().await.is_some() {} };
-        if self.clock.timeout(STOP_PATIENCE, finished).await.is_err() {
+        if self.shared.clock.timeout(STOP_PATIENCE, finished).await.is_err() {
             connections.shutdown().await;
         }
     }
 
     async fn connection(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
-        let stream = Unstalled::new(stream, self.clock.clone(), WRITE_PATIENCE);
+        let stream = Unstalled::new(stream, self.shared.clock.clone(), WRITE_PATIENCE);
         let Some(tls) = tls else { return self.serve(stream).await };
-        let handshake = self.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
+        let handshake = self.shared.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
         let stop = self.stop.clone();
         tokio::select! {
             biased;
@@ -248,7 +242,8 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stop = self.stop.clone();
-        let service = service_fn(move |request| self.clone().answer(request));
+        // Boxed, so that an idle connection does not hold the space of a request.
+        let service = service_fn(move |request| Box::pin(self.clone().answer(request)));
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
         http.max_header_size(HEAD_LIMIT).max_headers(HEADERS_LIMIT);
@@ -266,18 +261,11 @@ impl Server {
         }
     }
 
-    async fn answer(mut self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
-        let refusal = match &self.credentials {
-            Some(credentials) => {
-                let authorization =
-                    request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-                (!credentials.admits(authorization)).then(Failure::unauthorized)
-            }
-            None => local::refusal(&request),
-        };
-        match refusal {
-            Some(failure) => Ok(reply::failure(&failure)),
-            None => self.service.call(request).await,
-        }
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+        let token = self.credentials.as_ref().map(Credentials::token);
+        Ok(match access::refusal(&request, token) {
+            Some(failure) => reply::failure(&failure),
+            None => handle(self.shared, request, Some(self.stop)).await,
+        })
     }
 }

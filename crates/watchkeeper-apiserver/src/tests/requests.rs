@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::backlog::Backlog;
+use crate::http::body::LARGE;
 use crate::http::handler::{Call, Named, handle};
 use crate::http::route::{Query, Route, route};
-use crate::http::transaction::{LARGE, LARGE_TRIES, TRIES};
+use crate::http::transaction::{LARGE_TRIES, TRIES};
 use crate::server::ApiServer;
 use crate::state::core::Core;
 use crate::state::store::Key;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::codec::yaml;
 use crate::failure::{Failure, Result};
 use crate::fields::Managers;
 use crate::kinds::kind::Kind;
@@ -18,6 +19,18 @@ use crate::verbs::patch::restored;
 use crate::verbs::typed;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::verbs::write::{Write, unusable};
+
+/// Decodes a configuration.
+pub(crate) fn read_config(body: &[u8], write: &mut Write) -> Result<Value> {
+    let (config, duplicates) = yaml::read(body).map_err(|problem| {
+        Failure::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {problem}"))
+    })?;
+    if !config.is_object() {
+        return Err(Failure::bad_request("error decoding YAML: the body is not an object"));
+    }
+    write.judge_config(duplicates)?;
+    Ok(config)
+}
 
 impl Seen {
     /// Applies `config`.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::codec::json;
-use crate::codec::yaml;
 use crate::failure::{Cause, Failure, Result, quoted};
 use crate::kinds::identity::{Mismatch, mismatch};
 use crate::kinds::kind::Kind;
@@ -29,8 +28,6 @@ pub(crate) enum Patch {
     Json(Vec<Operation>),
     Merge(Value),
     Strategic(Value),
-    /// The configuration of a server-side apply.
-    Apply(Value),
 }
 
 impl Patch {
@@ -48,18 +45,6 @@ impl Patch {
             "application/strategic-merge-patch+json" => Err(Failure::unsupported_media_type(
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
-            "application/apply-patch+yaml" => {
-                let (config, twice) = yaml::read(body).map_err(|problem| {
-                    Failure::bad_request(format!(
-                        "error decoding YAML: error converting YAML to JSON: yaml: {problem}"
-                    ))
-                })?;
-                if config.is_object() {
-                    write.judge_config(twice)?;
-                    return Ok(Self::Apply(config));
-                }
-                Err(Failure::bad_request("error decoding YAML: the body is not an object"))
-            }
             _ => Err(Failure::unsupported_patch_type()),
         }
     }
@@ -73,7 +58,7 @@ impl Patch {
                     _ => Failure::unprocessable(),
                 })?;
             }
-            Self::Merge(patch) | Self::Apply(patch) => merge(&mut value, patch),
+            Self::Merge(patch) => merge(&mut value, patch),
             Self::Strategic(patch) => {
                 strategic::apply(kind, &mut value, patch.clone())
                     .map_err(|error| error.refusal(kind.behaviour.is_confidential()))?;

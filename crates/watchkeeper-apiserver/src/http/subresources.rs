@@ -1,35 +1,59 @@
-//! Pod subresources that are actions: `log`, `binding` and `eviction`.
+//! Subresources other than `status`: `scale`, and the actions on pods `log`, `binding` and `eviction`.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Method;
-use http_body::Body;
 use serde_json::Value;
 
 use crate::failure::{self, Failure, Result};
-use crate::http::handler::{BoxError, Call};
-use crate::http::negotiate::Form;
+use crate::http::body::RequestBody;
+use crate::http::handler::Call;
+use crate::http::negotiate::{self, Form};
 use crate::http::reply::{self, Reply};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
+use crate::state::core::Core;
 use crate::state::store::Key;
 use crate::verbs::delete::DeleteOptions;
 
 impl Call {
+    /// The `scale` subresource of any scalable kind.
+    pub(super) async fn scale(
+        &self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        form: Form,
+        body: impl RequestBody,
+    ) -> Result<Reply> {
+        let see = |core: &Core| Ok(core.see(kind, key));
+        let (stored, _) = match self.method {
+            Method::GET | Method::HEAD => (self.read(kind, |core| core.get(kind, key))?, false),
+            Method::PUT => {
+                let write = self.write_options("UpdateOptions")?;
+                let body = self.read_body(body).await?;
+                let (scale, _) =
+                    negotiate::read_object(&self.headers, &body, ("autoscaling/v1", "Scale"), true)?;
+                self.write(kind, see, |seen| seen.put_scale(kind, &scale, &write))?
+            }
+            Method::PATCH => {
+                let mut write = self.write_options("PatchOptions")?;
+                let patch = self.read_patch(kind, body, &mut write).await?;
+                self.write(kind, see, |seen| seen.patch_scale(kind, &patch, &write))?
+            }
+            _ => return Err(Failure::method_not_allowed()),
+        };
+        Ok(reply::value(200, form, &Core::scale_of(kind, &stored)?))
+    }
+
     /// Serves a request for `part`, a subresource of a pod.
-    pub(crate) async fn pod_part<B>(
+    pub(super) async fn pod_part(
         &self,
         kind: &Arc<Kind>,
         key: &Key,
         part: &str,
         form: Form,
-        body: B,
-    ) -> Result<Reply>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
+        body: impl RequestBody,
+    ) -> Result<Reply> {
         match (part, &self.method) {
             ("log", &Method::GET) => {
                 self.shared.core.lock().log(kind, key, self.query.text("container"))?;

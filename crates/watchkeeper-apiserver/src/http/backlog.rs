@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio::task::yield_now;
 
+use crate::http::handler::Call;
 use crate::http::shared::Shared;
+use crate::http::transaction::aside;
 use crate::state::core::Core;
 use crate::state::duty::Duty;
 use crate::verbs::duties::{Access, step};
@@ -20,7 +22,7 @@ pub(crate) struct Backlog {
 
 impl Access for Backlog {
     fn with<T>(&mut self, look: impl FnOnce(&mut Core) -> T) -> T {
-        let (result, duties) = self.shared.run_part(look);
+        let (result, duties) = self.shared.commit(look);
         self.duties.extend(duties);
         result
     }
@@ -61,6 +63,24 @@ impl Backlog {
                 return;
             }
             yield_now().await;
+        }
+    }
+}
+
+impl Call {
+    /// Completes the duties of the writes. Over a socket they run on if the client disconnects.
+    pub(super) async fn work_off(&self) {
+        let backlog = self.backlog.lock().take();
+        if backlog.is_empty() {
+            return;
+        }
+        let socket = self.stop.is_some();
+        let finish = backlog.finish(move |backlog| aside(socket, usize::MAX, || backlog.advance()));
+        if socket {
+            // A panic has been printed already.
+            let _ended = tokio::spawn(finish).await;
+        } else {
+            finish.await;
         }
     }
 }

@@ -93,7 +93,7 @@ impl Call {
                 };
                 let plan = || Departure::plan(&kind, &stored, options, self.now());
                 let departure = self.work(stored.bytes.len(), plan)?;
-                match self.run(|core| core.depart(&departure)) {
+                match self.commit(|core| core.depart(&departure)) {
                     Err(failure) if failure.outdated => yield_now().await,
                     Err(failure) if failure.code != 404 => return Err(failure),
                     _ => break,

@@ -15,7 +15,7 @@ use crate::state::selector::Selector;
 use crate::state::store::Key;
 use crate::verbs::list::{ListOptions, Match};
 
-/// How long a request for a version of the future waits for it.
+/// How long a request for a future version waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Call {
@@ -69,7 +69,7 @@ impl Call {
         let seconds = self.query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
         let timeout = match seconds {
             Some(seconds) => Duration::from_secs(seconds.unsigned_abs()),
-            // Spread out, so that many watches do not come back at one time.
+            // Spread out, so that watches do not all reconnect at once.
             None => self.shared.jitter(Duration::from_secs(1800)),
         };
         let selector = match &self.target.name {

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::http::negotiate::Form;
 use crate::http::watch::WatchBody;
-use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 use crate::verbs::list::Page;
@@ -143,7 +142,7 @@ pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: T
             let chunks = VecDeque::from([bytes, Bytes::from_static(b"\n")]);
             with(code, JSON, ReplyBody::chunks(chunks))
         }
-        Form::Yaml => value(code, form, &convert::from_storage(kind, stored.value())),
+        Form::Yaml => value(code, form, &stored.value_in(kind)),
         Form::Metadata { beta } => value(code, Form::Json, &metadata_only(&stored.value(), beta)),
         Form::Table(rows) => {
             let metadata = json!({"resourceVersion": stored.revision.to_string()});
@@ -241,7 +240,7 @@ pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Repl
 
 /// Returns an item of a list: without kind and apiVersion for built-in kinds.
 fn item_value(kind: &Kind, item: &Stored) -> Value {
-    let mut value = convert::from_storage(kind, item.value());
+    let mut value = item.value_in(kind);
     if let (None, Value::Object(map)) = (&kind.custom, &mut value) {
         map.remove("kind");
         map.remove("apiVersion");

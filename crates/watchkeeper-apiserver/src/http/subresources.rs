@@ -63,7 +63,7 @@ impl Call {
                 let write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
                 let binding = self.read_about(&body, ("v1", "Binding"), key)?;
-                self.run(|core| core.bind(kind, key, &binding, write.dry_run))?;
+                self.commit(|core| core.bind(kind, key, &binding, write.dry_run))?;
                 Ok(reply::value(201, form, &failure::success()))
             }
             ("eviction", &Method::POST) => {
@@ -72,7 +72,7 @@ impl Call {
                 let eviction = self.read_about(&body, ("policy/v1", "Eviction"), key)?;
                 let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
                 options.dry_run |= write.dry_run;
-                self.run(|core| core.evict(kind, key, &options))?;
+                self.commit(|core| core.evict(kind, key, &options))?;
                 Ok(reply::value(201, form, &failure::success()))
             }
             _ => Err(Failure::method_not_allowed()),

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kinds::cells::Row;
-use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
 
@@ -53,7 +52,7 @@ impl Rows {
             Include::Metadata => json!({
                 "kind": "PartialObjectMetadata", "apiVersion": self.api_version(), "metadata": object["metadata"],
             }),
-            Include::Object => convert::from_storage(kind, object),
+            Include::Object => kind.to_served(object),
         };
         json!({"cells": cells, "object": shown})
     }

@@ -1,4 +1,4 @@
-//! Access to the state: reads, writes that work without the lock, and the slices that a write leaves behind.
+//! Access to the state: reads, writes that work without the lock, and commits under it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,73 +32,7 @@ pub(crate) const LARGE_TRIES: usize = 5;
 /// body.
 const ASIDE: usize = 8 * 1024;
 
-/// Runs work on so many bytes, see [`Call::work`].
-pub(super) fn aside<T>(socket: bool, bytes: usize, work: impl FnOnce() -> T) -> T {
-    let several = || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if bytes > ASIDE && socket && several() { block_in_place(work) } else { work() }
-}
-
-impl Shared {
-    /// Runs a write on the core, then wakes waiters for changes.
-    pub(crate) fn run<T>(self: &Arc<Self>, write: impl FnOnce(&mut Core) -> T) -> T {
-        let (result, duties) = self.run_part(write);
-        // Dropping the backlog does the remaining work.
-        Backlog::new(self).extend(duties);
-        result
-    }
-
-    /// As [`Shared::run`], but leaves the remaining work of the write to the caller.
-    pub(crate) fn run_part<T>(&self, write: impl FnOnce(&mut Core) -> T) -> (T, VecDeque<Duty>) {
-        let (result, duties, has_batch) = commit_change(&self.core, |core| {
-            (write(core), std::mem::take(&mut core.duties), core.store.has_batch())
-        });
-        if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
-            durable.wake();
-        }
-        self.changed.notify_waiters();
-        (result, duties)
-    }
-}
-
 impl Call {
-    /// Runs work on so many bytes. Over a socket, a multi-threaded runtime serves other requests on another thread
-    /// meanwhile; in process the order of execution is kept.
-    pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
-        aside(self.stop.is_some(), bytes, work)
-    }
-
-    /// Runs a write on the core if `kind` is still the kind of the URL: its definition may have changed meanwhile.
-    pub(super) fn commit_if_current<T>(
-        &self,
-        kind: &Arc<Kind>,
-        write: impl FnOnce(&mut Core) -> Result<T>,
-    ) -> Result<T> {
-        self.run(|core| self.check(core, kind).and_then(|()| write(core)))
-    }
-
-    /// Runs a write on the core, and keeps the duties that it leaves behind.
-    pub(super) fn run<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
-        let (result, duties) = self.shared.run_part(write);
-        self.backlog.lock().extend(duties);
-        result
-    }
-
-    /// Completes the duties of the writes. Over a socket they run on if the client disconnects.
-    pub(super) async fn work_off(&self) {
-        let backlog = self.backlog.lock().take();
-        if backlog.is_empty() {
-            return;
-        }
-        let socket = self.stop.is_some();
-        let finish = backlog.finish(move |backlog| aside(socket, usize::MAX, || backlog.advance()));
-        if socket {
-            // A panic has been printed already.
-            let _ended = tokio::spawn(finish).await;
-        } else {
-            finish.await;
-        }
-    }
-
     /// Writes an object: reads the core, works without the lock, and stores the result if what was read is current.
     /// Otherwise the request starts over, and fails with a conflict after too many attempts.
     pub(crate) fn write(
@@ -122,33 +56,84 @@ impl Call {
             true => self.commit_if_current(kind, |core| core.store_definition(draft)),
             false => stored,
         };
-        stored.map_err(
-            |failure| {
-                if failure.outdated { Failure::conflict(kind, &name, MODIFIED) } else { failure }
-            },
-        )
+        stored.map_err(|failure| match failure.outdated {
+            true => Failure::conflict(kind, &name, MODIFIED),
+            false => failure,
+        })
     }
 
-    /// Returns whether a small write may take long: definitions are compiled, custom objects are defaulted and checked
-    /// by rules of any cost, and JSON patches copy values.
-    pub(super) fn may_grow(&self, kind: &Kind) -> bool {
-        kind.is_definition()
-            || kind.custom.is_some()
-            || content_type(&self.headers) == "application/json-patch+json"
-    }
-
-    /// Reads the core under the same condition.
+    /// Reads the core, if `kind` is still the kind of the URL: its definition may have changed meanwhile.
     pub(super) fn read<T>(&self, kind: &Arc<Kind>, read: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core.lock();
         self.check(&core, kind)?;
         read(&mut core)
     }
 
-    pub(super) fn check(&self, core: &Core, kind: &Arc<Kind>) -> Result<()> {
+    /// Commits a change of the core, under the same condition.
+    pub(super) fn commit_if_current<T>(
+        &self,
+        kind: &Arc<Kind>,
+        write: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        self.commit(|core| self.check(core, kind).and_then(|()| write(core)))
+    }
+
+    /// Fails with [`Failure::outdated`] if `kind` is no longer the kind of the URL.
+    fn check(&self, core: &Core, kind: &Arc<Kind>) -> Result<()> {
         let Target { group, version, resource, .. } = &self.target;
         match core.registry.find(group, version, resource) {
             Some(found) if Arc::ptr_eq(found, kind) => Ok(()),
             _ => Err(Failure::outdated()),
         }
     }
+
+    /// Commits a change of the core, and keeps the duties that it leaves behind.
+    pub(super) fn commit<T>(&self, write: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, duties) = self.shared.commit(write);
+        self.backlog.lock().extend(duties);
+        result
+    }
+
+    /// Runs work on so many bytes. Over a socket, a multi-threaded runtime serves other requests on another thread
+    /// meanwhile; in process the order of execution is kept.
+    pub(crate) fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        aside(self.stop.is_some(), bytes, work)
+    }
+
+    /// Returns whether a small write may take long: definitions are compiled, custom objects are defaulted and checked
+    /// by rules of any cost, and JSON patches copy values.
+    fn may_grow(&self, kind: &Kind) -> bool {
+        kind.is_definition()
+            || kind.custom.is_some()
+            || content_type(&self.headers) == "application/json-patch+json"
+    }
+}
+
+impl Shared {
+    /// Changes the core under its lock, then wakes everybody who waits for changes: watches, the writer of the data
+    /// directory, and requests for a future revision. Returns the duties that the change leaves behind.
+    pub(crate) fn commit<T>(&self, write: impl FnOnce(&mut Core) -> T) -> (T, VecDeque<Duty>) {
+        let (result, duties, has_batch) = commit_change(&self.core, |core| {
+            (write(core), std::mem::take(&mut core.duties), core.store.has_batch())
+        });
+        if let Some(durable) = self.durable.as_ref().filter(|_| has_batch) {
+            durable.wake();
+        }
+        self.changed.notify_waiters();
+        (result, duties)
+    }
+
+    /// Commits a change, and does the work that it leaves behind.
+    pub(crate) fn run<T>(self: &Arc<Self>, write: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, duties) = self.commit(write);
+        // Dropping the backlog does the remaining work.
+        Backlog::new(self).extend(duties);
+        result
+    }
+}
+
+/// Runs work on so many bytes, see [`Call::work`].
+pub(super) fn aside<T>(socket: bool, bytes: usize, work: impl FnOnce() -> T) -> T {
+    let several = || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if bytes > ASIDE && socket && several() { block_in_place(work) } else { work() }
 }

@@ -12,14 +12,14 @@ use crate::http::handler::Call;
 use crate::http::negotiate::{self, Form};
 use crate::http::reply::{self, Reply};
 use crate::http::warnings::warn;
-use crate::kinds::identity::{Mismatch, mismatch};
+use crate::kinds::identity::{Mismatch, identify, mismatch, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 use crate::types;
 use crate::verbs::apply;
-use crate::verbs::create::{Name, identify, place};
+use crate::verbs::create::Name;
 use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
 use crate::verbs::write::{Validation, Write, unusable};
@@ -88,7 +88,7 @@ impl Call {
         Ok(self.written(form, kind, part, patched, write, ""))
     }
 
-    /// The answer to a write of an object, which may have made it; `version` is the one that was sent with it.
+    /// Responds to a write; `version` is the resourceVersion that the client sent.
     fn written(
         &self,
         form: Form,
@@ -102,8 +102,8 @@ impl Call {
             write.warnings.extend(kind.behaviour.warnings(&|| stored.value()));
         }
         let reply = if new && write.dry_run {
-            // Nothing was stored: there is no other version to tell.
-            let mut value = Core::view(kind, &stored);
+            // Nothing was stored, so there is no other version.
+            let mut value = stored.value_in(kind);
             meta::set(&mut value, "resourceVersion", version);
             reply::value(201, form, &value)
         } else {
@@ -203,7 +203,8 @@ impl Call {
         }
         write
             .judge(duplicates)
-            .and_then(|()| write.normalize(kind, &mut value))
+            .and_then(|()| kind.behaviour.normalize(kind, &mut value, false))
+            .and_then(|unknown| write.judge_unknown(&unknown))
             .map_err(|why| unusable(kind, &why))?;
         Ok(value)
     }

@@ -1,7 +1,10 @@
-//! The `apiVersion` and `kind` of a body, compared with those of the URL.
+//! The identity of a body: its `apiVersion`, `kind` and namespace, compared with those of the URL.
 
-use crate::failure::quoted;
+use serde_json::Value;
+
+use crate::failure::{Failure, Result, quoted};
 use crate::kinds::kind::Kind;
+use crate::kinds::meta;
 use crate::types;
 
 /// Why a body is not an object of the kind in the URL.
@@ -96,4 +99,22 @@ pub(crate) fn mismatch(kind: &Kind, sent_version: &str, sent_kind: &str) -> Opti
         "converting ({last}.{shown}) to ({package}.{}): unknown conversion",
         kind.kind
     )))
+}
+
+/// Sets the `apiVersion` and `kind` of an object to those of the URL.
+pub(crate) fn identify(kind: &Kind, value: &mut Value) {
+    value["apiVersion"] = kind.api_version.as_str().into();
+    value["kind"] = kind.kind.as_str().into();
+}
+
+/// Puts an object into the namespace of the URL; refuses one that names another.
+pub(crate) fn place(kind: &Kind, namespace: &str, value: &mut Value) -> Result<()> {
+    let sent = meta::text(value, "namespace");
+    if kind.namespaced && !sent.is_empty() && sent != namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    meta::set(value, "namespace", if kind.namespaced { namespace } else { "" });
+    Ok(())
 }

@@ -246,6 +246,19 @@ impl Kind {
             .get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
     }
 
+    /// Converts a stored object to this version of the kind.
+    pub(crate) fn to_served(&self, mut object: Value) -> Value {
+        self.behaviour.to_served(self, &mut object);
+        object["apiVersion"] = self.api_version.as_str().into();
+        object
+    }
+
+    /// Converts an object of this version to its stored form.
+    pub(crate) fn to_storage(&self, mut object: Value) -> Value {
+        self.behaviour.to_storage(self, &mut object);
+        object
+    }
+
     /// Sets the initial status of a new object.
     pub(crate) fn begin_status(&self, object: &mut Value) {
         let Value::Object(map) = object else { return };

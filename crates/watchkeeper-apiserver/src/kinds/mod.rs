@@ -6,7 +6,6 @@ pub(crate) mod behaviour;
 pub(crate) mod builtin;
 pub(crate) mod cells;
 pub(crate) mod conditions;
-pub(crate) mod convert;
 pub(crate) mod definition;
 pub(crate) mod failures;
 pub(crate) mod fill;

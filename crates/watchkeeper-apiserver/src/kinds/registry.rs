@@ -1,4 +1,4 @@
-//! The kinds that are served: the built-in table, and what CustomResourceDefinitions have added.
+//! The kinds that are served: the built-in table, and those of CustomResourceDefinitions.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ pub(crate) struct Group {
     pub(crate) versions: Vec<Version>,
 }
 
-/// What one version of a group serves.
+/// The kinds and reviews of one version of a group.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) name: String,
@@ -27,16 +27,16 @@ type ByPlural = BTreeMap<String, Arc<Kind>>;
 /// Definitions by a name of their group; the built-in kinds count as the definition "".
 type ByName = BTreeMap<(String, NameSet, String), BTreeSet<String>>;
 
-/// All kinds, those of definitions also in versions that are not served.
+/// All kinds, including versions of definitions that are not served.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     builtins: Vec<Arc<Kind>>,
     /// By name of the definition.
     customs: BTreeMap<String, Vec<Arc<Kind>>>,
     index: BTreeMap<String, BTreeMap<String, ByPlural>>,
-    /// Who has a name.
+    /// The definitions that hold a name.
     holders: ByName,
-    /// Who asks for a name and does not have it.
+    /// The definitions that request a name without holding it.
     waiters: ByName,
 }
 
@@ -60,7 +60,7 @@ impl Registry {
         registry
     }
 
-    /// A copy in which definitions are to be changed: nothing is served by it before [`Registry::reindex`].
+    /// Returns a copy to change. It serves nothing before [`Registry::reindex`].
     pub(crate) fn draft(&self) -> Self {
         Self {
             builtins: self.builtins.clone(),
@@ -71,7 +71,7 @@ impl Registry {
         }
     }
 
-    /// Serves the kinds as they are now. For after [`Registry::define`], once for several definitions.
+    /// Serves the present kinds. Called after [`Registry::define`], once for several definitions.
     pub(crate) fn reindex(&mut self) {
         self.index.clear();
         let kinds = self.builtins.iter().chain(self.customs.values().flatten());
@@ -93,7 +93,7 @@ impl Registry {
         self.index.get(group).is_some_and(|versions| versions.contains_key(version))
     }
 
-    /// Whether the group is served without any definition.
+    /// Returns whether the group has built-in kinds.
     pub(crate) fn is_builtin(&self, group: &str) -> bool {
         let kinds = self.index.get(group).into_iter().flat_map(|versions| versions.values());
         kinds.flat_map(|kinds| kinds.values()).any(|kind| kind.custom.is_none())
@@ -136,7 +136,7 @@ impl Registry {
         self.builtin("apiextensions.k8s.io", "CustomResourceDefinition")
     }
 
-    /// For each stored resource the kind in whose version its objects are stored, or another one of it.
+    /// Returns a kind for each stored resource: the storage version if there is one.
     pub(crate) fn storages(&self) -> BTreeMap<ResourceId, Arc<Kind>> {
         let mut by_storage: BTreeMap<_, Arc<Kind>> = BTreeMap::new();
         for kind in self.builtins.iter().chain(self.customs.values().flatten()) {
@@ -149,14 +149,14 @@ impl Registry {
         by_storage
     }
 
-    /// Whether a name is that of a built-in kind or of another definition of the group.
+    /// Returns whether a built-in kind or another definition of the group holds a name.
     pub(crate) fn is_taken(&self, group: &str, set: NameSet, name: &str, definition: &str) -> bool {
         let holders = self.holders.get(&(group.to_owned(), set, name.to_owned()));
         holders.is_some_and(|holders| holders.iter().any(|holder| holder != definition))
     }
 
-    /// The kinds of a definition, from now on; an empty list takes them away. They are served after [`Registry::reindex`]. Returns the kinds
-    /// that it had, and the definitions, perhaps itself, that wait for a name that has changed hands.
+    /// Replaces the kinds of a definition; an empty list removes them. They are served after [`Registry::reindex`].
+    /// Returns its previous kinds, and the definitions, possibly itself, that wait for a name that has a new holder.
     pub(crate) fn define(
         &mut self,
         definition: &str,
@@ -199,17 +199,17 @@ impl Registry {
         (before, touched)
     }
 
-    /// The names of all definitions.
+    /// Returns the names of all definitions.
     pub(crate) fn definitions(&self) -> Vec<String> {
         self.customs.keys().cloned().collect()
     }
 
-    /// The kinds of a definition.
+    /// Returns the kinds of a definition.
     pub(crate) fn defined(&self, definition: &str) -> Vec<Arc<Kind>> {
         self.customs.get(definition).cloned().unwrap_or_default()
     }
 
-    /// Whether a kind is what it was when it was found: its definition may have changed.
+    /// Returns whether a kind is unchanged since it was found: its definition may have changed.
     pub(crate) fn is_current(&self, kind: &Arc<Kind>) -> bool {
         kind.custom.as_ref().is_none_or(|custom| {
             let kinds = self.customs.get(&custom.definition);
@@ -217,18 +217,18 @@ impl Registry {
         })
     }
 
-    /// Where the objects of a definition are stored.
+    /// Returns the resource under which the objects of a definition are stored.
     pub(crate) fn storage_of(&self, definition: &str) -> Option<&ResourceId> {
         self.customs.get(definition)?.first().map(|kind| &kind.storage)
     }
 
-    /// The group of a definition that lacks a name, and what it waits for.
+    /// Returns the group of a definition that lacks a name, and the names that it waits for.
     pub(crate) fn waiting(&self, definition: &str) -> Option<(&str, &Waiting)> {
         let kind = self.customs.get(definition)?.first()?;
         Some((&kind.group, kind.custom.as_ref()?.waiting.as_ref()?))
     }
 
-    /// Groups for discovery: the built-in ones in the table's order, then the others by name.
+    /// Returns the groups for discovery: the built-in ones in the table's order, then the others by name.
     pub(crate) fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let mut add = |group: &str, version: &str, kind: Option<&Arc<Kind>>, review: Option<Review>| {

@@ -78,7 +78,7 @@ impl Rules {
             Some(Ok(())) => return Vec::new(),
             None => return unfollowed(),
         };
-        // Of several rules that say the same at one place the first counts.
+        // Of equal rules at one place the first counts.
         let numbered = places.iter().enumerate().rev();
         let known: BTreeMap<_, _> =
             numbered.map(|(at, place)| ((place.field.as_str(), place.rule), at)).collect();
@@ -113,7 +113,7 @@ impl Rules {
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// Tells of places in order whether the rules up to there cost more than the budget.
+/// Returns a predicate for places in order: whether the rules up to there exceed the budget.
 fn exceeds(budget: u64) -> impl FnMut(&places::Place<'_>) -> bool {
     let mut spent = 0_u64;
     move |place| {
@@ -139,7 +139,7 @@ fn programs(rule: &CompilationResult) -> impl Iterator<Item = &Program> {
     std::iter::once(&rule.program).chain(&rule.message_program)
 }
 
-/// Returns the largest number of signs of any rule; `None` without rules.
+/// Returns the largest number of brackets, dots and operators of any rule; `None` without rules.
 fn most_signs(schema: &Value) -> Option<usize> {
     match schema {
         Value::Object(map) => {

@@ -1,9 +1,10 @@
-//! Limits on the size of an object: of etcd, of defaults, and of the paths of its fields.
+//! Limits on the size of an object: of etcd, of defaults, of its depth and of the paths of its fields.
 
 use std::io;
 
 use serde_json::Value;
 
+use crate::codec::json;
 use crate::failure::{Failure, Result};
 use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::MergeType;
@@ -92,6 +93,17 @@ fn encoded(merge_type: MergeType<'_>, value: &Value) -> usize {
             fields.sum()
         }
     }
+}
+
+/// Refuses an object that is too deep, or whose field paths are too long, to be processed.
+pub(crate) fn check_shape(value: &Value) -> Result<(), String> {
+    if json::is_too_deep(value) {
+        return Err(format!("exceeded max depth of {}", json::DEPTH_LIMIT));
+    }
+    if has_long_paths(value) {
+        return Err("the names of its fields are too long".to_owned());
+    }
+    Ok(())
 }
 
 /// Returns whether the paths of an object exceed the limit.

@@ -10,7 +10,6 @@ use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
 use crate::failure::{Failure, Result};
-use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::kinds::registry::Registry;
@@ -25,7 +24,7 @@ pub(crate) struct Core {
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Clock,
     pub(crate) generator: Generator,
-    /// The duties that writes left behind, to be taken and done in slices.
+    /// The duties that writes left behind, to be done in slices.
     pub(crate) duties: VecDeque<Duty>,
 }
 
@@ -79,16 +78,6 @@ impl Core {
         meta::set(&mut value, "resourceVersion", &revision.to_string());
         let stored = Stored::encode(kind, key.clone(), revision, &value);
         self.store.put(&kind.storage, stored)
-    }
-
-    /// Stores an object that was encoded before, as the next revision: its text is copied, not made again.
-    pub(crate) fn put(&mut self, kind: &Kind, encoded: &Stored) -> Arc<Stored> {
-        self.store.put(&kind.storage, encoded.at(self.store.next_revision()))
-    }
-
-    /// The object of `stored` in the version of `kind`.
-    pub(crate) fn view(kind: &Kind, stored: &Stored) -> Value {
-        convert::from_storage(kind, stored.value())
     }
 }
 

@@ -164,6 +164,11 @@ impl Store {
         after
     }
 
+    /// Stores an object that was encoded before, as the next revision: its text is copied, not encoded again.
+    pub(crate) fn put_encoded(&mut self, id: &ResourceId, encoded: &Stored) -> Arc<Stored> {
+        self.put(id, encoded.at(self.next_revision()))
+    }
+
     /// Removes an object; `last` is its final state, created with [`Store::next_revision`].
     pub(crate) fn remove(&mut self, id: &ResourceId, last: Stored) -> Arc<Stored> {
         let after = Arc::new(last);
@@ -195,7 +200,8 @@ impl Store {
         resource.trim(id, self.window, self.journal.as_mut());
     }
 
-    /// Lets an object read otherwise, in its version, unless it has changed meanwhile: nothing is written, and nobody is told.
+    /// Replaces the reading of an object within its version, unless it has changed meanwhile. Nothing is written, and
+    /// watches see nothing.
     pub(crate) fn renew(&mut self, id: &ResourceId, old: &Arc<Stored>, new: &Arc<Stored>) {
         #[cfg(test)]
         TOUCHED.with(|touched| touched.set(touched.get() + 1));

@@ -12,11 +12,12 @@ use watchkeeper::Env;
 
 use crate::http::handler::handle;
 use crate::http::reply::Reply;
+use crate::kinds::identity::identify;
 use crate::server::ApiServer;
 use crate::state::core::{Core, held};
 use crate::state::duty::Duty;
 use crate::state::store::Key;
-use crate::verbs::create::{Name, identify};
+use crate::verbs::create::Name;
 use crate::verbs::delete::DeleteOptions;
 use crate::verbs::duties::{SLICE_BYTES, SLICE_OBJECTS};
 use crate::verbs::write::Write;
@@ -192,7 +193,7 @@ async fn a_start_completes_what_a_killed_server_had_begun() {
     define(&server, 3).await;
     hold_half(&server, 3).await;
     // The duties are dropped, as by a kill.
-    let (_, duties) = server.shared.run_part(|core| {
+    let (_, duties) = server.shared.commit(|core| {
         let kind = core.registry.custom_resource_definitions().unwrap();
         core.delete_one(&kind, &Key::new("", "bars.example.com"), &DeleteOptions::default()).unwrap();
     });

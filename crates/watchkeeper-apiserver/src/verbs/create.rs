@@ -1,4 +1,4 @@
-//! How does an object come to be? POST, and PUT of kinds that create on update.
+//! Creates: POST, and an update or apply of an object that does not exist yet.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
-use crate::kinds::convert;
+use crate::kinds::identity::{identify, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::kinds::size;
@@ -23,11 +23,11 @@ const SUFFIX_LENGTH: usize = 5;
 const NAME_BASE_LIMIT: usize = 63 - SUFFIX_LENGTH;
 const NAME_TRIES: usize = 8;
 
-/// What a new object is to be called.
+/// The name of a new object, or the start of one to generate.
 #[derive(Debug)]
 pub(crate) struct Name {
     given: String,
-    /// What a name begins with that is yet to be made.
+    /// The prefix of a name to generate.
     base: String,
 }
 
@@ -75,7 +75,7 @@ impl Core {
         stored
     }
 
-    /// Looks at what the creation of an object depends on, and gives it a name if it has none.
+    /// Reads what the creation of an object depends on, and generates its name if it has none.
     pub(crate) fn see_new(&self, kind: &Kind, namespace: &str, name: &Name) -> Result<Seen> {
         self.check_open(kind, namespace, &name.given)?;
         let key = self.name_object(kind, namespace, name)?;
@@ -115,7 +115,7 @@ impl Core {
 }
 
 impl Seen {
-    /// The new object `value`, which knows its kind and its namespace. If it is `posted`, one that is there already is in its way.
+    /// Drafts the new object `value`, which has its kind and namespace. If it is `posted`, it must not exist already.
     pub(crate) fn create(
         &self,
         kind: &Arc<Kind>,
@@ -137,7 +137,9 @@ impl Seen {
         self.fill_system_fields(kind, &mut value);
         kind.begin_status(&mut value);
         kind.behaviour.prepare_create(&mut value, self);
-        let findings = self.validate(kind, &value, None, false);
+        let mut findings = Findings::default();
+        let change = Change { kind, old: None, new: &value, status: false, defined: &self.kinds };
+        kind.behaviour.validate(&change, &mut findings);
         let mut causes = meta::validate(kind, &value);
         causes.extend(findings.causes);
         if !causes.is_empty() {
@@ -146,7 +148,7 @@ impl Seen {
         if !sent_version.is_empty() && sent_version != "0" {
             return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
         }
-        let value = convert::to_storage(kind, value);
+        let value = kind.to_storage(value);
         if !write.dry_run {
             size::check(kind, &stored_at(kind, &self.key, false), &value)?;
         }
@@ -162,14 +164,6 @@ impl Seen {
         Ok(self.draft(kind, &self.key, outcome))
     }
 
-    /// Validates an object beyond its metadata; `old` is its state before a change, which may be one of its status alone.
-    pub(crate) fn validate(&self, kind: &Kind, new: &Value, old: Option<&Value>, status: bool) -> Findings {
-        let mut findings = Findings::default();
-        let change = Change { kind, old, new, status, defined: &self.kinds };
-        kind.behaviour.validate(&change, &mut findings);
-        findings
-    }
-
     fn fill_system_fields(&self, kind: &Kind, value: &mut Value) {
         let (now, uid) = (self.now(), self.generator.uuid());
         let metadata = meta::metadata_mut(value);
@@ -180,22 +174,4 @@ impl Seen {
             metadata.insert("generation".to_owned(), 1.into());
         }
     }
-}
-
-/// Says of what kind the object is.
-pub(crate) fn identify(kind: &Kind, value: &mut Value) {
-    value["apiVersion"] = kind.api_version.as_str().into();
-    value["kind"] = kind.kind.as_str().into();
-}
-
-/// Puts the object into the namespace of the request; a different one in its metadata is refused.
-pub(crate) fn place(kind: &Kind, namespace: &str, value: &mut Value) -> Result<()> {
-    let sent = meta::text(value, "namespace");
-    if kind.namespaced && !sent.is_empty() && sent != namespace {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    meta::set(value, "namespace", if kind.namespaced { namespace } else { "" });
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! How does an object go? DELETE of one or of a collection: preconditions, propagation, finalizers, grace.
+//! Deletes: preconditions, propagation policy, finalizers and grace periods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::state::duty::Duty;
 use crate::state::store::{Key, Stored};
 use crate::verbs::update::precondition_failed;
 
-/// What becomes of the dependents.
+/// What happens to the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -84,7 +84,7 @@ impl DeleteOptions {
         if !matches!(preconditions, Value::Null | Value::Object(_)) {
             return Err(wrong("preconditions"));
         }
-        // What cannot be read must not become a delete without conditions.
+        // Malformed options must not turn into a delete without preconditions.
         let condition = |field: &str| match &preconditions[field] {
             Value::Null => Ok(None),
             Value::String(text) => Ok(Some(text.clone())),
@@ -100,23 +100,23 @@ impl DeleteOptions {
     }
 }
 
-/// What a DELETE answers.
+/// The result of a delete.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     /// The object is gone; the answer is a `Status`.
     Gone(Value),
-    /// The object as it is now: waiting for its finalizers, or the last that was seen of it.
+    /// The object in its present state, waiting for its finalizers, or in its last state.
     Object(Arc<Stored>),
 }
 
-/// What a DELETE makes of an object: worked out without the core, which [`Core::depart`] then holds for a moment.
+/// The planned deletion of an object. It is planned without the lock; [`Core::depart`] carries it out.
 #[derive(Debug)]
 pub(crate) struct Departure {
     kind: Arc<Kind>,
     old: Arc<Stored>,
-    /// The object with the mark that it is to go; none if it stays as it is.
+    /// The object marked for deletion; `None` if it stays as it is.
     marked: Option<Arc<Stored>>,
-    /// Whether it goes at once.
+    /// Whether it is removed at once.
     goes: bool,
     /// Whether the answer is a `Status` in place of the object.
     status: bool,
@@ -124,7 +124,7 @@ pub(crate) struct Departure {
 }
 
 impl Departure {
-    /// What becomes of an object that is deleted now, or why it may not be.
+    /// Plans the deletion of an object, or refuses it.
     pub(crate) fn plan(
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
@@ -157,7 +157,7 @@ impl Departure {
         let at_its_end = value["metadata"]["deletionGracePeriodSeconds"] == 0;
         let goes_now = finalizers.is_empty() && (grace.is_none() || (at_its_end && grace == Some(0)));
         if goes_now && options.version.is_some() && !meta::finalizers(&value).is_empty() {
-            // The real server has no version of what it would have stored, had it not been about to go.
+            // On the real server, an object that is removed at once never gets the version of its mark.
             let found = old.revision.to_string();
             let why = precondition_failed(kind, &old.key, options.dry_run, ("ResourceVersion", "", &found));
             return Err(Failure::conflict(kind, &old.key.name, &why));
@@ -208,14 +208,14 @@ impl Departure {
 }
 
 impl Core {
-    /// Deletes an object, with all that goes with it, while the core is held.
+    /// Deletes an object and completes the duties that follow from it, under the lock.
     pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
         let deleted = self.delete_one(kind, key, options);
         self.complete();
         deleted
     }
 
-    /// Deletes an object while the core is held; what goes with it is left to do.
+    /// Deletes an object under the lock, and leaves the duties that follow from it.
     pub(crate) fn delete_one(
         &mut self,
         kind: &Arc<Kind>,
@@ -227,7 +227,7 @@ impl Core {
         self.depart(&departure)
     }
 
-    /// Lets an object go as planned. Fails with [`Failure::outdated`] if it has changed since.
+    /// Deletes an object as planned. Fails with [`Failure::outdated`] if it has changed since.
     pub(crate) fn depart(&mut self, departure: &Departure) -> Result<Deleted> {
         let Departure { kind, old, marked, goes, status, dry_run } = departure;
         let current = self.get(kind, &old.key)?;
@@ -240,7 +240,7 @@ impl Core {
             return Ok(if *status { gone() } else { Deleted::Object(object) });
         }
         let last = match marked {
-            Some(marked) => self.put(kind, marked),
+            Some(marked) => self.store.put_encoded(&kind.storage, marked),
             None => current,
         };
         if *goes {
@@ -308,7 +308,7 @@ fn check_preconditions(kind: &Kind, old: &Stored, options: &DeleteOptions) -> Re
     Ok(())
 }
 
-/// The finalizers of the object once the policy is added; no policy keeps what is there.
+/// Returns the finalizers of an object after a delete with this policy; no policy keeps the present ones.
 fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) -> Vec<String> {
     let mut finalizers = meta::finalizers(value);
     let Some(policy) = policy.filter(|_| kind.behaviour.has_dependents()) else { return finalizers };
@@ -324,7 +324,7 @@ fn wanted_finalizers(kind: &Kind, value: &Value, policy: Option<Propagation>) ->
     finalizers
 }
 
-/// Whether a grace period is running that the delete does not shorten.
+/// Returns whether a grace period is running that the delete does not shorten.
 fn is_ending(value: &Value, options: &DeleteOptions) -> bool {
     let metadata = &value["metadata"];
     let current = metadata["deletionGracePeriodSeconds"].as_i64();

@@ -1,7 +1,8 @@
-//! A write between the two moments at which it holds the core: what it has seen, and what it wants stored.
+//! A write between reading the state and storing its result.
 //!
-//! Patching, defaulting, checking and noting who wrote what may take long, so they work on a [`Seen`] without the lock and give a [`Draft`].
-//! [`Core::store`] takes the draft if everything that it depends on is still as it was seen; otherwise the request begins anew.
+//! Merging, defaulting and validation may take long, so a write works without the lock: it reads a [`Seen`], and makes a
+//! [`Draft`]. [`Core::store`] stores the draft if everything that it depends on is unchanged; otherwise the request
+//! starts over.
 
 use std::sync::Arc;
 
@@ -19,61 +20,63 @@ use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 use crate::verbs::definitions::{self, Definition};
 
-/// What a write knows of the server.
+/// The state that a write has read.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) key: Key,
-    /// The object as it is stored, if it is there.
+    /// The stored object, if it exists.
     pub(crate) old: Option<Arc<Stored>>,
-    /// Whether its name was generated: if it is taken meanwhile, another one will do.
+    /// Whether its name was generated: if it is taken meanwhile, another one is generated.
     pub(crate) generated: bool,
-    /// Whether a new object would be accepted in its place.
+    /// Why a new object is refused here, if it is.
     pub(crate) open: Result<()>,
-    /// All objects of the kind and their newest change, if it [allocates](crate::kinds::behaviour::Behaviour::allocates).
+    /// All objects of a kind that [allocates](crate::kinds::behaviour::Behaviour::allocates).
     pub(crate) peers: Vec<Arc<Stored>>,
+    /// The newest change of any of them.
     peers_at: u64,
-    /// For a write of a definition the kinds that it has, and those that are served.
+    /// The present kinds of a definition.
     pub(crate) kinds: Vec<Arc<Kind>>,
+    /// All kinds, for the write of a definition.
     pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) generator: Generator,
     clock: Clock,
 }
 
-/// An object as it is to be stored: encoded, so that nothing of its size but a copy is left to do under the lock.
+/// An object to be stored. It is encoded already, so that under the lock its text is only copied.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) kind: Arc<Kind>,
     pub(crate) key: Key,
-    /// In its stored form, but for its version.
+    /// In its stored form, except for the resourceVersion.
     encoded: Arc<Stored>,
-    /// What it replaces.
+    /// The version that it replaces.
     old: Option<Arc<Stored>>,
-    /// Whether it is to be new, so that one of its name is in the way.
+    /// Whether it must not exist already.
     posted: bool,
     dry_run: bool,
     peers_at: u64,
-    /// What a definition makes of the kinds that are served.
+    /// The effect of a definition on the kinds that are served.
     definition: Option<Definition>,
-    /// Whether it is what is stored already.
+    /// Whether it equals the stored version.
     same: bool,
-    /// Whether nothing holds the object any more, should it be on its way out.
+    /// Whether no finalizer or grace period keeps the object, if it is terminating.
     released: bool,
 }
 
-/// What a draft is made of.
+/// The result of a verb, from which a draft is made.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// In its stored form.
     pub(crate) value: Value,
-    /// What it replaces, and that as a value.
+    /// The version that it replaces, and its decoded form.
     pub(crate) old: Option<(Arc<Stored>, Value)>,
-    /// Whether the verdict on a definition is to be written anew.
+    /// Whether to decide on the names of a definition.
     pub(crate) accept: bool,
     pub(crate) posted: bool,
     pub(crate) dry_run: bool,
-    /// The versions of a definition.
+    /// The compiled versions of a definition.
     pub(crate) compiled: Vec<Compiled>,
-    /// Whether it is what is stored already.
+    /// Whether it equals the stored version.
     pub(crate) same: bool,
 }
 
@@ -102,12 +105,12 @@ impl Seen {
         meta::timestamp(self.clock.wall())
     }
 
-    /// The object as it is stored.
+    /// Returns the stored object, or a 404.
     pub(crate) fn stored(&self, kind: &Kind) -> Result<&Arc<Stored>> {
         self.old.as_ref().ok_or_else(|| Failure::not_found(kind, &self.key.name))
     }
 
-    /// Makes what is to be stored of what a write came to.
+    /// Encodes the result of a verb, to be stored.
     pub(crate) fn draft(&self, kind: &Arc<Kind>, key: &Key, outcome: Outcome) -> Draft {
         let Outcome { mut value, old, accept, posted, dry_run, compiled, mut same } = outcome;
         let made = self.registry.as_ref().map(|registry| {
@@ -121,7 +124,7 @@ impl Seen {
             same = fields::same(&value, before);
         }
         if !dry_run && old.is_none() {
-            // To be replaced when it is stored.
+            // A placeholder until it is stored.
             meta::set(&mut value, "resourceVersion", "0");
         }
         let revision = old.as_ref().map_or(0, |(old, _)| old.revision);
@@ -141,7 +144,7 @@ impl Seen {
 }
 
 impl Core {
-    /// Looks at what a write of the object at `key` depends on.
+    /// Reads what a write of the object at `key` depends on.
     pub(crate) fn see(&self, kind: &Kind, key: &Key) -> Seen {
         let old = self.store.get(&kind.storage, key).cloned();
         let open = if old.is_none() { self.check_open(kind, &key.namespace, &key.name) } else { Ok(()) };
@@ -159,13 +162,13 @@ impl Core {
         }
     }
 
-    /// All objects of a kind on which its writes depend.
+    /// Returns all objects on which writes of the kind depend.
     fn peers(&self, kind: &Kind) -> impl Iterator<Item = &Arc<Stored>> {
         let peers = kind.behaviour.allocates().then(|| self.store.range(&kind.storage, None, None));
         peers.into_iter().flatten()
     }
 
-    /// The newest change of any of them.
+    /// Returns the newest change of any of them.
     fn peers_at(&self, kind: &Kind) -> u64 {
         if kind.behaviour.allocates() { self.store.changed(&kind.storage) } else { 0 }
     }
@@ -178,8 +181,8 @@ impl Core {
         self.check_definition_accepts(kind, name)
     }
 
-    /// Stores an object, or says why it cannot be; the flag tells that it was created. Fails with [`Failure::outdated`] if what it was made
-    /// from has changed.
+    /// Stores a draft. Returns the stored version, and whether the object was created. Fails with [`Failure::outdated`]
+    /// if the state that the draft depends on has changed.
     pub(crate) fn store(&mut self, draft: &Draft) -> Result<(Arc<Stored>, bool)> {
         let alone = self.peers_at(&draft.kind) == draft.peers_at;
         let current = self.store.get(&draft.kind.storage, &draft.key);
@@ -200,7 +203,7 @@ impl Core {
             return Ok((new, true));
         };
         if draft.same {
-            // Nothing changed: the version stays, and nobody is told.
+            // A no-op write: the version stays, and watches see nothing.
             return Ok((old.clone(), false));
         }
         let released = old.terminating && draft.released;
@@ -214,8 +217,8 @@ impl Core {
         Ok((draft.encoded.clone(), false))
     }
 
-    /// Stores the draft of a definition though other definitions have changed meanwhile, which is decided while the core is held: for one that
-    /// has been outrun too often.
+    /// Stores the draft of a definition even if other definitions have changed meanwhile, deciding on its names under the
+    /// lock. For a write that was outdated too often.
     pub(crate) fn store_definition(&mut self, mut draft: Draft) -> Result<(Arc<Stored>, bool)> {
         if let Some(definition) = &mut draft.definition {
             let value = definition.decide_again(&self.registry, &self.now());
@@ -228,14 +231,14 @@ impl Core {
     }
 
     fn store_as_is(&mut self, draft: &Draft) -> Arc<Stored> {
-        let stored = self.put(&draft.kind, &draft.encoded);
+        let stored = self.store.put_encoded(&draft.kind.storage, &draft.encoded);
         if let Some(definition) = &draft.definition {
             self.publish_definition(&draft.key.name, definition);
         }
         stored
     }
 
-    /// Lets go of an object whose last finalizer is gone. Watchers see the state before that write.
+    /// Removes an object whose last finalizer is gone. Watches see the state before that write.
     fn release(&mut self, draft: &Draft, old: &Arc<Stored>) {
         match draft.kind.behaviour.contents() {
             Contents::CustomKinds => {
@@ -249,7 +252,7 @@ impl Core {
     }
 }
 
-/// Whether nothing holds a terminating object any more.
+/// Returns whether nothing keeps a terminating object.
 fn is_released(kind: &Kind, value: &Value) -> bool {
     let waits = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
     !waits && !kind.behaviour.is_held(value) && meta::finalizers(value).is_empty()

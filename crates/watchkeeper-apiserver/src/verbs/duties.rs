@@ -218,7 +218,7 @@ impl Core {
         }
         self.registry = registry.clone();
         for Decided { kind, old, new, change } in decided {
-            self.put(kind, new);
+            self.store.put_encoded(&kind.storage, new);
             self.take_up(&old.key.name, *change);
         }
         true

@@ -1,5 +1,5 @@
 //! The API verbs, one file each. Reads and deletes run on the [`Core`](crate::state::core::Core) under its lock; writes
-//! work mostly on a snapshot of it, [`Seen`](draft::Seen).
+//! work on a snapshot of it, [`Seen`](draft::Seen).
 
 pub(crate) mod apply;
 mod bootstrap;
@@ -16,6 +16,5 @@ pub(crate) mod patch;
 pub(crate) mod pods;
 pub(crate) mod scale;
 pub(crate) mod strategic;
-mod typed;
 pub(crate) mod update;
 pub(crate) mod write;

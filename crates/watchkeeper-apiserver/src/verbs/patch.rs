@@ -6,13 +6,11 @@ use serde_json::Value;
 
 use crate::codec::json;
 use crate::failure::{Cause, Failure, Result, quoted};
-use crate::kinds::identity::{Mismatch, mismatch};
+use crate::kinds::identity::{Mismatch, identify, mismatch, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
-use crate::state::core::Core;
 use crate::state::store::Key;
 use crate::types::normalize::found_type;
-use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::json_patch::{self, Misfit, Operation};
 use crate::verbs::merge_patch::merge;
@@ -130,14 +128,15 @@ impl Seen {
         write: &mut Write,
     ) -> Result<Draft> {
         let (key, old) = (&self.key, self.stored(kind)?);
-        let mut value = patch.apply(kind, Core::view(kind, old))?;
+        let mut value = patch.apply(kind, old.value_in(kind))?;
         if !value.is_object() {
             return Err(unfit("the patched object is not an object"));
         }
         if !matches!(patch, Patch::Strategic(_)) {
             check_identity(kind, key, &value)?;
         }
-        write.normalize(kind, &mut value).map_err(|error| match patch {
+        let normalized = kind.behaviour.normalize(kind, &mut value, false);
+        normalized.and_then(|unknown| write.judge_unknown(&unknown)).map_err(|error| match patch {
             Patch::Strategic(_) => unfit(&restored(&error)),
             _ => unfit(&error),
         })?;

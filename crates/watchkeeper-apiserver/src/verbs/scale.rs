@@ -49,7 +49,7 @@ impl Core {
     /// Returns the `Scale` of a stored object.
     pub(crate) fn scale_of(kind: &Kind, stored: &Stored) -> Result<Value> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
-        Ok(scale_of(paths, &Self::view(kind, stored)))
+        Ok(scale_of(paths, &stored.value_in(kind)))
     }
 }
 
@@ -89,7 +89,7 @@ impl Seen {
             let cause = Cause::invalid("spec.replicas", &replicas.into(), problem);
             return Err(Failure::invalid_as("autoscaling", "Scale", &old.key.name, vec![cause]));
         }
-        let mut value = Core::view(kind, old);
+        let mut value = old.value_in(kind);
         let mut at = &mut value;
         for part in &paths.spec_replicas {
             if !at.is_object() {

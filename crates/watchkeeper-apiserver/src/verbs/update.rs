@@ -1,4 +1,5 @@
-//! How does an object change? PUT, and the common end of every patch: rules of the metadata, generation, finalizers, no-op writes.
+//! Updates: PUT, and the second half of every patch and apply. Merges the fields that the request may write into the
+//! object, applies defaults, validates the result and detects writes that change nothing.
 
 use std::sync::Arc;
 
@@ -6,17 +7,17 @@ use serde_json::Value;
 
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{self, Managers, track};
-use crate::kinds::convert;
+use crate::kinds::behaviour::{Change, Findings};
 use crate::kinds::fill::{copy_field, remove_null};
+use crate::kinds::identity::{identify, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::kinds::size;
 use crate::state::store::{Key, Stored};
-use crate::verbs::create::{identify, place};
 use crate::verbs::draft::{Draft, Outcome, Seen};
 use crate::verbs::write::Write;
 
-/// Which part of an object a request may change.
+/// The part of an object that a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Everything but the status, where the kind has a status subresource.
@@ -27,15 +28,16 @@ pub(crate) enum Part {
     Finalize,
     /// The number of replicas alone.
     Scale(Owner),
-    /// What server-side apply has made of the object, or of its status, with the managers in it.
+    /// Everything but the status (`false`) or the status alone (`true`), merged by server-side apply. The object has
+    /// its managed fields already.
     Applied(bool),
 }
 
-/// Who owns the number of replicas when it was scaled.
+/// The owner of the number of replicas after a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Writer,
-    /// The number is what it was. Whoever owned it by an update has it in an entry of its own, without a time.
+    /// The number is unchanged. Managers that own it by an update keep it in a separate entry without a time.
     Same,
     Nobody,
 }
@@ -45,7 +47,7 @@ impl Part {
         matches!(self, Self::Main | Self::Scale(_) | Self::Applied(false))
     }
 
-    /// What managers know the endpoint by.
+    /// The subresource that `managedFields` name.
     pub(crate) fn subresource(self) -> &'static str {
         match self {
             Self::Main | Self::Applied(false) => "",
@@ -126,17 +128,17 @@ impl Seen {
         write: &Write,
     ) -> Result<Draft> {
         let stored = old.value();
-        let before = convert::from_storage(kind, stored.clone());
+        let before = kind.to_served(stored.clone());
         let known = Managers::read(&before);
-        // Of an object of which nobody owns anything no note is begun but by an apply.
+        // Tracking starts with the create or an apply: an object without managers stays so.
         let untracked = known.is_empty();
-        // A subresource does not take managers; elsewhere one who sends none means those that are there.
+        // Subresources ignore the managers in the body. A body without managers keeps the present ones.
         let sent = if part == Part::Main { Managers::sent(&new) } else { None };
         let managers = sent.unwrap_or(known);
         let mut after = merge_part(kind, &before, new, part);
         keep_system_fields(&before, &mut after);
         kind.behaviour.defaults(kind, &mut after)?;
-        // A scale of which nobody was the owner gets none: the real server has nowhere to note it.
+        // A scale without an owner gets none, as on the real server.
         let unowned = matches!(part, Part::Scale(_))
             && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
         if !write.applied && !untracked && unowned {
@@ -157,7 +159,7 @@ impl Seen {
         self.settle(kind, old, (stored, &before), after, part, write.dry_run)
     }
 
-    /// Checks the object as it is to be.
+    /// Validates the new state and drafts it.
     fn settle(
         &self,
         kind: &Arc<Kind>,
@@ -171,7 +173,9 @@ impl Seen {
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
         let status = matches!(part, Part::Status | Part::Applied(true));
-        let findings = self.validate(kind, &after, Some(before), status);
+        let mut findings = Findings::default();
+        let change = Change { kind, old: Some(before), new: &after, status, defined: &self.kinds };
+        kind.behaviour.validate(&change, &mut findings);
         causes.extend(findings.causes);
         causes.extend(kind.behaviour.validate_update(before, &after));
         if !causes.is_empty() {
@@ -181,7 +185,7 @@ impl Seen {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
         }
-        let value = convert::to_storage(kind, after);
+        let value = kind.to_storage(after);
         let same = fields::same(&value, &stored) && old.written.is_none();
         if !same && !dry_run {
             size::check(kind, &stored_at(kind, &old.key, false), &value)?;
@@ -199,7 +203,7 @@ impl Seen {
     }
 }
 
-/// What the real server's store says of an object in which a field is not what was sent.
+/// The real server's message about an object that does not meet a precondition.
 pub(crate) fn precondition_failed(
     kind: &Kind,
     key: &Key,
@@ -212,14 +216,14 @@ pub(crate) fn precondition_failed(
     )
 }
 
-/// Where the real server's store has an object, or would have it.
+/// The storage key of an object on the real server.
 pub(crate) fn stored_at(kind: &Kind, key: &Key, dry_run: bool) -> String {
     let root = if dry_run { "" } else { "/registry" };
     let directory = kind.behaviour.storage_path(kind);
     format!("{root}/{directory}/{}/{}", key.namespace, key.name)
 }
 
-/// The resourceVersion that an object carries; 0 for none.
+/// Returns the resourceVersion of an object; 0 for none.
 pub(crate) fn version_of(value: &Value) -> Result<u64> {
     let text = meta::text(value, "resourceVersion");
     if text.is_empty() {
@@ -243,7 +247,7 @@ pub(crate) fn check_same_name(name: &str, key: &Key) -> Result<()> {
     )))
 }
 
-/// What the request may set, laid over what it may not.
+/// Merges the fields that the request may write into the present state.
 fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value {
     match part {
         Part::Main | Part::Scale(_) | Part::Applied(false) => {
@@ -286,7 +290,7 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
     }
 }
 
-/// No client sets these, whatever it sends.
+/// Restores the fields that only the server writes.
 fn keep_system_fields(before: &Value, after: &mut Value) {
     let metadata = meta::metadata_mut(after);
     for field in [
@@ -308,7 +312,7 @@ fn keep_system_fields(before: &Value, after: &mut Value) {
     }
 }
 
-/// Whether the desired state differs: everything but most metadata and a status that has its own endpoint.
+/// Returns whether the desired state differs: everything but most metadata, and a status that has its own endpoint.
 fn desire_changed(kind: &Kind, before: &Value, after: &Value) -> bool {
     let mut metadata = kind.behaviour.desired_metadata().iter();
     if metadata.any(|field| before["metadata"].get(field) != after["metadata"].get(field)) {

@@ -1,14 +1,9 @@
 //! The context of a write: field manager, strictness of field validation, dry run and warnings.
 
-use serde_json::Value;
-
-use crate::codec::json;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
 use crate::fields::Writer;
 use crate::kinds::kind::Kind;
-use crate::kinds::size;
-use crate::types::normalize;
 
 /// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +41,9 @@ impl Write {
         }
     }
 
-    /// Normalizes an object into its stored form, pruning unknown fields; they are errors, warnings or ignored.
-    ///
-    /// The error says what cannot be decoded.
-    pub(crate) fn normalize(&mut self, kind: &Kind, value: &mut Value) -> Result<(), String> {
-        if json::is_too_deep(value) {
-            return Err(format!("exceeded max depth of {}", json::DEPTH_LIMIT));
-        }
-        if size::has_long_paths(value) {
-            return Err("the names of its fields are too long".to_owned());
-        }
-        let unknown = match kind.schema {
-            Some(id) => normalize::normalize(id, value)?,
-            None => normalize_custom(kind, value, self.applied)?,
-        };
-        self.judge(unknown.iter().map(|field| format!("unknown field {}", quoted(field))).collect())
+    /// Reports unknown fields, by field validation.
+    pub(crate) fn judge_unknown(&mut self, fields: &[String]) -> Result<(), String> {
+        self.judge(fields.iter().map(|field| format!("unknown field {}", quoted(field))).collect())
     }
 
     /// Reports problems as an error, as warnings or not at all, by field validation.
@@ -102,26 +85,6 @@ impl Write {
         };
         Writer { manager: &self.manager, api_version: &kind.api_version, subresource, now, ignored }
     }
-}
-
-/// Normalizes a custom object: its metadata by type, the rest by its schema, which prunes unknown fields.
-///
-/// Nulls of an applied configuration stay and are refused where they are not allowed; other writes drop them.
-fn normalize_custom(kind: &Kind, value: &mut Value, nulls: bool) -> Result<Vec<String>, String> {
-    let Value::Object(map) = value else { return Err("the body is not an object".to_owned()) };
-    let metadata = map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    if metadata.is_null() {
-        *metadata = Value::Object(serde_json::Map::new());
-    }
-    let mut unknown = normalize::normalize_metadata(metadata)?;
-    if let Some(custom) = &kind.custom {
-        unknown.extend(custom.schema.prune(value, nulls));
-    }
-    for (_, part) in value.as_object_mut().into_iter().flatten().filter(|(name, _)| *name != "metadata") {
-        json::plain_numbers(part);
-    }
-    unknown.sort();
-    Ok(unknown)
 }
 
 impl Failure {

@@ -3,18 +3,40 @@
 use serde_json::{Value, json};
 
 use super::{Behaviour, Change, Findings};
+use crate::codec;
 use crate::failure::{Cause, Failure, Result};
 use crate::kinds::cells::{Column, Row};
 use crate::kinds::kind::{Custom, Kind, Printer};
 use crate::kinds::rules;
 use crate::kinds::schema::Schema;
 use crate::kinds::size;
+use crate::types::normalize::normalize_metadata;
 
 /// The behaviour of all custom resources.
 #[derive(Debug)]
 pub(in crate::kinds) struct CustomResource;
 
 impl Behaviour for CustomResource {
+    /// Normalizes the metadata by its type, and the rest by the schema, which prunes unknown fields.
+    fn normalize(&self, kind: &Kind, object: &mut Value, nulls: bool) -> Result<Vec<String>, String> {
+        size::check_shape(object)?;
+        let Value::Object(map) = object else { return Err("the body is not an object".to_owned()) };
+        let metadata = map.entry("metadata").or_insert(Value::Null);
+        if metadata.is_null() {
+            *metadata = json!({});
+        }
+        let mut unknown = normalize_metadata(metadata)?;
+        if let Some(custom) = &kind.custom {
+            unknown.extend(custom.schema.prune(object, nulls));
+        }
+        for (_, part) in object.as_object_mut().into_iter().flatten().filter(|(name, _)| *name != "metadata")
+        {
+            codec::json::plain_numbers(part);
+        }
+        unknown.sort();
+        Ok(unknown)
+    }
+
     fn defaults(&self, kind: &Kind, object: &mut Value) -> Result<()> {
         let Some(custom) = &kind.custom else { return Ok(()) };
         custom.schema.default(object)?;

@@ -189,7 +189,6 @@ fn source(event: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::convert;
     use crate::kinds::registry::Registry;
 
     #[test]
@@ -198,11 +197,11 @@ mod tests {
         let new = registry.find("events.k8s.io", "v1", "events").unwrap();
         let mut core = json!({"apiVersion": "v1", "kind": "Event", "message": "m", "involvedObject": {"name": "p"}, "reason": "R"});
         normalize_as("v1", &mut core);
-        let seen = convert::from_storage(new, core.clone());
+        let seen = new.to_served(core.clone());
         assert_eq!(
             (&seen["apiVersion"], &seen["note"], &seen["regarding"], &seen["reason"]),
             (&json!("events.k8s.io/v1"), &json!("m"), &json!({"name": "p"}), &json!("R"))
         );
-        assert_eq!(convert::to_storage(new, seen), core);
+        assert_eq!(new.to_storage(seen), core);
     }
 }

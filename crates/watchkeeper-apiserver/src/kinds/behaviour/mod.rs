@@ -14,6 +14,8 @@ use crate::failure::{Cause, Result};
 use crate::kinds::cells::{self, Column, Row};
 use crate::kinds::definition::Compiled;
 use crate::kinds::kind::Kind;
+use crate::kinds::size;
+use crate::types::normalize::normalize;
 
 mod certificate_signing_request;
 mod config_map;
@@ -94,6 +96,14 @@ pub(super) use webhook_configuration::WebhookConfiguration;
 
 /// What sets a kind apart from the others. Objects are in the version of the kind, except where a hook says otherwise.
 pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
+    /// Brings a decoded object into its stored form: types are checked, unknown fields are pruned. Returns the paths of
+    /// unknown fields; the error says what cannot be decoded. With `nulls`, a custom object keeps its nulls, which
+    /// validation refuses where they are not allowed.
+    fn normalize(&self, kind: &Kind, object: &mut Value, _nulls: bool) -> Result<Vec<String>, String> {
+        size::check_shape(object)?;
+        kind.schema.map_or_else(|| Ok(Vec::new()), |id| normalize(id, object))
+    }
+
     /// Applies the defaults of a normalized object. They belong to the field manager of the write.
     fn defaults(&self, _kind: &Kind, _object: &mut Value) -> Result<()> {
         Ok(())

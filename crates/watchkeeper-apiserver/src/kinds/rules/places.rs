@@ -22,7 +22,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// What it costs to follow the rule here, and to tell its message.
+    /// Returns the cost of evaluating the rule and its message here.
     pub(super) fn cost(&self) -> u64 {
         let programs = super::programs(self.compiled);
         let cost = |program: &'a Program| budget::cost_at(program.expression(), self.value, self.old);

@@ -1,17 +1,17 @@
-//! Which parts of an object are as they were before a change. Two parts are compared once, however many parts have them in them.
+//! Comparison of an object with its previous state. Results are remembered, so nested parts are compared once.
 
 use std::collections::BTreeMap;
 use std::ptr;
 
 use serde_json::Value;
 
-/// Smaller parts are compared again: to remember them would take longer.
+/// Smaller parts are compared again, which is faster than remembering them.
 const SMALL: usize = 32;
 
-/// How many characters of a text count as one value.
+/// The number of characters that count as one value.
 const CHARACTERS: usize = 64;
 
-/// What is known of the parts of two objects, which must not change meanwhile.
+/// The results of comparing two objects, which must not change meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Same {
     known: BTreeMap<(usize, usize), bool>,
@@ -20,12 +20,12 @@ pub(crate) struct Same {
 }
 
 impl Same {
-    /// Whether a part is as it was.
+    /// Returns whether a part is unchanged.
     pub(crate) fn is(&mut self, value: &Value, old: &Value) -> bool {
         self.compare(value, old).0
     }
 
-    /// The same, and how many values were looked at.
+    /// Returns whether a part is unchanged, and the number of values compared.
     fn compare(&mut self, value: &Value, old: &Value) -> (bool, usize) {
         #[cfg(test)]
         {

@@ -27,7 +27,7 @@ pub(super) struct Findings {
     work: usize,
     /// The remaining budget for patterns, see [`EFFORT`].
     effort: usize,
-    /// Which parts are as they were.
+    /// The unchanged parts.
     same: Same,
 }
 

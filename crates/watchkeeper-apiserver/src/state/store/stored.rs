@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::kinds::convert;
 use crate::kinds::kind::Kind;
 use crate::state::selector;
 
@@ -80,14 +79,14 @@ struct Parts<'a> {
     metadata: &'a RawValue,
 }
 
-/// The part of an object's metadata that is its version.
+/// The version in an object's metadata.
 #[derive(Deserialize)]
 struct VersionPart<'a> {
     #[serde(borrow, rename = "resourceVersion")]
     version: &'a RawValue,
 }
 
-/// Where `metadata.resourceVersion` stands in a text, without its quotes.
+/// Finds `metadata.resourceVersion` in a text, without its quotes.
 fn find_version(text: &[u8]) -> Option<Range<usize>> {
     let parts = serde_json::from_slice::<Parts<'_>>(text).ok()?;
     let part = serde_json::from_str::<VersionPart<'_>>(parts.metadata.get()).ok()?;
@@ -113,13 +112,14 @@ impl Stored {
         Self::new(Some(kind), key, revision, value, (text, version))
     }
 
-    /// As [`Stored::at`], for watches that see the object leave: a text that counts as made.
+    /// As [`Stored::at`], for watches whose selector no longer matches. Counts as an encoding.
     pub(crate) fn left_at(&self, revision: u64) -> Self {
         ENCODINGS.fetch_add(1, Ordering::Relaxed);
         self.at(revision)
     }
 
-    /// The same content in another version of the object. The text is copied, not made again: this is done while others wait for the store.
+    /// Returns the same content in another version. The text is copied, not encoded again, as this happens under the
+    /// lock.
     pub(crate) fn at(&self, revision: u64) -> Self {
         let digits = revision.to_string();
         let mut text = Vec::with_capacity(self.bytes.len() + digits.len() - self.version.len());
@@ -149,7 +149,7 @@ impl Stored {
         if self.api_version == kind.api_version {
             return (self.bytes.clone(), self.head);
         }
-        encode(kind.custom.is_some(), &convert::from_storage(kind, self.value()))
+        encode(kind.custom.is_some(), &self.value_in(kind))
     }
 
     /// Restores a stored object; `None` if the text is not an object of this revision.
@@ -223,7 +223,7 @@ impl Stored {
             .into()
     }
 
-    /// The metadata alone as JSON again: the rest of the object may be large.
+    /// Decodes the metadata alone, as the rest of the object may be large.
     pub(crate) fn metadata(&self) -> Value {
         #[cfg(test)]
         PARSED.with(|parsed| parsed.set(parsed.get() + self.bytes.len()));
@@ -231,7 +231,12 @@ impl Stored {
         parts.ok().and_then(|parts| serde_json::from_str(parts.metadata.get()).ok()).unwrap_or_default()
     }
 
-    /// Decodes the object.
+    /// Decodes the object, in the version of `kind`.
+    pub(crate) fn value_in(&self, kind: &Kind) -> Value {
+        kind.to_served(self.value())
+    }
+
+    /// Decodes the object as it is stored.
     pub(crate) fn value(&self) -> Value {
         #[cfg(test)]
         PARSED.with(|parsed| parsed.set(parsed.get() + self.bytes.len()));
@@ -251,7 +256,7 @@ pub(crate) fn encode(custom: bool, value: &Value) -> Text {
     encode_object(custom, value).0
 }
 
-/// The same, and where the text has the object's version.
+/// As [`encode`], with the range of the object's version in the text.
 fn encode_object(custom: bool, value: &Value) -> (Text, Range<usize>) {
     ENCODINGS.fetch_add(1, Ordering::Relaxed);
     let mut out = Vec::with_capacity(512);
@@ -284,7 +289,7 @@ fn encode_object(custom: bool, value: &Value) -> (Text, Range<usize>) {
     ((exact(out), head), version)
 }
 
-/// Writes the fields of an object, and tells where its version stands.
+/// Writes the fields of an object, and notes the range of its version.
 fn write_fields<'a>(
     out: &mut Vec<u8>,
     fields: impl Iterator<Item = (&'a String, &'a Value)>,
@@ -319,7 +324,7 @@ fn write_key(out: &mut Vec<u8>, at: usize, key: &String) {
     out.push(b':');
 }
 
-/// Shared between the versions of an object. Most have none, which takes no memory.
+/// Makes pairs that the versions of an object share. Most have none, which takes no memory.
 fn shared(pairs: Vec<(String, String)>) -> Arc<[(String, String)]> {
     if pairs.is_empty() { Arc::default() } else { pairs.into() }
 }

@@ -1,4 +1,4 @@
-//! One HTTP call: routing, parameters, content negotiation, responses, metrics, discovery and OpenAPI.
+//! One HTTP call: routing, content negotiation, reads, writes, deletes, responses, metrics, discovery and OpenAPI.
 
 pub(crate) mod backlog;
 pub(crate) mod body;

@@ -6,6 +6,7 @@ use http::header::USER_AGENT;
 use serde_json::{Value, json};
 
 use crate::codec::media_type::content_type;
+use crate::codec::yaml;
 use crate::failure::{Cause, Failure, Result, quoted};
 use crate::http::body::RequestBody;
 use crate::http::handler::Call;
@@ -18,7 +19,6 @@ use crate::kinds::meta;
 use crate::state::core::Core;
 use crate::state::store::{Key, Stored};
 use crate::types;
-use crate::verbs::apply;
 use crate::verbs::create::Name;
 use crate::verbs::patch::Patch;
 use crate::verbs::update::Part;
@@ -230,7 +230,7 @@ impl Call {
             return Err(Failure::invalid_options("PatchOptions", vec![cause]));
         }
         let body = self.read_body(body).await?;
-        self.work(body.len(), || apply::read_config(&body, write))
+        self.work(body.len(), || decode_config(&body, write))
     }
 
     /// Decodes a patch. The configuration of an apply is a merge patch for endpoints without managed fields.
@@ -250,4 +250,20 @@ impl Call {
         let body = self.read_body(body).await?;
         self.work(body.len(), || Patch::read(kind, content_type(&self.headers), &body, write))
     }
+}
+
+/// Decodes the configuration of an apply: YAML, or JSON as part of it.
+fn decode_config(body: &[u8], write: &mut Write) -> Result<Value> {
+    let (config, duplicates) = yaml::read(body).map_err(|problem| {
+        Failure::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {problem}"))
+    })?;
+    if !config.is_object() {
+        return Err(Failure::bad_request("error decoding YAML: the body is not an object"));
+    }
+    let problems = duplicates.join(", ");
+    write.judge(duplicates).map_err(|_| {
+        let prefix = "error strict decoding YAML: error converting YAML to JSON";
+        Failure::bad_request(format!("{prefix}: {problems}"))
+    })?;
+    Ok(config)
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::codec::yaml;
 use crate::failure::{Failure, Result};
 use crate::fields::Managers;
 use crate::kinds::identity::{identify, place};
@@ -14,27 +13,15 @@ use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::{MergeType, Treatment};
 use crate::kinds::meta;
 use crate::kinds::size;
-use crate::state::store::Key;
+use crate::state::store::{Key, Stored};
 use crate::types::ValueType;
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::patch::restored;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};
 use crate::verbs::write::{Write, unusable};
 
-/// Decodes a configuration.
-pub(crate) fn read_config(body: &[u8], write: &mut Write) -> Result<Value> {
-    let (config, duplicates) = yaml::read(body).map_err(|problem| {
-        Failure::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {problem}"))
-    })?;
-    if !config.is_object() {
-        return Err(Failure::bad_request("error decoding YAML: the body is not an object"));
-    }
-    write.judge_config(duplicates)?;
-    Ok(config)
-}
-
 impl Seen {
-    /// Applies `config`.
+    /// Applies `config`: brings the object to the merged state, or creates it.
     pub(crate) fn apply(
         &self,
         kind: &Arc<Kind>,
@@ -55,45 +42,54 @@ impl Seen {
         check_types(kind, &config, &sent)?;
         meta::set(&mut config, "name", &key.name);
         place(kind, &key.namespace, &mut config)?;
-        let version = version_of(&config)?;
-        let (uid, now) = (meta::text(&config, "uid").to_owned(), self.now());
-        let writer_of = |manager: &str| Write { manager: manager.to_owned(), ..write.clone() };
-        let old = match &self.old {
-            Some(old) => old,
-            None if !uid.is_empty() => {
-                let why = format!(
-                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                );
-                return Err(Failure::conflict(kind, &key.name, &why));
-            }
+        let (version, now) = (version_of(&config)?, self.now());
+        let (live, mut managers) = match &self.old {
+            Some(old) => read_live(kind, old, write, &now),
             None => {
+                check_no_uid(kind, key, &config)?;
                 meta::set(&mut config, "resourceVersion", "");
-                let mut managers = Managers::default();
-                let writer = write.writer(kind, "", &now);
-                let mut object = managers.apply(kind.merge_type(), kind.blank(), &config, &writer, force)?;
-                finish(kind, &mut object, managers, write, &sent)?;
-                identify(kind, &mut object);
-                place(kind, &key.namespace, &mut object)?;
-                return self.create(kind, object, write, false);
+                (kind.blank().clone(), Managers::default())
             }
         };
-        let mut live = old.value_in(kind);
-        let mut managers = Managers::read(&live);
-        meta::metadata_mut(&mut live).remove("managedFields");
-        if managers.is_empty() {
-            // The object predates managed fields: its fields belong to a manager other than the applier.
-            let before = writer_of("before-first-apply");
-            managers.update(kind.merge_type(), kind.blank(), &live, &before.writer(kind, "", &now));
-        }
         let writer = write.writer(kind, part.subresource(), &now);
         let mut object = managers.apply(kind.merge_type(), &live, &config, &writer, force)?;
-        if version != 0 && version != old.revision {
+        if self.old.as_ref().is_some_and(|old| version != 0 && version != old.revision) {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
         finish(kind, &mut object, managers, write, &sent)?;
-        let part = Part::Applied(part == Part::Status);
-        self.change(kind, old, object, part, write)
+        match &self.old {
+            Some(old) => self.change(kind, old, object, Part::Applied(part == Part::Status), write),
+            None => {
+                identify(kind, &mut object);
+                place(kind, &key.namespace, &mut object)?;
+                self.create(kind, object, write, false)
+            }
+        }
     }
+}
+
+/// Returns the live object without its managed fields, and its field managers.
+fn read_live(kind: &Kind, old: &Stored, write: &Write, now: &str) -> (Value, Managers) {
+    let mut live = old.value_in(kind);
+    let mut managers = Managers::read(&live);
+    meta::metadata_mut(&mut live).remove("managedFields");
+    if managers.is_empty() {
+        // The object predates managed fields: its fields belong to a manager other than the applier.
+        let before = Write { manager: "before-first-apply".to_owned(), ..write.clone() };
+        managers.update(kind.merge_type(), kind.blank(), &live, &before.writer(kind, "", now));
+    }
+    (live, managers)
+}
+
+/// Refuses a configuration with a uid if the object does not exist.
+fn check_no_uid(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
+    let uid = meta::text(config, "uid");
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let why =
+        format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+    Err(Failure::conflict(kind, &key.name, &why))
 }
 
 /// Describes the applied configuration as the real server does.
@@ -102,6 +98,7 @@ fn described(kind: &Kind, config: &Value) -> String {
     format!("{namespace}/{name}; {}/{}, Kind={}", kind.group, kind.version, kind.kind)
 }
 
+/// Normalizes the merged object, and writes its managed fields.
 fn finish(kind: &Kind, object: &mut Value, managers: Managers, write: &mut Write, sent: &str) -> Result<()> {
     write.applied = true;
     let normalized = kind.behaviour.normalize(kind, object, true);
@@ -119,6 +116,7 @@ fn finish(kind: &Kind, object: &mut Value, managers: Managers, write: &mut Write
     Ok(())
 }
 
+/// Refuses a configuration of another kind or name, or with managed fields.
 fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
     let text = |field: &str| config[field].as_str().unwrap_or_default();
     if text("apiVersion") != kind.api_version || text("kind") != kind.kind {
@@ -138,6 +136,7 @@ fn check_config(kind: &Kind, key: &Key, config: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Refuses unknown fields, wrong types and duplicate elements.
 fn check_types(kind: &Kind, config: &Value, sent: &str) -> Result<()> {
     let problems = type_problems(kind.merge_type(), config);
     if problems.is_empty() {

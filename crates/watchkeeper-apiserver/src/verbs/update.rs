@@ -131,32 +131,44 @@ impl Seen {
         let before = kind.to_served(stored.clone());
         let known = Managers::read(&before);
         // Tracking starts with the create or an apply: an object without managers stays so.
-        let untracked = known.is_empty();
+        let is_tracked = !known.is_empty();
         // Subresources ignore the managers in the body. A body without managers keeps the present ones.
         let sent = if part == Part::Main { Managers::sent(&new) } else { None };
-        let managers = sent.unwrap_or(known);
         let mut after = merge_part(kind, &before, new, part);
         keep_system_fields(&before, &mut after);
         kind.behaviour.defaults(kind, &mut after)?;
-        // A scale without an owner gets none, as on the real server.
-        let unowned = matches!(part, Part::Scale(_))
-            && !managers.own(kind.scale.as_ref().map_or(&[], |paths| &paths.spec_replicas));
-        if !write.applied && !untracked && unowned {
-            managers.write(&mut after);
-        } else if !write.applied && !untracked {
-            let now = if matches!(part, Part::Scale(_)) { String::new() } else { self.now() };
-            track(kind, &before, &mut after, managers, &write.writer(kind, part.subresource(), &now));
-            if let (Part::Scale(owner), Some(paths)) = (part, &kind.scale)
-                && owner != Owner::Writer
-            {
-                let managers = Managers::read(&after);
-                managers.without(&paths.spec_replicas, owner == Owner::Same).write(&mut after);
-            }
+        if is_tracked && !write.applied {
+            self.track_update(kind, &before, &mut after, sent.unwrap_or(known), part, write);
         }
         if part.is_main() {
             kind.behaviour.prepare_update(&before, &mut after, self);
         }
         self.settle(kind, old, (stored, &before), after, part, write.dry_run)
+    }
+
+    /// Records the writer of the changed fields. An apply has done so already.
+    fn track_update(
+        &self,
+        kind: &Kind,
+        before: &Value,
+        after: &mut Value,
+        managers: Managers,
+        part: Part,
+        write: &Write,
+    ) {
+        let (Part::Scale(owner), Some(paths)) = (part, &kind.scale) else {
+            let now = self.now();
+            return track(kind, before, after, managers, &write.writer(kind, part.subresource(), &now));
+        };
+        // A number of replicas without an owner gets none, as on the real server.
+        if !managers.own(&paths.spec_replicas) {
+            return managers.write(after);
+        }
+        track(kind, before, after, managers, &write.writer(kind, part.subresource(), ""));
+        if owner != Owner::Writer {
+            let managers = Managers::read(after);
+            managers.without(&paths.spec_replicas, owner == Owner::Same).write(after);
+        }
     }
 
     /// Validates the new state and drafts it.

@@ -61,16 +61,7 @@ impl Write {
         }
     }
 
-    /// Like [`Write::judge`], for duplicate fields of an applied configuration.
-    pub(crate) fn judge_config(&mut self, duplicates: Vec<String>) -> Result<()> {
-        let problems = duplicates.join(", ");
-        self.judge(duplicates).map_err(|_| {
-            Failure::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: {problems}"
-            ))
-        })
-    }
-
+    /// Returns the field manager that writes `kind` through an endpoint.
     pub(crate) fn writer<'a>(
         &'a self,
         kind: &'a Kind,

@@ -51,6 +51,7 @@ pub(crate) async fn handle(
     }
 }
 
+/// Routes a request and answers it. A write that was overtaken by another starts over.
 async fn respond(
     shared: &Arc<Shared>,
     request: Request<impl RequestBody>,
@@ -120,6 +121,7 @@ pub(crate) enum Named {
 }
 
 impl Call {
+    /// Negotiates the form of the response, and calls the endpoint.
     pub(crate) async fn answer(&self, named: Result<Option<Named>>, body: impl RequestBody) -> Result<Reply> {
         let kind = match named? {
             None => {
@@ -151,6 +153,7 @@ impl Call {
         })
     }
 
+    /// Calls the endpoint that the path names.
     async fn resource(&self, kind: &Arc<Kind>, form: Form, body: impl RequestBody) -> Result<Reply> {
         let Some(name) = &self.target.name else { return self.collection(kind, form, body).await };
         let key = Key::new(self.target.namespace.as_deref().unwrap_or_default(), name);
@@ -175,6 +178,7 @@ impl Call {
         }
     }
 
+    /// Calls the endpoint of a collection, by method.
     async fn collection(&self, kind: &Arc<Kind>, form: Form, body: impl RequestBody) -> Result<Reply> {
         // Only lists and watches span all namespaces.
         let everywhere = kind.namespaced && self.target.namespace.is_none();
@@ -189,6 +193,7 @@ impl Call {
         }
     }
 
+    /// Calls the endpoint of an object or of its status, by method.
     async fn object(
         &self,
         kind: &Arc<Kind>,
@@ -206,6 +211,7 @@ impl Call {
         }
     }
 
+    /// Finds what the URL names; `None` if its group or version is not served.
     pub(crate) fn find(&self) -> Result<Option<Named>> {
         let Target { group, version, resource, .. } = &self.target;
         let core = self.shared.core.lock();

@@ -73,7 +73,7 @@ impl Core {
     }
 
     /// Stores `value`, which is in its stored form, as the next revision.
-    pub(crate) fn commit(&mut self, kind: &Kind, key: &Key, mut value: Value) -> Arc<Stored> {
+    pub(crate) fn put_value(&mut self, kind: &Kind, key: &Key, mut value: Value) -> Arc<Stored> {
         let revision = self.store.next_revision();
         meta::set(&mut value, "resourceVersion", &revision.to_string());
         let stored = Stored::encode(kind, key.clone(), revision, &value);

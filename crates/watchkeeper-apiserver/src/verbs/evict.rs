@@ -49,7 +49,7 @@ impl Core {
         });
         conditions::set(&mut evicted["status"], condition);
         if evicted != value {
-            self.commit(kind, key, evicted);
+            self.put_value(kind, key, evicted);
         }
         // The precondition on resourceVersion has been checked; the new condition has changed the version since.
         self.delete(kind, key, &DeleteOptions { version: None, ..options.clone() }).map(drop)

@@ -54,7 +54,7 @@ impl Core {
         }
         binding::bind(&mut pod, binding, &self.now());
         if !dry_run {
-            self.commit(kind, key, pod);
+            self.put_value(kind, key, pod);
         }
         Ok(())
     }

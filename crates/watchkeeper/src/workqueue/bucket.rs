@@ -1,37 +1,47 @@
-//! How fast may all keys together go? As fast as tokens drip into a bucket, which can save up a burst.
+//! A token bucket: the rate limit of all keys of a queue together.
 
 use std::time::Duration;
 
 use super::limiter::RateLimiter;
 use crate::clock::Instant;
 
-/// The wait when no token will ever come: some 292 years.
+/// The delay if no token will ever come: about 292 years.
 const FOREVER: Duration = Duration::from_nanos(i64::MAX as u64);
 
-/// Lets `burst` tries through at once and `rate` a second in the long run, whatever their keys.
+/// Lets `burst` retries through at once and `rate` per second in the long run, whatever their keys.
 ///
-/// Each try reserves the next free token and waits until that token is there, so a crowd of tries is spread out evenly.
-/// Time comes from the caller; if it goes backwards, none has passed.
+/// Each retry reserves the next free token and waits until that token is available, so many retries are spread out
+/// evenly. The caller passes the time; a clock that goes backwards counts as standing still.
+///
+/// ```
+/// use std::time::Duration;
+/// use watchkeeper::Env;
+/// use watchkeeper::workqueue::{RateLimiter, limiter::TokenBucket};
+///
+/// let (mut bucket, now) = (TokenBucket::new(10.0, 1), Env::simulated(1).clock.now());
+/// assert_eq!(bucket.when(&"a", 0, now), Duration::ZERO);
+/// assert_eq!(bucket.when(&"b", 0, now), Duration::from_millis(100));
+/// ```
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: f64,
     burst: u32,
-    /// As of `last`. Below zero when tokens are reserved that are not there yet.
+    /// As of `last`. Negative if tokens are reserved that are not available yet.
     tokens: f64,
-    /// The time of the last reservation; none before the first, when the bucket is full anyway.
+    /// The time of the last reservation; none before the first, when the bucket is full.
     last: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// A full bucket: `rate` tokens a second, at most `burst` saved up.
+    /// Returns a full bucket: `rate` tokens per second, at most `burst` saved up.
     ///
-    /// With an infinite rate nothing ever waits. With a rate of zero (or less) only the first burst gets through, and with a burst of
-    /// zero nothing does.
+    /// With an infinite rate nothing ever waits. With a rate of zero (or less) only the first burst gets through, and
+    /// with a burst of zero nothing does.
     pub fn new(rate: f64, burst: u32) -> Self {
         Self { rate, burst, tokens: f64::from(burst), last: None }
     }
 
-    /// Reserves one token; returns how long to wait for it.
+    /// Reserves one token; returns the delay until it is available.
     fn reserve(&mut self, now: Instant) -> Duration {
         if self.rate == f64::INFINITY {
             return Duration::ZERO;
@@ -47,7 +57,7 @@ impl TokenBucket {
         if tokens >= 0.0 {
             return Duration::ZERO;
         }
-        // A rate of zero divides to infinity, which no `Duration` holds.
+        // Dividing by a rate of zero gives infinity, which no `Duration` holds.
         let wait = -tokens / self.rate.max(0.0);
         Duration::try_from_secs_f64(wait).map_or(FOREVER, |wait| wait.min(FOREVER))
     }
@@ -81,7 +91,7 @@ mod tests {
     fn tokens_come_back_with_time_up_to_the_burst() {
         let (mut bucket, start) = (TokenBucket::new(10.0, 2), start());
         let _ = [bucket.reserve(start), bucket.reserve(start)];
-        // Half a token dripped in: half of one is missing.
+        // Half a token was added: half of one is missing.
         assert_eq!(bucket.reserve(start + 50 * MS), 50 * MS);
         let later = start + 3_600_000 * MS;
         let waits: Vec<_> = (0..3).map(|_| bucket.reserve(later)).collect();

@@ -1,4 +1,4 @@
-//! When does a delayed key join the queue? At its due time, earliest first, however many are waiting and without a timer for each.
+//! Delayed keys: they join the queue at their due time, earliest first, without a timer for each.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,28 +9,28 @@ use super::queue::{Added, Queue, Ticket};
 use super::slots::{Number, Slots};
 use super::tick::Tick;
 
-/// The waiting room in front of a queue.
+/// The delayed keys in front of a queue.
 ///
-/// Due keys enter the queue at the start of every operation, before the operation's own key, so that the order is that of the due times
-/// even when nobody was looking at the time.
+/// Due keys enter the queue at the start of every operation, before the operation's own key, so that the order is that
+/// of the due times even if nothing happened in between.
 #[derive(Default)]
 pub(super) struct Delays {
-    /// The due time of each slot that has one, the time until which each parked slot is parked, and times that no longer hold: they were
+    /// The due time of each slot that has one, the end of each parking, and times that no longer hold: they were
     /// replaced by earlier ones, or the key was unparked.
     waiting: BinaryHeap<Reverse<Due>>,
-    /// How many slots have a due time.
+    /// The number of slots with a due time.
     len: usize,
-    /// Counts the due times given. Wraps: only the order of equal times depends on it.
+    /// The number of due times given. It wraps: only the order of equal times depends on it.
     given: u32,
 }
 
 /// The time, and for equal times the order in which they were given.
 type Due = (Tick, u32, Number);
 
-/// How many times that no longer hold may wait, beside as many as there are others.
+/// The number of times that no longer hold that are tolerated, in addition to as many as there are others.
 const SLACK: usize = 64;
 
-/// What happens at a time that still holds. A slot can have one of each.
+/// The event at a time that still holds. A slot can have one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// A delayed add.
@@ -39,7 +39,7 @@ enum What {
     Unpark,
 }
 
-/// What happens at that time; nothing if it no longer holds.
+/// Returns the event at that time; none if it no longer holds.
 fn what<T>(slots: &Slots<T>, (due, order, number): Due) -> Option<What> {
     let slot = &slots[number];
     if slot.due == Some(due) && slot.due_order == order {
@@ -69,7 +69,7 @@ impl Delays {
         self.push(queue, due, number);
     }
 
-    /// Takes a key back that cannot be worked on yet, and lets it join the queue at `until`. Leaves a delayed add of it standing.
+    /// Takes back a key that cannot be processed yet, and lets it join the queue at `until`. A delayed add of it stays.
     pub(super) fn park<T: Hash + Eq + Clone>(
         &mut self,
         queue: &mut Queue<T>,
@@ -99,7 +99,7 @@ impl Delays {
             && due <= now
         {
             self.waiting.pop();
-            // As of its due time: how long it went unnoticed is part of its wait.
+            // As of its due time: the time until now is part of its wait.
             match what {
                 What::Add => {
                     self.len -= 1;
@@ -114,7 +114,7 @@ impl Delays {
         runs
     }
 
-    /// The first time that holds, whose it is and what happens then. Clears away those before it.
+    /// Returns the first time that holds, with its slot and its event. Removes the outdated ones before it.
     fn first<T: Hash + Eq + Clone>(&mut self, queue: &Queue<T>) -> Option<(Tick, Number, What)> {
         while let Some(&Reverse(first @ (due, _, number))) = self.waiting.peek() {
             if let Some(what) = what(&queue.slots, first) {
@@ -125,17 +125,17 @@ impl Delays {
         None
     }
 
-    /// When the next key becomes due.
+    /// Returns the time at which the next key becomes due.
     pub(super) fn next<T: Hash + Eq + Clone>(&mut self, queue: &Queue<T>) -> Option<Tick> {
         self.first(queue).map(|(due, ..)| due)
     }
 
-    /// How many keys are delayed. Those that are parked do not count.
+    /// Returns the number of delayed keys, without parked ones.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Drops what is not due yet, and what is parked.
+    /// Drops the keys that are not due yet or parked.
     pub(super) fn clear<T: Hash + Eq + Clone>(&mut self, queue: &mut Queue<T>) {
         self.len = 0;
         while let Some(Reverse(entry)) = self.waiting.pop() {

@@ -1,4 +1,4 @@
-//! Handlers that turn the changes an informer tells into keys to work on.
+//! Handlers that enqueue keys for the changes of an informer.
 
 use super::item::Key;
 use super::priority::Priority;
@@ -7,9 +7,9 @@ use crate::informer::{Change, Handler};
 use crate::object::{Object, ObjectName};
 use crate::queue::Deleted;
 
-/// A handler that adds the key of every object it hears of, with the priority that [`Priority::of`] gives the change.
+/// Returns a handler that adds the key of every changed object, with the priority of [`Priority::of`].
 ///
-/// It runs on the informer's own task: see [`Handler::sees_every_state`].
+/// It runs in the informer's own task: see [`Handler::sees_every_state`].
 ///
 /// ```
 /// # use watchkeeper::informer::Handler;
@@ -27,7 +27,7 @@ pub fn enqueue(queue: RateLimitingQueue<ObjectName>) -> Enqueue {
     Enqueue(queue)
 }
 
-/// See [`enqueue`].
+/// The handler of [`enqueue`].
 #[derive(Debug)]
 pub struct Enqueue(RateLimitingQueue<ObjectName>);
 
@@ -48,18 +48,18 @@ impl<K> Handler<K> for Enqueue {
         self.0.add_with(deleted.key(), Priority::of(&Change::Deleted(deleted)));
     }
 
-    /// A filter before this handler may keep this state, and not the final one.
+    /// A filter in front of this handler may keep this state, and not the final one.
     fn superseded(&mut self, last_cached: &Object<K>) {
         self.0.add_with(last_cached.key(), Priority::Normal);
     }
 }
 
-/// A handler that adds the keys to which `map` maps an object, such as that of its owner, with the priority that [`Priority::of`] gives the
-/// change.
+/// Returns a handler that adds the keys to which `map` maps an object, such as that of its owner, with the priority of
+/// [`Priority::of`].
 ///
-/// `map` sees every state that was in the cache, old and new: where an object goes from one owner to the next, both are added, and nobody in
-/// between is left out. It runs on the informer's own task, so it must be quick and must not block: see [`Handler::sees_every_state`]. A
-/// panic in it is reported and costs the keys of that change.
+/// `map` is called with every state that was in the cache, old and new: if an object goes from one owner to the next,
+/// both are added, and none in between is missed. It runs in the informer's own task, so it must be quick and must not
+/// block: see [`Handler::sees_every_state`]. A panic in it is reported and loses the keys of that change.
 ///
 /// ```
 /// # use watchkeeper::informer::Handler;
@@ -90,7 +90,7 @@ where
     EnqueueMapped { queue, map }
 }
 
-/// See [`enqueue_mapped`].
+/// The handler of [`enqueue_mapped`].
 #[derive(Debug)]
 pub struct EnqueueMapped<T: Key, F> {
     queue: RateLimitingQueue<T>,

@@ -18,7 +18,8 @@ pub(super) struct Extra {
 pub(super) struct Parking {
     /// When it was parked first since its last run.
     pub(super) since: Tick,
-    /// When it becomes ready at the latest, in which order among equal times, and with which priority. Good only in [`Place::Parked`].
+    /// When it becomes ready at the latest, in which order among equal times, and with which priority. Good only in
+    /// [`Place::Parked`].
     pub(super) until: Tick,
     pub(super) order: u32,
     pub(super) priority: Priority,

@@ -1,4 +1,4 @@
-//! What does a worker hold in its hands? A key that is its alone until it decides what becomes of it.
+//! The guard of a key that a worker holds.
 
 use std::error::Error;
 use std::fmt;
@@ -13,16 +13,16 @@ use super::rate_limiting::RateLimitingQueue;
 use super::tick::Tick;
 use crate::clock::Instant;
 
-/// What can be a key of a work queue: anything small that can be hashed, compared, cloned cheaply and printed.
+/// A key of a work queue: anything small that can be hashed, compared, cloned cheaply and displayed for debugging.
 pub trait Key: Hash + Eq + Clone + Send + fmt::Debug + 'static {}
 
 impl<T: Hash + Eq + Clone + Send + fmt::Debug + 'static> Key for T {}
 
-/// A key handed out to one worker, and to no other until this is gone.
+/// A key handed out to one worker, and to no other until this is dropped.
 ///
-/// The worker ends its work with one of the methods that take `self`. An item that is dropped undecided, by a panic, a cancelled task or an
-/// early return, is added again as by [`retry_quietly`](Self::retry_quietly): no key is lost unless the queue is shutting down, when nothing
-/// is added any more.
+/// The worker ends its work with one of the methods that take `self`. An item that is dropped without a result, by a
+/// panic, a cancelled task or an early return, is added again as by [`retry_quietly`](Self::retry_quietly): no key is
+/// lost unless the queue is shutting down, when nothing is added any more.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct WorkItem<T: Key> {
     attempts: u32,
     priority: Priority,
     parked_since: Option<Tick>,
-    /// Taken when the worker decides.
+    /// Taken when the worker finishes.
     ticket: Option<Ticket>,
 }
 
@@ -58,47 +58,48 @@ impl<T: Key> WorkItem<T> {
         Self { queue, key, attempts: failures, priority, parked_since, ticket: Some(ticket) }
     }
 
-    /// The key to work on.
+    /// Returns the key.
     pub fn key(&self) -> &T {
         &self.key
     }
 
-    /// How often the key was retried since it last succeeded or was given up, when it was handed out.
+    /// Returns the number of retries since the key last succeeded or was given up, at the time it was handed out.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// With which priority the key was handed out. A retry keeps it.
+    /// Returns the priority with which the key was handed out. A retry keeps it.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Since when the key is put off by [`park`](Self::park) again and again: the time of the first one. `None` if the key was not parked
-    /// since a run of it last ended.
+    /// Returns the time of the first [`park`](Self::park) since the last run of the key ended; `None` if it was not
+    /// parked since.
     ///
-    /// So a worker can put an upper bound on the time for which it parks.
+    /// A worker can use this to limit the total time for which it parks a key.
     pub fn parked_since(&self) -> Option<Instant> {
         self.parked_since.map(|tick| self.queue.instant(tick))
     }
 
-    /// The work is done: the key's failures are forgotten.
+    /// Finishes successful work: the key's failures are forgotten.
     pub fn forget(mut self) {
         self.settle(Outcome::Success(None));
     }
 
-    /// The work failed: reports `error` and adds the key again, rate limited.
+    /// Finishes failed work: reports `error` and adds the key again, rate limited.
     ///
-    /// The failure counts once per backoff: a key that is added before its backoff is over, and fails again, does not wait longer for it.
+    /// The failure counts once per backoff: a key that is added before its backoff is over, and fails again, does not
+    /// wait longer.
     pub fn retry(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
         let message = self.report(&*error.into());
         self.settle(Outcome::Failure(message));
     }
 
-    /// The work failed in a way that mends itself as a rule, such as a conflict with another writer: adds the key again, rate limited, and
-    /// reports `reason` only if that does not help.
+    /// Finishes work that failed in a way that usually resolves itself, such as a conflict with another writer: adds
+    /// the key again, rate limited, and reports `reason` only if that does not help.
     ///
-    /// The first three retries are not reported; the fourth is, and from then on each that doubles their number. What
-    /// [`explain`](RateLimitingQueue::explain) tells has the reason from the first failure on.
+    /// The first three retries are not reported; the fourth is, and then each that doubles their number. The record of
+    /// [`explain`](RateLimitingQueue::explain) has the reason from the first failure on.
     ///
     /// ```
     /// # use watchkeeper::Env;
@@ -130,28 +131,30 @@ impl<T: Key> WorkItem<T> {
         }
     }
 
-    /// The work is done for now: the key's failures are forgotten, and it is added again after `delay`.
+    /// Finishes the work for now: the key's failures are forgotten, and it is added again after `delay`.
     pub fn retry_after(mut self, delay: Duration) {
         self.settle(Outcome::Success(Some(delay)));
     }
 
-    /// The work failed for good: reports `error`, forgets the key's failures and does not try again until the key is next added.
+    /// Finishes work that failed for good: reports `error`, forgets the key's failures and does not retry until the key
+    /// is added again.
     pub fn give_up(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
         let message = self.report(&GivenUp { attempts: self.attempts, source: error.into() });
         self.settle(Outcome::GivenUp(message));
     }
 
-    /// The work cannot begin yet, because it waits for something outside the queue: gives the key back until it is
-    /// [unparked](RateLimitingQueue::unpark) or added, or until the time `until` at the latest.
+    /// Returns the key to the queue because its work cannot begin yet, until it is
+    /// [unparked](RateLimitingQueue::unpark) or added, and at most until `until`.
     ///
-    /// This is neither a success nor a failure. What is known of the key's runs stays as it is, and no run is counted. The key becomes ready
-    /// again once, by whatever comes first, with the priority of this run or a higher one:
+    /// This is neither a success nor a failure: the history of the key does not change, and no run is counted. The key
+    /// becomes ready again once, by the first of these events, with the priority of this run or a higher one:
     ///
     /// - `until`, at once if that is not in the future;
-    /// - [`unpark`](RateLimitingQueue::unpark), also one that came while the worker had the key, so the worker can look whether it has to
-    ///   wait and then park without missing a wake-up in between;
-    /// - an add, also one that came while the worker had the key. The worker looks again, and parks again if it still has to wait;
-    /// - a delayed add that becomes due. One that is due later stands, as it does beside a plain add.
+    /// - [`unpark`](RateLimitingQueue::unpark), including one while the worker had the key, so that a worker can check
+    ///   whether it has to wait and then park without missing a wake-up in between;
+    /// - an add, including one while the worker had the key. The worker checks again, and parks again if it still has
+    ///   to wait;
+    /// - a delayed add that becomes due. A later one stays, as with a plain add.
     ///
     /// If the queue is shutting down, the key is dropped.
     ///
@@ -190,7 +193,7 @@ impl<T: Key> WorkItem<T> {
         message(error)
     }
 
-    /// Gives the key back; returns which retry in a row this brings about, zero for none.
+    /// Returns the key; returns the number of retries in a row that this causes, zero for none.
     fn settle(&mut self, outcome: Outcome) -> u32 {
         let Some(ticket) = self.ticket.take() else { return 0 };
         self.queue.0.with(|keys, now| keys.settle(ticket, self.priority, outcome, now))
@@ -203,7 +206,7 @@ impl<T: Key> Drop for WorkItem<T> {
             return;
         }
         if std::thread::panicking() {
-            // Whoever catches the panic reports it.
+            // The code that catches the panic reports it.
             self.settle(Outcome::Failure("the worker panicked".into()));
         } else {
             self.fail_quietly("dropped before anything was decided".into());
@@ -217,7 +220,7 @@ impl<T: Key> fmt::Debug for WorkItem<T> {
     }
 }
 
-/// The first retry in a row that is reported though the worker retried quietly. A power of two.
+/// The first retry in a row that is reported although the worker retries quietly. A power of two.
 const LOUD: u32 = 4;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What becomes of a key that is added, worked on, or fails? It waits, for its turn or for its backoff, and all of it is counted.
+//! The life of a key: added, processed, delayed or backing off, with all of it counted.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::slots::Number;
 use super::tick::Tick;
 use crate::clock::Instant;
 
-/// The whole queue but the waiting: queue, waiting room, limiter and figures. Pure: the time is an argument.
+/// The whole queue except for waiting: queue, delayed keys, limiter and figures. Pure: the time is an argument.
 ///
 /// Every operation is preceded by an [`advance`](Self::advance) to its time.
 pub(super) struct Keys<T> {
@@ -21,13 +21,13 @@ pub(super) struct Keys<T> {
     pub(super) delays: Delays,
     limiter: Box<dyn RateLimiter<T>>,
     epoch: Instant,
-    /// Those that change by events; the others are read off when asked for.
+    /// The figures that change with events; the others are computed when they are read.
     figures: QueueFigures,
 }
 
-/// How a run ended, and so what becomes of its key.
+/// The outcome of a run, which decides about its key.
 pub(super) enum Outcome {
-    /// Perhaps to be run again after a time.
+    /// A success, with the delay of the next run if there is one.
     Success(Option<Duration>),
     Failure(Box<str>),
     /// A failure for good.
@@ -39,7 +39,7 @@ impl<T: Key> Keys<T> {
         Self { queue, delays: Delays::default(), limiter, epoch, figures: QueueFigures::default() }
     }
 
-    /// Lets in what is due.
+    /// Moves due keys into the queue.
     pub(super) fn advance(&mut self, now: Tick) {
         self.figures.adds += self.delays.advance(&mut self.queue, now);
     }
@@ -76,7 +76,7 @@ impl<T: Key> Keys<T> {
         }
     }
 
-    /// Counts a failure, and adds the key when the limiter says so.
+    /// Counts a failure, and adds the key after the limiter's delay.
     fn back_off(&mut self, number: Number, priority: Priority, now: Tick) {
         let slot = &mut self.queue.slots[number];
         let Some(key) = &slot.key else { return };
@@ -94,7 +94,7 @@ impl<T: Key> Keys<T> {
 
     /// Takes a key back from its worker. Another run keeps the priority of this one.
     ///
-    /// Returns which retry in a row a failure brings about; zero for none.
+    /// Returns the number of retries in a row that a failure causes; zero for none.
     pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) -> u32 {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
         let slot = &mut self.queue.slots[number];
@@ -117,7 +117,7 @@ impl<T: Key> Keys<T> {
             Outcome::Failure(message) => {
                 slot.failed(now, message);
                 if open && slot.backing_off {
-                    // This run did not wait for the backoff: it does not show that a longer one is needed.
+                    // This run did not wait for the backoff, so it does not prove that a longer one is needed.
                     self.figures.retries += 1;
                 } else if open {
                     self.back_off(number, priority, now);
@@ -130,7 +130,7 @@ impl<T: Key> Keys<T> {
         retry
     }
 
-    /// Takes a key back from a worker that could not begin its run, which is not counted as one.
+    /// Takes a key back from a worker that could not begin its run, which does not count as one.
     pub(super) fn park(&mut self, ticket: Ticket, priority: Priority, until: Tick, now: Tick) {
         if self.queue.is_shutting_down() {
             self.queue.slots[ticket.number()].end_parking();
@@ -140,7 +140,7 @@ impl<T: Key> Keys<T> {
         }
     }
 
-    /// Makes a parked key ready. For one that is with a worker this is remembered until the worker gives it back.
+    /// Makes a parked key ready. If a worker has the key, this is remembered until the worker returns it.
     pub(super) fn unpark(&mut self, key: &T, now: Tick) {
         if let Some(number) = self.queue.slots.find(key) {
             self.queue.slots[number].unparked = true;
@@ -170,13 +170,13 @@ impl<T: Key> Keys<T> {
         self.queue.slots[number].record(self.epoch)
     }
 
-    /// What is known of the keys in `count` slots from `start` on; nothing behind the last one.
+    /// Returns the records of the keys in `count` slots from `start` on; nothing behind the last one.
     pub(super) fn records(&self, start: usize, count: usize) -> Option<Vec<KeyRecord<T>>> {
         let slots = self.queue.slots.range(start, count);
         (!slots.is_empty()).then(|| slots.iter().filter_map(|slot| slot.record(self.epoch)).collect())
     }
 
-    /// Refuses every add from now on, and drops what is not due yet or parked.
+    /// Refuses every add from now on, and drops the keys that are not due yet or parked.
     pub(super) fn shut_down(&mut self) {
         self.queue.shut_down();
         self.delays.clear(&mut self.queue);

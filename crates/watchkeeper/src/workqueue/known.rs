@@ -1,4 +1,4 @@
-//! What is known of one key? Where it is, since when, and how its last runs ended.
+//! The record of a key: its state, and the outcome of its last runs.
 
 use std::error::Error;
 
@@ -8,47 +8,47 @@ use super::tick::Tick;
 use crate::clock::Instant;
 use crate::report::WithCauses;
 
-/// What a queue knows of one key, at one moment: the answer to "why is it not worked on?".
+/// The record of one key at one moment: the answer to "why is it not processed?".
 ///
-/// Found by [`RateLimitingQueue::explain`](super::RateLimitingQueue::explain). A key that was added again while it is worked on both waits
-/// and is worked on; one of which only the last runs are known does neither.
+/// Returned by [`RateLimitingQueue::explain`](super::RateLimitingQueue::explain). A key that was added again during
+/// processing is both waiting and being processed; one of which only the last runs are known is neither.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord<T> {
     /// The key.
     pub key: T,
-    /// Since when it needs a run that has not begun.
+    /// The time since which it needs a run that has not begun.
     pub waiting_since: Option<Instant>,
-    /// When it will be added, by a delay or a backoff.
+    /// The time at which it will be added, after a delay or a backoff.
     pub delayed_until: Option<Instant>,
-    /// When it becomes ready at the latest, if it is [parked](super::WorkItem::park) now.
+    /// The time at which it becomes ready at the latest, if it is [parked](super::WorkItem::park) now.
     pub parked_until: Option<Instant>,
-    /// When it was parked first since its last run.
+    /// The time of the first park since its last run.
     pub parked_since: Option<Instant>,
-    /// Since when a worker has it.
+    /// The time since which a worker has it.
     pub worked_on_since: Option<Instant>,
-    /// Of the run that waits; of the one in progress, the delayed or the last one where none waits.
+    /// The priority of the waiting run; if none is waiting, of the current, the delayed or the last one.
     pub priority: Priority,
-    /// How often it was retried since it last succeeded or was given up.
+    /// The number of retries since it last succeeded or was given up.
     pub retries: u32,
-    /// How it last failed.
+    /// The last failure.
     pub last_error: Option<LastError>,
-    /// When a run last succeeded.
+    /// The time of the last success.
     pub last_success: Option<Instant>,
 }
 
-/// How a run of a key failed, and when.
+/// A failed run of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError<I = Instant> {
-    /// When the run ended.
+    /// The time at which the run ended.
     pub at: I,
     /// The error and its causes; the first 512 bytes of them.
     pub message: Box<str>,
 }
 
-/// The longest message that is kept of an error.
+/// The maximum length of a message.
 const MESSAGE: usize = 512;
 
-/// The message of an error, fit to be kept.
+/// Returns the message of an error, truncated.
 pub(super) fn message(error: &(dyn Error + 'static)) -> Box<str> {
     let mut message = WithCauses(error).to_string();
     message.truncate(message.floor_char_boundary(MESSAGE));
@@ -56,7 +56,7 @@ pub(super) fn message(error: &(dyn Error + 'static)) -> Box<str> {
 }
 
 impl<T: Clone> Slot<T> {
-    /// The record of its key; `None` for a free slot.
+    /// Returns the record of the key; `None` for a free slot.
     pub(super) fn record(&self, epoch: Instant) -> Option<KeyRecord<T>> {
         let instant = |tick: Tick| tick.instant(epoch);
         let error = self.last_error();

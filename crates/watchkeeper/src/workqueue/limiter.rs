@@ -1,14 +1,14 @@
-//! How long must a key wait before it is tried again? Longer with each failure, and not faster than the queue as a whole may go.
+//! Rate limiters: the delay before a key is retried, by its failures and by the rate of the whole queue.
 
 use std::time::Duration;
 
 pub use super::bucket::TokenBucket;
 use crate::clock::Instant;
 
-/// Decides how long a key waits before its next try.
+/// Decides how long a key waits before its next retry.
 ///
-/// The queue counts the failures of its keys itself, so a limiter need not remember keys: nothing is kept of one that succeeded. A queue
-/// calls its limiter while it holds its lock: an implementation must neither block nor panic, nor use the queue.
+/// The queue counts the failures of its keys itself, so a limiter need not remember keys. A queue calls its limiter
+/// while it holds its lock: an implementation must not block, panic, or use the queue.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::clock::Instant;
 /// # queue.add(ObjectName::cluster("x"));
 /// ```
 pub trait RateLimiter<T>: Send + 'static {
-    /// How long `item` must wait from `now` on, after it had failed `failures` times before this failure.
+    /// Returns how long `item` waits from `now` on; `failures` is the number of its earlier failures.
     fn when(&mut self, item: &T, failures: u32, now: Instant) -> Duration;
 }
 
@@ -38,17 +38,18 @@ impl<T: 'static> RateLimiter<T> for Box<dyn RateLimiter<T>> {
     }
 }
 
-/// The limiter for controllers: 5 ms doubling up to 1000 s per key, and 10 retries a second with bursts of 100 for all keys.
+/// Returns the limiter for controllers: 5 ms doubling up to 1000 s per key, and 10 retries per second with bursts of
+/// 100 for all keys.
 pub fn default_controller() -> MaxOf<ItemExponential, TokenBucket> {
     MaxOf::new(controller_backoff(), TokenBucket::new(10.0, 100))
 }
 
-/// As [`default_controller`], with 50 retries a second and bursts of 300.
+/// Returns the same as [`default_controller`] with 50 retries per second and bursts of 300.
 pub fn sample_controller() -> MaxOf<ItemExponential, TokenBucket> {
     MaxOf::new(controller_backoff(), TokenBucket::new(50.0, 300))
 }
 
-/// 1 ms doubling up to 1000 s per key, whatever the others do.
+/// Returns a limiter of 1 ms doubling up to 1000 s per key, independent of other keys.
 pub fn default_item_based() -> ItemExponential {
     ItemExponential::new(Duration::from_millis(1), Duration::from_secs(1000))
 }
@@ -57,7 +58,16 @@ fn controller_backoff() -> ItemExponential {
     ItemExponential::new(Duration::from_millis(5), Duration::from_secs(1000))
 }
 
-/// `base`, doubled with each failure of the key, at most `max`.
+/// Doubles the delay of a key with each failure, from `base` up to `max`.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use watchkeeper::{Env, workqueue::{RateLimiter, limiter::ItemExponential}};
+/// let now = Env::simulated(1).clock.now();
+/// let mut limiter = ItemExponential::new(Duration::from_millis(5), Duration::from_secs(1000));
+/// assert_eq!(limiter.when(&"a", 0, now), Duration::from_millis(5));
+/// assert_eq!(limiter.when(&"a", 3, now), Duration::from_millis(40));
+/// ```
 #[derive(Clone, Debug)]
 pub struct ItemExponential {
     base: Duration,
@@ -65,7 +75,7 @@ pub struct ItemExponential {
 }
 
 impl ItemExponential {
-    /// The first failure waits for `base`. A zero `base` never waits.
+    /// Returns a limiter whose first delay is `base`. A `base` of zero never waits.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { base, max }
     }
@@ -80,7 +90,15 @@ impl<T> RateLimiter<T> for ItemExponential {
     }
 }
 
-/// A short wait for the first failures of a key, a long one from then on.
+/// Delays the first failures of a key shortly, and all later ones for long.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use watchkeeper::{Env, workqueue::{RateLimiter, limiter::FastSlow}};
+/// let (fast, slow) = (Duration::from_millis(5), Duration::from_secs(10));
+/// let (mut limiter, now) = (FastSlow::new(fast, slow, 3), Env::simulated(1).clock.now());
+/// assert_eq!((limiter.when(&"a", 2, now), limiter.when(&"a", 3, now)), (fast, slow));
+/// ```
 #[derive(Clone, Debug)]
 pub struct FastSlow {
     fast: Duration,
@@ -89,7 +107,7 @@ pub struct FastSlow {
 }
 
 impl FastSlow {
-    /// `fast` for the first `fast_attempts` failures, then `slow`.
+    /// Returns a limiter with the delay `fast` for the first `fast_attempts` failures, then `slow`.
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { fast, slow, fast_attempts }
     }
@@ -101,9 +119,17 @@ impl<T> RateLimiter<T> for FastSlow {
     }
 }
 
-/// The longer of two waits. Nest it for more than two.
+/// The longer delay of two limiters. Nest it for more than two.
 ///
-/// Both limiters are asked each time: a token is used up even where the other wait is longer.
+/// Both limiters are called each time: a token is used up even if the other delay is longer.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use watchkeeper::{Env, workqueue::{RateLimiter, limiter::{ItemExponential, MaxOf, TokenBucket}}};
+/// let per_key = ItemExponential::new(Duration::from_millis(5), Duration::from_secs(1000));
+/// let mut limiter = MaxOf::new(per_key, TokenBucket::new(10.0, 100));
+/// assert_eq!(limiter.when(&"a", 0, Env::simulated(1).clock.now()), Duration::from_millis(5));
+/// ```
 #[derive(Clone, Debug)]
 pub struct MaxOf<A, B> {
     first: A,
@@ -111,7 +137,7 @@ pub struct MaxOf<A, B> {
 }
 
 impl<A, B> MaxOf<A, B> {
-    /// The longer of what `first` and `second` say.
+    /// Returns a limiter with the longer delay of `first` and `second`.
     pub fn new(first: A, second: B) -> Self {
         Self { first, second }
     }
@@ -123,7 +149,15 @@ impl<T, A: RateLimiter<T>, B: RateLimiter<T>> RateLimiter<T> for MaxOf<A, B> {
     }
 }
 
-/// What another limiter says, but never longer than a bound.
+/// Caps the delay of another limiter.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use watchkeeper::{Env, workqueue::{RateLimiter, limiter::{self, MaxWait}}};
+/// // As for a controller, but never more than a minute.
+/// let mut limiter = MaxWait::new(limiter::default_controller(), Duration::from_secs(60));
+/// assert_eq!(limiter.when(&"a", 30, Env::simulated(1).clock.now()), Duration::from_secs(60));
+/// ```
 #[derive(Clone, Debug)]
 pub struct MaxWait<L> {
     inner: L,
@@ -131,7 +165,7 @@ pub struct MaxWait<L> {
 }
 
 impl<L> MaxWait<L> {
-    /// What `inner` says, at most `max`.
+    /// Returns a limiter with the delay of `inner`, at most `max`.
     pub fn new(inner: L, max: Duration) -> Self {
         Self { inner, max }
     }

@@ -1,58 +1,60 @@
-//! What can be measured about a work queue? What client-go measures, counted as it happens and read by whoever asks.
+//! Metrics of a work queue, with client-go's meaning: counted as they happen, and read on demand.
 
 use std::time::Duration;
 
 use super::priority::Priority;
 
-/// A work queue as seen by whoever exports its metrics: see [`RateLimitingQueue::metrics`](super::RateLimitingQueue::metrics).
+/// The metrics of a work queue for an exporter: see [`RateLimitingQueue::metrics`](super::RateLimitingQueue::metrics).
 ///
-/// A queue always counts, at the cost of a few additions under a lock that it holds anyway, and runs no task that would push: the age of work
-/// in progress is up to date whenever it is read, also when all workers hang. One exporter serves any number of queues of any
-/// key type.
+/// A queue always counts, at the cost of a few additions under a lock that it holds anyway, and runs no task that would
+/// push: the age of running work is up to date whenever it is read, even if all workers hang. One exporter serves any
+/// number of queues of any key type.
 pub trait QueueMetrics: Send + Sync {
-    /// The name given to the queue, for the label `name`.
+    /// Returns the name of the queue, for the label `name`.
     fn name(&self) -> &str;
 
-    /// All figures, of one moment.
+    /// Returns all figures, of one moment.
     fn figures(&self) -> QueueFigures;
 }
 
-/// The figures of one queue at one moment. Each field names the metric of client-go that it feeds.
+/// The figures of one queue at one moment. Each field names its metric of client-go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueFigures {
     /// `workqueue_depth`: runs that are needed and have not begun, by priority in the order of [`Priority::ALL`].
     ///
-    /// Counts a key that was added again while it is worked on, as client-go does.
+    /// Counts a key that was added again during processing, as client-go does.
     pub depth: [usize; Priority::ALL.len()],
-    /// `workqueue_adds_total`: adds that led to a run of their own. That of a parked key still needs the run of an earlier add.
+    /// `workqueue_adds_total`: adds that led to a run of their own. An add of a parked key does not, as a run is
+    /// pending.
     pub adds: u64,
     /// `workqueue_retries_total`: adds with a delay or rate limited, even if the delay was zero.
     pub retries: u64,
-    /// `workqueue_queue_duration_seconds`: from the add to the worker; for a key that was parked, from when it became ready again.
+    /// `workqueue_queue_duration_seconds`: the time from the add to the worker; for a parked key, from when it became
+    /// ready again.
     pub queue_duration: Histogram,
-    /// `workqueue_work_duration_seconds`: how long workers took.
+    /// `workqueue_work_duration_seconds`: the time with the worker.
     pub work_duration: Histogram,
     /// `workqueue_unfinished_work_seconds` and `workqueue_longest_running_processor_seconds`.
     pub running: Running,
-    /// How many keys are delayed; client-go does not tell.
+    /// The number of delayed keys; client-go has no such metric.
     pub delayed: usize,
-    /// How many keys are [parked](super::WorkItem::park). They count neither in `depth` nor in `delayed`.
+    /// The number of [parked](super::WorkItem::park) keys. They count neither in `depth` nor in `delayed`.
     pub parked: usize,
 }
 
 /// Work in progress, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
-    /// How many keys are with a worker.
+    /// The number of keys with a worker.
     pub count: usize,
-    /// The sum of their ages: if it grows steadily, workers are stuck, and its slope is how many.
+    /// The sum of their ages: if it grows steadily, workers are stuck, and its slope is their number.
     pub unfinished: Duration,
     /// The age of the oldest.
     pub longest: Duration,
 }
 
-/// How often durations of which size were seen, in client-go's ten buckets from 10 ns to 10 s, and one beyond.
+/// A histogram of durations, in client-go's ten buckets from 10 ns to 10 s, and one beyond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; 11],
@@ -68,18 +70,18 @@ impl Histogram {
         self.sum = self.sum.saturating_add(nanos);
     }
 
-    /// The upper bound of each bucket in seconds, and how many durations were in it and in none before; the last is infinite.
+    /// Returns the upper bound of each bucket in seconds, and its own count, not cumulated; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         const BOUNDS: [f64; 11] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, f64::INFINITY];
         BOUNDS.into_iter().zip(self.counts)
     }
 
-    /// How many durations were seen.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum)
     }

@@ -1,9 +1,9 @@
-//! Which keys need work, when, and who does it?
+//! The work queue: the keys to reconcile, deduplicated, delayed and rate limited.
 //!
-//! Producers add keys, workers take them, and [`RateLimitingQueue`] stands between: it collapses repeated adds, never gives a key to two
-//! workers at once, and holds back keys that failed. It is made of layers, each with one idea: `slots` (what is known of a key),
-//! `ready` (whose turn it is), `queue` (who has it), `delaying` (due times), `keys` (backoff by a [`limiter`]), `shared` (the lock, and who
-//! is woken), and `rate_limiting` (what users see of it).
+//! Producers add keys and workers take them. The [`RateLimitingQueue`] between them collapses repeated adds, never
+//! gives a key to two workers at once, and delays keys that failed. Each of its layers adds one idea: `slots` (the
+//! state of a key), `ready` (the order of ready keys), `queue` (the keys with workers), `delaying` (due times), `keys`
+//! (backoff by a [`limiter`]), `shared` (the lock and the wake-ups), and `rate_limiting` (the public API).
 
 mod bucket;
 mod delaying;

@@ -1,17 +1,18 @@
-//! Which of the keys that wait goes first? Those of the higher class, but a lower one is not passed over for ever.
+//! Priorities of keys, which age so that none is starved.
 
 use crate::informer::Change;
 
-/// How urgent a run of a key is.
+/// The urgency of a run of a key.
 ///
-/// A higher priority is handed out first; keys of one priority come out in the order in which they became ready. A key that waits and is
-/// added with a higher priority goes to the end of that one; a lower one never takes it back. Priorities age: after ten keys that
-/// overtook it, a lower priority has its turn, so however many urgent keys come, one run in eleven is left for the others.
+/// Keys of a higher priority are handed out first; keys of one priority in FIFO order. A waiting key that is added with
+/// a higher priority goes to the end of that one; a lower one never takes it back. Priorities age: after ten keys have
+/// overtaken it, a lower priority has its turn, so with any number of urgent keys, one run in eleven is left for the
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Nothing is known to have changed: the first list, a resync.
+    /// No known change: the initial list, a resync.
     Low,
-    /// Something changed.
+    /// A change.
     #[default]
     Normal,
     /// Before everything else.
@@ -22,9 +23,9 @@ impl Priority {
     /// All of them, the lowest first: the order of [`QueueFigures::depth`](super::QueueFigures::depth).
     pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
 
-    /// Low for what a first list or a resync tells, normal for what changed.
+    /// Returns low for the initial list and resyncs, and normal for changes.
     ///
-    /// So a controller that starts among thousands of objects still answers to changes at once.
+    /// So a controller that starts with thousands of objects still reacts to changes at once.
     pub fn of<K>(change: &Change<'_, K>) -> Self {
         match change {
             Change::Added { in_initial_list: true, .. } => Self::Low,
@@ -33,7 +34,7 @@ impl Priority {
         }
     }
 
-    /// A word for labels.
+    /// Returns the name for labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",

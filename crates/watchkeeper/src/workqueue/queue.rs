@@ -1,4 +1,4 @@
-//! Which key is worked on next, and by whom? Each key once, by one worker at a time, the first in line of its priority first.
+//! The core of the queue: each key once, with one worker at a time, in FIFO order within a priority.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use super::tick::Tick;
 ///
 /// A key is hashed once per round of add, get and done: after the add, its slot is known by number.
 pub(super) struct Queue<T> {
-    /// One for each key that waits, is worked on or is delayed, and for the last idle ones.
+    /// One for each key that is waiting, being processed or delayed, and for the last idle ones.
     pub(super) slots: Slots<T>,
     ready: Ready,
-    /// The slots that are with a worker, in the order in which they were handed out: as many as there are tickets outside.
+    /// The slots with a worker, in the order in which they were handed out: as many as there are tickets.
     working: List,
-    /// The slots that are kept for what is known of them, the one longest idle first.
+    /// The idle slots that are kept for their history, the longest idle first.
     idle: List,
-    /// How many idle slots are kept.
+    /// The number of idle slots to keep.
     kept: usize,
-    /// How many keys are parked.
+    /// The number of parked keys.
     parked: usize,
-    /// Never taken back once set.
+    /// Never reset once set.
     shutting_down: bool,
 }
 
-/// The right to call [`Queue::done`], once: only `get` makes one, so nobody can finish what was never handed out.
+/// The right to call [`Queue::done`] once: only `get` makes one, so only a key that was handed out can be finished.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Ticket(Number);
@@ -51,10 +51,10 @@ pub(super) struct Taken<T> {
     pub(super) parked_since: Option<Tick>,
 }
 
-/// What became of an add.
+/// The result of an add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// The key was due for a run anyway.
+    /// A run of the key was already pending.
     Collapsed,
     /// A worker has the key: it is queued again when that worker is done.
     Deferred,
@@ -63,7 +63,7 @@ pub(super) enum Added {
 }
 
 impl<T: Hash + Eq + Clone> Queue<T> {
-    /// An empty queue that keeps what it knows of the last `kept` idle keys.
+    /// Returns an empty queue that remembers the last `kept` idle keys.
     pub(super) fn new(kept: usize, hasher: FixedState) -> Self {
         Self {
             slots: Slots::new(hasher),
@@ -76,9 +76,9 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         }
     }
 
-    /// The slot in which something is to be noted about `key`, out of the reach of eviction; none once the queue shuts down.
+    /// Returns the slot of `key`, protected from eviction; none once the queue shuts down.
     ///
-    /// What is noted must keep the slot: see [`rest`](Self::rest).
+    /// The caller must record something that keeps the slot: see [`rest`](Self::rest).
     pub(super) fn claim(&mut self, key: T) -> Option<Number> {
         if self.shutting_down {
             return None;
@@ -133,7 +133,8 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.ready.push(&mut self.slots, number);
     }
 
-    /// Hands out the key that is next; tells how many nanoseconds ago it was added. Goes on during a shutdown, until nothing waits.
+    /// Returns the next key, and the nanoseconds since it was added. Continues during a shutdown, until no key is
+    /// waiting.
     pub(super) fn get(&mut self, now: Tick) -> Option<(Taken<T>, u64)> {
         let number = self.ready.pop(&mut self.slots)?;
         self.working.push(&mut self.slots, number);
@@ -147,8 +148,8 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         Some((Taken { ticket: Ticket(number), key, priority, failures, parked_since }, waited))
     }
 
-    /// Takes a key back from its worker; returns for how many nanoseconds the worker had it. One that was added meanwhile takes its place in the
-    /// order now, also during a shutdown.
+    /// Takes a key back from its worker; returns the nanoseconds that the worker had it. A key that was added meanwhile
+    /// is queued now, even during a shutdown.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one done")]
     pub(super) fn done(&mut self, ticket: Ticket, now: Tick) -> u64 {
         let Ticket(number) = ticket;
@@ -164,8 +165,8 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         worked
     }
 
-    /// Takes a key back from a worker that could not begin; returns whether it is parked. It is ready instead if it was added or unparked
-    /// while the worker had it, with the priority of both.
+    /// Takes a key back from a worker that could not begin; returns whether it is parked. It is ready instead if it was
+    /// added or unparked while the worker had it, with the higher priority of both.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one park")]
     pub(super) fn park(
         &mut self,
@@ -200,7 +201,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.rest(number);
     }
 
-    /// Lets go of a slot, unless something is to be done with it. If how its last runs ended is known, it is kept for a while.
+    /// Releases a slot that has nothing pending. If the outcome of its last runs is known, it is kept for a while.
     pub(super) fn rest(&mut self, number: Number) {
         let slot = &mut self.slots[number];
         if slot.place != Place::Nowhere || slot.due.is_some() {
@@ -228,22 +229,23 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.shutting_down
     }
 
-    /// How many keys wait for a worker.
+    /// Returns the number of keys that wait for a worker.
     pub(super) fn len(&self) -> usize {
         self.ready.len()
     }
 
-    /// How many keys are with a worker.
+    /// Returns the number of keys with a worker.
     pub(super) fn working(&self) -> usize {
         self.working.len()
     }
 
-    /// How many keys are parked.
+    /// Returns the number of parked keys.
     pub(super) fn parked(&self) -> usize {
         self.parked
     }
 
-    /// How many runs are needed that have not begun, by priority. More than [`len`](Self::len): counts those of keys with a worker.
+    /// Returns the number of needed runs that have not begun, by priority. This is more than [`len`](Self::len): it
+    /// includes those of keys with a worker.
     pub(super) fn depth(&self) -> [usize; Priority::ALL.len()] {
         let mut depth = Priority::ALL.map(|priority| self.ready.depth(priority));
         for slot in self.working.iter(&self.slots).filter(|slot| slot.added.is_some()) {
@@ -252,7 +254,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         depth
     }
 
-    /// How long the keys now with a worker have been there.
+    /// Returns the ages of the keys with a worker.
     pub(super) fn running(&self, now: Tick) -> Running {
         let started = self.working.iter(&self.slots).filter_map(|slot| slot.started);
         let ages = started.map(|started| Duration::from_nanos(now.since(started)));

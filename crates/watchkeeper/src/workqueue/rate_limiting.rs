@@ -18,27 +18,27 @@ use crate::clock::{Clock, Instant};
 use crate::env::Env;
 use crate::report::Reporter;
 
-/// Of how many idle keys a queue remembers how their last runs ended, unless told otherwise: some 2 MB of them.
+/// The default number of remembered idle keys, which take about 2 MB.
 const KEPT: usize = 16_384;
 
-/// How many slots are looked at under one lock when all are asked for.
+/// The number of slots that are read under one lock when all are requested.
 const BATCH: usize = 256;
 
 /// A fair work queue with delayed and rate limited adds.
 ///
-/// - *Fair*: keys are handed out in the order in which they became ready; those of a higher [`Priority`] first, and none is starved.
-/// - *Stingy*: adds of a key that waits collapse into one run; a key is never with two workers at once; one added while it is worked on is
-///   handed out once more, after that.
-/// - *Safe*: a key handed out is a [`WorkItem`], and goes back to the queue if it is dropped, so that no key is lost to a panic or
-///   a cancelled task.
+/// - *Fair*: keys are handed out in FIFO order within a [`Priority`]; higher priorities first, and none is starved.
+/// - *Stingy*: adds of a waiting key collapse into one run; a key is never with two workers at once; one added during
+///   processing is handed out once more, afterwards.
+/// - *Safe*: a key handed out is a [`WorkItem`], and goes back to the queue if it is dropped, so that no key is lost to
+///   a panic or a cancelled task.
 ///
-/// Clones share the queue. Only [`get`](Self::get) and [`shut_down_with_drain`](Self::shut_down_with_drain) wait; all else is short and
-/// may be called from anywhere, in particular from event handlers. The queue runs no task of its own: a waiting `get` keeps the time, and
-/// whatever became due while no one waited takes its place in the order by its due time.
+/// Clones share the queue. Only [`get`](Self::get) and [`shut_down_with_drain`](Self::shut_down_with_drain) wait; all
+/// other methods are short and may be called from anywhere, in particular from event handlers. The queue has no
+/// background task: a waiting `get` runs the timer, and keys that become due while no `get` waits are ordered by their
+/// due time.
 ///
-/// A `get` after [`shut_down`](Self::shut_down) still hands out what was ready: workers that shall stop with the program look at its stop,
-/// too, as those of [`run_workers`](crate::process::run_workers) do.
-///
+/// After [`shut_down`](Self::shut_down), `get` still hands out ready keys: workers that are to stop with the program
+/// must check its stop token, too, as those of [`run_workers`](crate::process::run_workers) do.
 /// ```
 /// use watchkeeper::workqueue::{RateLimitingQueue, limiter};
 /// use watchkeeper::{Env, ObjectName};
@@ -68,7 +68,7 @@ pub(super) struct Inner<T: Key> {
     pub(super) shared: Shared<T>,
 }
 
-/// A clock that counts from the birth of the queue.
+/// A clock that counts from the creation of the queue.
 struct QueueTime {
     clock: Clock,
     epoch: Instant,
@@ -85,12 +85,12 @@ impl Time for QueueTime {
 }
 
 impl<T: Key> RateLimitingQueue<T> {
-    /// A queue called `name` in reports and metrics.
+    /// Returns a queue called `name` in reports and metrics.
     pub fn new(name: &str, limiter: impl RateLimiter<T>, env: &Env) -> Self {
         Self::remembering(KEPT, name, limiter, env)
     }
 
-    /// A queue that remembers of `kept` idle keys how their last runs ended; [`new`](Self::new) remembers 16,384.
+    /// Returns a queue that remembers the last runs of `kept` idle keys; [`new`](Self::new) remembers 16,384.
     pub fn remembering(kept: usize, name: &str, limiter: impl RateLimiter<T>, env: &Env) -> Self {
         let epoch = env.clock.now();
         let queue = Queue::new(kept, env.generator.fork(name).hasher());
@@ -102,79 +102,81 @@ impl<T: Key> RateLimitingQueue<T> {
         }))
     }
 
-    /// The name given to the queue.
+    /// Returns the name of the queue.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Marks `item` as in need of a run. Collapses with an add that still waits; is ignored once the queue shuts down.
+    /// Marks `item` as in need of a run. Collapses with an add that is still waiting; ignored once the queue shuts
+    /// down.
     pub fn add(&self, item: T) {
         self.add_with(item, Priority::Normal);
     }
 
-    /// As [`add`](Self::add), with a priority. A key that waits keeps the highest of those it was added with.
+    /// Adds `item` with a priority. A waiting key keeps the highest one that it was added with.
     pub fn add_with(&self, item: T, priority: Priority) {
         self.0.with(|keys, now| keys.add(item, priority, now));
     }
 
     /// Adds `item` after `delay`, at once if that is zero.
     ///
-    /// Of several delayed adds of one key the earliest counts; a plain [`add`](Self::add) leaves it standing, and so does a
-    /// [park](WorkItem::park). Is ignored once the queue shuts down, and a shutdown drops what is not due yet.
+    /// Of several delayed adds of one key the earliest counts; neither a plain [`add`](Self::add) nor a
+    /// [park](WorkItem::park) changes it. Ignored once the queue shuts down; a shutdown drops the keys that are not due
+    /// yet.
     pub fn add_after(&self, item: T, delay: Duration) {
         self.0.with(|keys, now| keys.add_after(item, delay, now));
     }
 
-    /// Adds `item` when the limiter says so; counts as a failure of the key.
+    /// Adds `item` after the limiter's delay; counts as a failure of the key.
     pub fn add_rate_limited(&self, item: T) {
         self.0.with(|keys, now| keys.add_rate_limited(item, now));
     }
 
-    /// Makes `item` ready if it is [parked](WorkItem::park), and keeps it from becoming ready a second time when the parking would have ended.
-    /// Is no add: if `item` is not parked, nothing happens.
+    /// Makes `item` ready if it is [parked](WorkItem::park), and prevents a second wake-up at the end of the parking.
+    /// This is not an add: if `item` is not parked, nothing happens.
     ///
-    /// If a worker has the key, this is remembered until the worker gives it back, and has an effect only if it parks the key: it is then
-    /// ready at once. So no wake-up is lost between a worker's look and its park.
+    /// If a worker has the key, this is remembered until the worker returns it, and takes effect only if the worker
+    /// parks the key, which is then ready at once. So no wake-up is lost between a worker's check and its park.
     pub fn unpark(&self, item: &T) {
         self.0.with(|keys, now| keys.unpark(item, now));
     }
 
-    /// Forgets the failures of `item`. Does not touch the queue itself.
+    /// Forgets the failures of `item`. Does not change the queue itself.
     pub fn forget(&self, item: &T) {
         self.0.with(|keys, _| keys.forget(item));
     }
 
-    /// How often `item` was added rate limited since it was last forgotten.
+    /// Returns the number of rate limited adds of `item` since it was last forgotten.
     pub fn retries(&self, item: &T) -> u32 {
         self.explain(item).map_or(0, |record| record.retries)
     }
 
-    /// How many keys wait for a worker. Keys that are with a worker, parked or not yet due do not count.
+    /// Returns the number of keys that wait for a worker, without those that are with a worker, parked or not yet due.
     pub fn len(&self) -> usize {
         self.0.with(|keys, _| keys.queue.len())
     }
 
-    /// Whether no key waits for a worker.
+    /// Returns whether no key waits for a worker.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What is known of `item`: where it is, since when, and how its last runs ended.
+    /// Returns the record of `item`: its state, since when, and the outcome of its last runs.
     ///
-    /// `None` for a key that has nothing to wait for and was never worked on, or so long ago that others took its place.
+    /// `None` for a key with nothing pending that was never processed, or so long ago that it was forgotten.
     pub fn explain(&self, item: &T) -> Option<KeyRecord<T>> {
         self.0.with(|keys, _| keys.explain(item))
     }
 
-    /// What is known of every key, in no order.
+    /// Iterates over the records of all keys, in no particular order.
     ///
-    /// The queue goes on meanwhile: each record is true for the moment in which the iterator came to it.
+    /// The queue goes on meanwhile: each record is true for the moment at which the iterator reads it.
     pub fn records(&self) -> impl Iterator<Item = KeyRecord<T>> {
         let batch = |start| self.0.with(|keys, _| keys.records(start, BATCH));
         (0..).step_by(BATCH).map_while(batch).flatten()
     }
 
-    /// The queue for an exporter of metrics, which it does not keep alive.
+    /// Returns the queue for an exporter of metrics, which does not keep it alive.
     ///
     /// ```
     /// # use watchkeeper::workqueue::{RateLimitingQueue, limiter};
@@ -189,32 +191,34 @@ impl<T: Key> RateLimitingQueue<T> {
         weak
     }
 
-    /// Waits for the key that is next, and hands it out. `None` once the queue is shut down and nothing waits in it.
+    /// Waits for the next key, and hands it out. `None` once the queue is shut down and no key is waiting.
     ///
-    /// Cancel-safe: a key leaves the queue only when this returns, and a wake-up that reached a cancelled `get` goes to another.
+    /// Cancel-safe: a key leaves the queue only when this returns, and the wake-up of a cancelled `get` passes to
+    /// another.
     pub async fn get(&self) -> Option<WorkItem<T>> {
         let taken = self.0.shared.get(&self.0.time).await?;
         Some(WorkItem::new(self.clone(), taken))
     }
 
-    /// Refuses every add from now on, and drops what is not due yet or parked. Returns at once.
+    /// Refuses every add from now on, and drops the keys that are not due yet or parked. Returns at once.
     ///
-    /// [`get`](Self::get) still hands out what waits, also a key that was added while it was worked on, and then returns `None`.
-    /// Whoever waits in [`shut_down_with_drain`](Self::shut_down_with_drain) is released.
+    /// [`get`](Self::get) still hands out waiting keys, including one that was added during processing, and then
+    /// returns `None`. Callers that wait in [`shut_down_with_drain`](Self::shut_down_with_drain) are released.
     pub fn shut_down(&self) {
         self.0.shared.shut_down(self.0.time.now(), false);
     }
 
-    /// As [`shut_down`](Self::shut_down), then waits until no key is with a worker, or until someone calls `shut_down`.
+    /// Shuts down as [`shut_down`](Self::shut_down) does, then waits until no key is with a worker, or until
+    /// `shut_down` is called.
     ///
-    /// What still waits in the queue does not delay it: it is up to the workers to go on until [`get`](Self::get) returns `None`.
-    /// Nothing happens before the first poll. Cancel-safe: the queue stays shut down.
+    /// Waiting keys do not delay it: the workers should go on until [`get`](Self::get) returns `None`. Nothing happens
+    /// before the first poll. Cancel-safe: the queue stays shut down.
     pub async fn shut_down_with_drain(&self) {
         self.0.shared.shut_down(self.0.time.now(), true);
         self.0.shared.drained().await;
     }
 
-    /// Whether the queue was shut down, with or without a drain.
+    /// Returns whether the queue was shut down, with or without a drain.
     pub fn is_shutting_down(&self) -> bool {
         self.0.with(|keys, _| keys.queue.is_shutting_down())
     }
@@ -231,7 +235,7 @@ impl<T: Key> RateLimitingQueue<T> {
 }
 
 impl<T: Key> Inner<T> {
-    /// Runs one operation under the lock, after letting in what is due.
+    /// Runs one operation under the lock, after moving due keys into the queue.
     pub(super) fn with<R>(&self, operation: impl FnOnce(&mut Keys<T>, Tick) -> R) -> R {
         let now = self.time.now();
         self.shared.with(now, |state| operation(&mut state.keys, now))

@@ -1,12 +1,12 @@
-//! Which of the keys that are ready is handed out next? The first of the highest priority, or of one that was passed over often enough.
+//! The choice of the next ready key: the first of the highest priority, or of one that was overtaken often enough.
 
 use super::priority::Priority;
 use super::slots::{List, Number, Slots};
 
-/// How many keys may overtake a priority before it has its turn.
+/// The number of keys that may overtake a priority before it has its turn.
 const PATIENCE: u32 = 10;
 
-/// The slots that wait for a worker, each once, under the priority that is in the slot.
+/// The slots that wait for a worker, each once, under the priority in the slot.
 pub(super) struct Ready {
     /// Indexed by priority.
     classes: [Class; Priority::ALL.len()],
@@ -14,7 +14,7 @@ pub(super) struct Ready {
 
 struct Class {
     list: List,
-    /// How many keys of higher priorities were handed out since this one last had its turn or was empty.
+    /// The number of keys of higher priorities that were handed out since this one last had its turn or was empty.
     passed_over: u32,
 }
 
@@ -27,7 +27,7 @@ impl Ready {
         self.classes.iter().map(|class| class.list.len()).sum()
     }
 
-    /// How many wait with this priority.
+    /// Returns the number of keys that wait with this priority.
     pub(super) fn depth(&self, priority: Priority) -> usize {
         self.classes[priority as usize].list.len()
     }
@@ -37,7 +37,7 @@ impl Ready {
         self.classes[priority as usize].list.push(slots, number);
     }
 
-    /// Moves a slot that waits to the end of a higher priority; a lower one changes nothing.
+    /// Moves a waiting slot to the end of a higher priority; a lower one changes nothing.
     pub(super) fn raise<T>(&mut self, slots: &mut Slots<T>, number: Number, priority: Priority) {
         let old = slots[number].priority;
         if priority > old {

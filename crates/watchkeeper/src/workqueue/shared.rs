@@ -1,4 +1,4 @@
-//! The lock of the work queue, and the wake-ups of those for whom there is work once it is released.
+//! The lock of the work queue, and the wake-ups once it is released.
 
 use std::future::{Future, poll_fn};
 use std::task::{Poll, Waker};
@@ -10,13 +10,13 @@ use super::tick::Tick;
 use super::waiting::{Place, Waiters, Waiting};
 use crate::sync::Mutex;
 
-/// Where the time comes from that a waiting `get` keeps.
+/// The time source of a waiting `get`.
 pub(super) trait Time {
     fn now(&self) -> Tick;
     fn sleep_until(&self, due: Tick) -> impl Future<Output = ()> + Send;
 }
 
-/// The queue and those who wait for it.
+/// The queue and its waiters.
 pub(super) struct Shared<T> {
     pub(super) state: Mutex<State<T>>,
 }
@@ -24,16 +24,17 @@ pub(super) struct Shared<T> {
 pub(super) struct State<T> {
     pub(super) keys: Keys<T>,
     pub(super) gets: Waiters,
-    /// How many `get`s were woken and have not looked yet. While any waits, no less than there is work for.
+    /// The number of `get`s that were woken and have not looked yet. While any is waiting, it is at least the number of
+    /// ready keys.
     on_their_way: usize,
     /// The earliest time for which a waiting `get` has set its timer.
     armed: Option<Tick>,
-    /// Someone waits for a drain, and no plain shutdown told them not to.
+    /// Whether a caller waits for a drain, and no plain shutdown has released it.
     draining: bool,
     drains: Waiters,
 }
 
-/// What a `get` finds.
+/// The result of a `get`.
 pub(super) enum Found<T> {
     Key(Taken<T>),
     Nothing,
@@ -45,7 +46,7 @@ impl<T: Key> Shared<T> {
         Self { state: Mutex::new(State::new(keys)) }
     }
 
-    /// Runs one operation at `now`, after letting in what is due.
+    /// Runs one operation at `now`, after moving due keys into the queue.
     pub(super) fn with<R>(&self, now: Tick, operation: impl FnOnce(&mut State<T>) -> R) -> R {
         self.change(|state| {
             state.keys.advance(now);
@@ -53,7 +54,7 @@ impl<T: Key> Shared<T> {
         })
     }
 
-    /// Runs one operation under the lock, then wakes those for whom there is work now.
+    /// Runs one operation under the lock, then wakes as many waiters as there is work for.
     pub(super) fn change<R>(&self, operation: impl FnOnce(&mut State<T>) -> R) -> R {
         let (result, wakers) = {
             let mut state = self.state.lock();
@@ -68,7 +69,7 @@ impl<T: Key> Shared<T> {
 
     /// Waits for the next key. Cancel-safe: a key leaves the queue only when this returns.
     pub(super) async fn get(&self, time: &impl Time) -> Option<Taken<T>> {
-        // Most often one is there: no need to prepare for a wait.
+        // Usually a key is ready, so no wait needs to be prepared.
         let now = time.now();
         if let Some(taken) = self.with(now, |state| state.keys.get(now)) {
             return Some(taken);
@@ -100,7 +101,7 @@ impl<T: Key> Shared<T> {
         });
     }
 
-    /// Waits until no key is with a worker, or a plain shutdown says not to.
+    /// Waits until no key is with a worker, or until a plain shutdown.
     pub(super) async fn drained(&self) {
         let mut drain = Drain { shared: self, place: None };
         poll_fn(|context| {
@@ -119,7 +120,7 @@ impl<T: Key> Shared<T> {
     }
 }
 
-/// One who waits for a drain.
+/// A waiter for a drain.
 struct Drain<'a, T> {
     shared: &'a Shared<T>,
     place: Option<Place>,
@@ -145,7 +146,7 @@ impl<T: Key> State<T> {
         }
     }
 
-    /// A `get` that was in the line, and may keep the time, looks again or is gone.
+    /// Handles a `get` that was in the line, and possibly ran the timer, and now looks again or is dropped.
     pub(super) fn leave(&mut self, place: Option<Place>, armed: Option<Tick>) {
         if let Some(place) = place
             && !self.gets.leave(place)
@@ -157,14 +158,14 @@ impl<T: Key> State<T> {
         }
     }
 
-    /// The time for which a `get` that found nothing must set its timer, if no other has.
+    /// Returns the time for which a `get` that found nothing must set its timer, if no other has.
     pub(super) fn arm(&mut self) -> Option<Tick> {
         let due = self.unattended();
         self.armed = due.or(self.armed);
         due
     }
 
-    /// The next due time, if no waiting `get` has set its timer that early.
+    /// Returns the next due time, if no waiting `get` has set its timer that early.
     fn unattended(&mut self) -> Option<Tick> {
         let due = self.keys.delays.next(&self.keys.queue)?;
         self.armed.is_none_or(|armed| due < armed).then_some(due)

@@ -1,4 +1,4 @@
-//! Where is it kept what a queue knows of its keys? In numbered slots, one for each key, found by hash and linked into lists.
+//! The state of each key, in numbered slots that are found by hash and linked into lists.
 
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Index, IndexMut};
@@ -10,61 +10,61 @@ use super::extra::Extra;
 use super::priority::Priority;
 use super::tick::Tick;
 
-/// The number of a slot, good until the slot is removed.
+/// The number of a slot, valid until the slot is removed.
 pub(super) type Number = u32;
 
 /// No slot: the end of a list.
 const NONE: Number = Number::MAX;
 
-/// Everything that is known of one key. A million of them may wait: every byte counts.
+/// The state of one key. There may be a million of them, so every byte counts.
 pub(super) struct Slot<T> {
     /// `None` only while the slot is free.
     pub(super) key: Option<T>,
-    /// Its neighbours in the one list that it is in: that of its place, or that of the free slots.
+    /// Its neighbours in its list: that of its place, or that of the free slots.
     previous: Number,
     next: Number,
     pub(super) place: Place,
 
-    /// Since when a run is needed that has not begun: while it waits, or is worked on and was added again.
+    /// The time since which a run is needed that has not begun: while waiting, or added again during processing.
     pub(super) added: Option<Tick>,
-    /// Of the run that waits or, if none does, of the one in progress.
+    /// The priority of the waiting run or, if there is none, of the current one.
     pub(super) priority: Priority,
-    /// Since when a worker has it.
+    /// The time since which a worker has it.
     pub(super) started: Option<Tick>,
 
-    /// When it is to be added, and with which priority.
+    /// The time at which it is to be added, and the priority.
     pub(super) due: Option<Tick>,
     pub(super) due_priority: Priority,
     /// Distinguishes equal due times, in the order in which they were given.
     pub(super) due_order: u32,
 
-    /// How often it failed since it was last forgotten.
+    /// The number of failures since it was last forgotten.
     pub(super) failures: u32,
-    /// Whether it will become due by a failure that was not forgotten.
+    /// Whether its due time is the backoff of a failure that was not forgotten.
     pub(super) backing_off: bool,
     pub(super) last_success: Option<Tick>,
-    /// Whether it was unparked while a worker has it: a park that comes too late for that has no effect.
+    /// Whether it was unparked while a worker has it, so that a later park has no effect.
     pub(super) unparked: bool,
-    /// What is known of few keys only.
+    /// The state that only few keys have.
     pub(super) extra: Option<Box<Extra>>,
 }
 
-/// Which list a slot is in.
+/// The list that a slot is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In none: it is delayed only.
+    /// None: it is only delayed.
     Nowhere,
-    /// It waits for a worker.
+    /// Waiting for a worker.
     Ready,
     /// With a worker.
     Working,
-    /// In none: it needs a run that cannot begin yet.
+    /// None: it needs a run that cannot begin yet.
     Parked,
-    /// Nothing is to be done; it is kept for what is known of it.
+    /// Nothing is pending; it is kept for its history.
     Idle,
 }
 
-/// The slots of a queue, and the way from a key to its slot.
+/// The slots of a queue, and the index from key to slot.
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
     /// One entry per slot in use.
@@ -87,7 +87,7 @@ impl<T: Hash + Eq> Slots<T> {
         self.index.find(hash, |&number| self[number].key.as_ref() == Some(key)).copied()
     }
 
-    /// The slot of `key`; a new one is nowhere.
+    /// Returns the slot of `key`; a new one is in no list.
     pub(super) fn find_or_insert(&mut self, key: T) -> Number {
         let hash = self.hasher.hash_one(&key);
         if let Some(number) = self.find_hashed(hash, &key) {
@@ -126,13 +126,13 @@ impl<T: Hash + Eq> Slots<T> {
         }
     }
 
-    /// How many keys have a slot.
+    /// Returns the number of keys with a slot.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// The slots from `start` on, at most `count` of them; free ones have no key.
+    /// Returns at most `count` slots from `start` on; free ones have no key.
     pub(super) fn range(&self, start: usize, count: usize) -> &[Slot<T>] {
         let end = self.slots.len().min(start.saturating_add(count));
         self.slots.get(start..end).unwrap_or_default()
@@ -160,7 +160,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Forgets its failures: if it still waits for one of them, the next does not count on that.
+    /// Forgets its failures; a pending backoff no longer counts for the next one.
     pub(super) fn forgive(&mut self) {
         (self.failures, self.backing_off) = (0, false);
     }
@@ -180,7 +180,7 @@ impl<T> IndexMut<Number> for Slots<T> {
     }
 }
 
-/// Slots in a row: any can leave it at once. A slot is in one list at most.
+/// A list of slots, which any slot can leave in O(1). A slot is in at most one list.
 pub(super) struct List {
     first: Number,
     last: Number,
@@ -213,7 +213,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes out a slot that is in this list.
+    /// Removes a slot that is in this list.
     pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, number: Number) {
         let (previous, next) = (slots[number].previous, slots[number].next);
         match previous {

@@ -1,4 +1,4 @@
-//! How is a time kept, four of them for each of a million keys? As nanoseconds since the queue was made, in half the space of an `Instant`.
+//! Times of a queue: nanoseconds since its creation, in half the space of an `Instant`, as each key has four of them.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::clock::{FAR, Instant};
 pub(super) struct Tick(NonZeroU64);
 
 impl Tick {
-    /// `time`, for a queue made at `epoch`.
+    /// Returns `time` for a queue created at `epoch`.
     pub(super) fn at(time: Instant, epoch: Instant) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos(time.saturating_duration_since(epoch))))
     }
@@ -19,12 +19,12 @@ impl Tick {
         epoch + Duration::from_nanos(self.0.get() - 1)
     }
 
-    /// What is delayed beyond [`FAR`] is due then.
+    /// Adds a delay; one beyond [`FAR`] is cut to it.
     pub(super) fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(nanos(delay.min(FAR))))
     }
 
-    /// How many nanoseconds ago `earlier` was; none if it is later.
+    /// Returns the nanoseconds since `earlier`, or 0 if it is later.
     pub(super) fn since(self, earlier: Self) -> u64 {
         self.0.get().saturating_sub(earlier.0.get())
     }

@@ -1,4 +1,4 @@
-//! Waiting workers: as many are woken as there is work for, and one of them keeps the time.
+//! Waiting workers: as many are woken as there is work for, and one of them runs the timer.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -7,16 +7,16 @@ use super::item::Key;
 use super::shared::{Found, Shared};
 use super::tick::Tick;
 
-/// Tasks that wait for something, in the order in which they came.
+/// Waiting tasks, in FIFO order.
 #[derive(Default)]
 pub(super) struct Waiters {
-    /// Every place but those woken or left. Few: there are as many as workers.
+    /// Every place except those woken or left. There are as many as workers, so they are few.
     line: VecDeque<(Place, Waker)>,
-    /// Counts the places given.
+    /// The number of places given so far.
     given: Place,
 }
 
-/// A place in the line of the waiters.
+/// A place in the line of waiters.
 pub(super) type Place = u64;
 
 impl Waiters {
@@ -26,19 +26,19 @@ impl Waiters {
         self.given
     }
 
-    /// Whether `place` is still in the line; its task is then woken by `waker` from now on.
+    /// Returns whether `place` is still in the line; if so, its task is woken by `waker` from now on.
     pub(super) fn stay(&mut self, place: Place, waker: &Waker) -> bool {
         let entry = self.line.iter_mut().find(|entry| entry.0 == place);
         entry.map(|entry| entry.1.clone_from(waker)).is_some()
     }
 
-    /// Gives up `place`; whether it was still in the line.
+    /// Gives up `place`; returns whether it was still in the line.
     pub(super) fn leave(&mut self, place: Place) -> bool {
         let position = self.line.iter().position(|entry| entry.0 == place);
         position.and_then(|at| self.line.remove(at)).is_some()
     }
 
-    /// Takes the first out of the line, to be woken.
+    /// Removes the first waiter from the line, to be woken.
     pub(super) fn next(&mut self) -> Option<Waker> {
         self.line.pop_front().map(|(_, waker)| waker)
     }
@@ -48,12 +48,12 @@ impl Waiters {
     }
 }
 
-/// One waiting `get`. When it is dropped, whatever it was woken for or kept the time of goes to another.
+/// One waiting `get`. When it is dropped, its wake-up or its timer passes to another one.
 pub(super) struct Waiting<'a, T: Key> {
     shared: &'a Shared<T>,
     /// Its place in the line, if it found nothing at its last look.
     place: Option<Place>,
-    /// The time for which it must set its timer: it is then the one that keeps the time.
+    /// The time for which it must set its timer: then it is the one that runs the timer.
     ///
     /// At most one timer is set per queue, by the `get` that found the earliest due time unattended.
     pub(super) armed: Option<Tick>,
@@ -64,7 +64,7 @@ impl<'a, T: Key> Waiting<'a, T> {
         Self { shared, place: None, armed: None }
     }
 
-    /// Takes what is there; joins the line in the same step if there is nothing.
+    /// Takes a key; joins the line in the same step if there is none.
     pub(super) fn look(&mut self, waker: &Waker, now: Tick) -> Found<T> {
         let (place, armed) = (self.place.take(), self.armed.take());
         self.shared.with(now, |state| {
@@ -81,7 +81,7 @@ impl<'a, T: Key> Waiting<'a, T> {
         })
     }
 
-    /// Ready when it was taken out of the line.
+    /// Ready once it was removed from the line.
     pub(super) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
         let stays =
             self.place.is_some_and(|place| self.shared.state.lock().gets.stay(place, context.waker()));

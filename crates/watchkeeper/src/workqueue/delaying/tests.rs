@@ -7,7 +7,7 @@ use crate::clock::Clock;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A queue and its waiting room.
+/// A queue and its delayed keys.
 struct Delaying {
     queue: Queue<&'static str>,
     delays: Delays,
@@ -122,9 +122,9 @@ fn equal_times_are_released_in_the_order_in_which_they_were_given() {
     for key in ["d", "a", "b"] {
         queue.delay(key, start.after(5 * MS));
     }
-    // Moved to an earlier time, it comes after those that had that time before.
+    // Moved to an earlier time, it comes after those that already had that time.
     queue.delay("c", start.after(5 * MS));
-    // Told the same time again, it keeps its place.
+    // Delayed to the same time again, it keeps its place.
     queue.delay("d", start.after(5 * MS));
     assert_eq!(released(&mut queue, start.after(5 * MS)), ["d", "a", "b", "c"]);
 }
@@ -133,7 +133,7 @@ fn equal_times_are_released_in_the_order_in_which_they_were_given() {
 fn times_that_were_replaced_are_cleared_away_once_they_are_many() {
     let (mut queue, start) = queue();
     let mut most = 0;
-    // Ever earlier: each time takes the place of the one before.
+    // Ever earlier: each time replaces the one before.
     for step in 0..10_000 {
         for key in ["a", "b", "c"] {
             queue.delay(key, start.after((20_000 - step) * MS));

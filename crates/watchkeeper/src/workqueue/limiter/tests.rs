@@ -8,7 +8,7 @@ fn now() -> Instant {
     Clock::system().now()
 }
 
-/// What a limiter says to `times` failures in a row.
+/// Returns the delays of `times` failures in a row.
 fn waits<L: RateLimiter<&'static str>>(limiter: &mut L, times: u32) -> Vec<Duration> {
     let now = now();
     (0..times).map(|failures| limiter.when(&"one", failures, now)).collect()
@@ -19,7 +19,7 @@ fn waits<L: RateLimiter<&'static str>>(limiter: &mut L, times: u32) -> Vec<Durat
 fn each_failure_doubles_the_wait() {
     let mut limiter = ItemExponential::new(MS, SECOND);
     assert_eq!(waits(&mut limiter, 5), [MS, 2 * MS, 4 * MS, 8 * MS, 16 * MS]);
-    // As often as that key failed, whatever others did in between.
+    // The delay depends on the failures of that key, whatever others did in between.
     assert_eq!(waits(&mut limiter, 2), [MS, 2 * MS]);
 }
 
@@ -41,7 +41,7 @@ fn odd_bases_and_bounds_are_clamped() {
     assert_eq!(waits(&mut ItemExponential::new(2 * SECOND, SECOND), 2), [SECOND, SECOND]);
     assert_eq!(waits(&mut ItemExponential::new(Duration::ZERO, SECOND), 70)[69], Duration::ZERO);
     assert_eq!(waits(&mut ItemExponential::new(Duration::MAX, Duration::MAX), 2)[1], Duration::MAX);
-    // A nanosecond, doubled 63 times, is the last that fits; then the bound.
+    // A nanosecond doubled 63 times is the last that fits; then the cap.
     let tiny = waits(&mut ItemExponential::new(Duration::from_nanos(1), Duration::MAX), 66);
     assert_eq!(tiny[63..], [Duration::from_nanos(1 << 63), Duration::MAX, Duration::MAX]);
 }

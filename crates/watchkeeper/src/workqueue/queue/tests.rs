@@ -97,7 +97,7 @@ fn a_key_added_while_worked_on_keeps_the_highest_priority_of_those_adds() {
     let again = queue.take(now).unwrap();
     assert_eq!((again.key, again.priority), ("foo", Priority::High));
     queue.done(again.ticket, now);
-    // It is over with the run that needed it.
+    // The raised priority ends with the run that needed it.
     queue.add_key("foo", now);
     assert_eq!(queue.depth(), [0, 2, 0]);
 }
@@ -139,7 +139,7 @@ fn of_idle_keys_the_last_ones_are_remembered() {
     };
     ["a", "b", "a", "c"].into_iter().for_each(|key| run(&mut queue, key));
     assert_eq!(["a", "b", "c"].map(|key| queue.slots.find(&key).is_some()), [true, false, true]);
-    // What waits is out of the reach of eviction.
+    // Waiting keys are not evicted.
     queue.add_key("a", now);
     ["d", "e"].into_iter().for_each(|key| {
         queue.add_key(key, now);
@@ -167,7 +167,7 @@ fn waits_and_runs_are_timed_from_the_add_that_led_to_them() {
     queue.add_key("foo", start);
     let (first, waited) = queue.get(start.after(50 * MS)).unwrap();
     assert_eq!(waited, 50 * MS_NANOS);
-    // Only the first of these adds starts the clock, and the wait includes that for the run in progress.
+    // Only the first of these adds starts the clock, and the wait includes that for the current run.
     queue.add_key("foo", start.after(60 * MS));
     queue.add_key("foo", start.after(70 * MS));
     assert_eq!(queue.done(first.ticket, start.after(75 * MS)), 25 * MS_NANOS);

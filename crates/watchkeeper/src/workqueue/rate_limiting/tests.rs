@@ -15,13 +15,13 @@ mod upstream;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A queue on the paused clock, with a backoff of 1 ms doubling up to 1 s.
+/// Returns a queue on the paused clock, with a backoff of 1 ms doubling up to 1 s.
 fn queue() -> (RateLimitingQueue<&'static str>, Env) {
     let env = Env::simulated(1);
     (RateLimitingQueue::new("test", ItemExponential::new(MS, SECOND), &env), env)
 }
 
-/// The key that is ready now, if any.
+/// Returns the key that is ready now, if any.
 fn ready<T: Key>(queue: &RateLimitingQueue<T>) -> Option<WorkItem<T>> {
     match poll_once(queue.get()) {
         Poll::Ready(item) => item,
@@ -132,7 +132,7 @@ async fn keys_that_become_due_together_reach_every_waiting_worker() {
         })
         .collect();
     tokio::task::yield_now().await;
-    // One timer fires for all three; whoever is woken by it must wake the next.
+    // One timer fires for all three; each woken `get` must wake the next.
     for key in ["a", "b", "c"] {
         queue.add_after(key, SECOND);
     }
@@ -198,7 +198,7 @@ async fn a_quiet_retry_is_explained_from_the_first_on_and_reported_when_it_does_
             (record.retries, &*record.last_error.unwrap().message),
             (retry, &*format!("conflict {retry}"))
         );
-        // A failure of a run that did not wait for the backoff is no new retry.
+        // A failure of a run that did not wait for the backoff is not another retry.
         queue.add("foo");
         ready(&queue).unwrap().retry_quietly("conflict again");
     }
@@ -288,7 +288,7 @@ async fn a_failure_after_its_forerunners_were_forgotten_does_not_wait_for_their_
         |_, item| item.retry_after(60 * SECOND),
         |queue, item| {
             queue.forget(item.key());
-            // Without a failure: as if the queue was told between two runs.
+            // Without a failure, as if the queue was forgotten between two runs.
             item.retry_after(60 * SECOND);
         },
     ];
@@ -298,7 +298,7 @@ async fn a_failure_after_its_forerunners_were_forgotten_does_not_wait_for_their_
         for _ in 0..12 {
             within(&env, queue.get()).await.unwrap().retry("broken");
         }
-        // The next run is a second away; someone mends it meanwhile.
+        // The next run is a second away; meanwhile the problem is fixed.
         queue.add("foo");
         forget(&queue, ready(&queue).unwrap());
         queue.add("foo");
@@ -395,7 +395,7 @@ async fn metrics_follow_a_key_through_its_runs() {
     for _ in 0..5 {
         queue.add("foo");
     }
-    // Depth counts what needs a run, not only what waits.
+    // Depth counts all needed runs, not only waiting keys.
     assert_eq!((adds_and_depth(), queue.len()), ((2, [0, 1, 0]), 0));
     env.clock.sleep(25 * MS).await;
     first.forget();

@@ -3,7 +3,7 @@ use foldhash::fast::FixedState;
 use super::*;
 use Priority::{High, Low, Normal};
 
-/// Keys ready in this order.
+/// Returns keys that are ready in this order.
 fn ready(keys: impl IntoIterator<Item = (u32, Priority)>) -> (Ready, Slots<u32>) {
     let (mut ready, mut slots) = (Ready::new(), Slots::new(FixedState::default()));
     for (key, priority) in keys {
@@ -62,7 +62,7 @@ fn patience_is_not_saved_up_by_a_priority_with_nothing_to_do() {
     for _ in 0..5 {
         ready.pop(&mut slots);
     }
-    // The low key is urgent now, and another low one comes.
+    // The low key is urgent now, and another low one is added.
     let number = slots.find(&50).unwrap();
     ready.raise(&mut slots, number, High);
     assert_eq!(ready.pop(&mut slots), Some(number));

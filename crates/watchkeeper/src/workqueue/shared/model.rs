@@ -1,4 +1,4 @@
-//! No key is lost or held twice, and no wake-up is missed, in thousands of orders of the tasks that share a queue.
+//! A model of the shared queue: no key is lost or held twice, and no wake-up is missed, in thousands of schedules.
 //!
 //! `SCHEDULES=1000000 cargo test --release -p watchkeeper model::` tries more of them.
 
@@ -31,13 +31,13 @@ enum Fault {
     None,
     /// A `get` in the line is forgotten.
     LostWakeUp,
-    /// A due time is taken for attended, but is not.
+    /// A due time counts as attended although it is not.
     LostTimer,
-    /// A key that waits is forgotten.
+    /// A waiting key is forgotten.
     LostKey,
-    /// A key that is worked on counts as done, and so is handed out to another.
+    /// A key with a worker counts as done, and so is handed out to another.
     LostOwner,
-    /// Those who wait for a drain are forgotten.
+    /// The waiters for a drain are forgotten.
     LostDrain,
     /// A key that is unparked while a worker has it is parked all the same.
     LostUnpark,
@@ -51,7 +51,7 @@ impl Fault {
             Self::LostTimer => state.armed = Some(state.unattended().or(state.armed).unwrap_or(tick(0))),
             Self::LostKey => _ = state.keys.queue.get(tick(0)),
             Self::LostDrain => state.drains = Waiters::default(),
-            // By the worker itself.
+            // Caused by the worker itself.
             Self::LostOwner => {}
             // By whoever unparks.
             Self::LostUnpark => {}
@@ -124,7 +124,7 @@ impl Time for ModelTime {
     }
 }
 
-/// What is wanted of each key, what was done, and who waits for both to be the same.
+/// The wanted and the done work of each key, and the waiter for both to be the same.
 #[derive(Default)]
 struct Tally {
     wanted: [u32; KEYS],
@@ -150,7 +150,7 @@ impl Crowd {
         let crowd = Arc::new(Self { fault, shared, time, tally });
         if fault != Fault::None {
             let crowd = crowd.clone();
-            // At whatever moment the schedule has it run.
+            // At any moment that the schedule selects.
             drop(future::spawn(async move { fault.plant(&mut crowd.shared.state.lock()) }));
         }
         crowd
@@ -214,7 +214,7 @@ impl Crowd {
         }
     }
 
-    /// Gives up waiting after a few polls, some of which nobody woke it for.
+    /// Gives up waiting after a few polls, some of them spurious.
     async fn impatient(self: Arc<Self>) {
         for polls in [1, 2, 3] {
             if let Some(Some(taken)) = give_up_after(polls, self.shared.get(&*self.time)).await {
@@ -249,7 +249,8 @@ async fn give_up_after<F: Future>(polls: u32, future: F) -> Option<F::Output> {
     .await
 }
 
-/// Producers, workers and quitters on two keys: each key is with one worker at most, every add is followed by a run, and all end.
+/// Producers, workers and cancelled `get`s on two keys: each key has at most one worker, every add is followed by a
+/// run, and all end.
 fn crowd(fault: Fault) {
     let crowd = Crowd::new(fault);
     let clock = future::spawn(crowd.time.clone().run());
@@ -276,7 +277,7 @@ fn crowd(fault: Fault) {
     });
 }
 
-/// Two who wait for a drain, or one and a plain shutdown that does not let it wait.
+/// Two waiters for a drain, or one and a plain shutdown that releases it.
 fn drains(fault: Fault) {
     let crowd = Crowd::new(fault);
     let now = tick(0);
@@ -324,8 +325,8 @@ fn drains(fault: Fault) {
     });
 }
 
-/// A worker that looks whether it can begin and parks its key otherwise, and one who unparks the key: no wake-up is lost in between.
-/// The time stands still, so that nothing else wakes the worker.
+/// A worker that looks whether it can begin and parks its key otherwise, and one who unparks the key: no wake-up is
+/// lost in between. The time stands still, so that nothing else wakes the worker.
 fn unparks(fault: Fault) {
     let crowd = Crowd::new(fault);
     let (now, open) = (tick(0), Arc::new(AtomicU32::new(0)));
@@ -366,7 +367,7 @@ fn unparks(fault: Fault) {
     });
 }
 
-/// What is found out about a fault, in the words of the panic; nothing if it is not.
+/// Returns the panic message that reveals a fault; empty if it is not found.
 fn findings(scenario: fn(Fault), fault: Fault) -> String {
     let search = || explore(RandomScheduler::new_from_seed(3, 2_000), move || scenario(fault));
     let panic = catch_unwind(AssertUnwindSafe(search)).err();

@@ -39,7 +39,7 @@ fn a_get_that_leaves_gives_up_its_own_timer_and_no_other() {
     let mut first = Waiting::new(&shared);
     assert!(matches!(first.look(Waker::noop(), now), Found::Nothing));
     assert_eq!(first.armed, Some(now.after(9 * MS)));
-    // Woken for an earlier time, another keeps it.
+    // A `get` that is woken for an earlier time hands the timer to another.
     shared.with(now, |state| state.keys.add_after("early", 5 * MS, now));
     let mut second = Waiting::new(&shared);
     assert!(matches!(second.look(Waker::noop(), now), Found::Nothing));

@@ -27,7 +27,7 @@ fn removed_slots_are_used_again_and_begin_anew() {
     for &number in &numbers {
         slots[number].failures = 7;
         slots.remove(number);
-        // A second remove of the same slot must not put it among the free ones twice.
+        // Removing a slot twice must not free it twice.
         slots.remove(number);
     }
     let mut again: Vec<_> = (1000..1100).map(|key| slots.find_or_insert(key)).collect();
@@ -50,7 +50,7 @@ fn a_removed_slot_keeps_neither_key_nor_error() {
 
 #[test]
 fn a_million_slots_are_small() {
-    // Four times, four numbers, one pointer and some marks, beside the key.
+    // Four times, four numbers, one pointer and some flags, beside the key.
     assert_eq!(size_of::<Slot<[u64; 3]>>() - size_of::<Option<[u64; 3]>>(), 64);
     assert_eq!(size_of::<Slot<crate::object::ObjectName>>(), 24 + 64);
 }

@@ -1,4 +1,4 @@
-//! Does the queue hold its promises under real threads? No key with two workers, none lost, whatever becomes of the workers.
+//! The queue under real threads: no key with two workers, none lost, whatever happens to the workers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
@@ -11,7 +11,7 @@ const PRODUCERS: usize = 50;
 const ADDS: usize = 300;
 const WORKERS: usize = 10;
 
-/// What producers want of a key, and what workers did.
+/// The work that producers want for each key, and the work that was done.
 #[derive(Default)]
 struct Entry {
     wanted: AtomicU32,
@@ -35,7 +35,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Works on one key; one time in ten with a panic halfway. `false` once the queue is shut down.
+/// Works on one key; panics halfway one time in ten. Returns `false` once the queue is shut down.
 async fn work(queue: RateLimitingQueue<usize>, ledger: Arc<Ledger>, env: Env) -> bool {
     let Some(item) = queue.get().await else { return false };
     let entry = &ledger.entries[*item.key()];
@@ -49,7 +49,7 @@ async fn work(queue: RateLimitingQueue<usize>, ledger: Arc<Ledger>, env: Env) ->
         tokio::task::yield_now().await;
     }
     match env.generator.below(10) {
-        // Past the panic hook, which would print.
+        // Bypasses the panic hook, which would print.
         0 => std::panic::resume_unwind(Box::new("halfway")),
         1 => drop((held, item)),
         fate => {
@@ -127,7 +127,7 @@ async fn no_key_is_held_by_two_or_lost_though_workers_panic_and_are_cancelled() 
     within(&env, queue.shut_down_with_drain()).await;
     within(&env, workers.join_all()).await;
     assert_eq!(ledger.held_twice.load(SeqCst), 0, "a key was with two workers at once");
-    // How many there are depends on the machine; that there are some makes the test worth its name.
+    // Their number depends on the machine, but without any the test would prove nothing.
     assert!(ledger.panics.load(SeqCst) + ledger.aborts.load(SeqCst) > 0, "nothing went wrong on the way");
 }
 
@@ -155,7 +155,7 @@ async fn no_wake_up_is_lost_between_few_keys_and_many_cancelled_gets() {
             }
         }
     });
-    // One key at a time, so that a lost wake-up has nobody to make up for it.
+    // One key at a time, so that nothing makes up for a lost wake-up.
     for round in 0..400 {
         match round % 2 {
             0 => queue.add(round),

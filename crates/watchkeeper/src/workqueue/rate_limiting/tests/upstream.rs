@@ -1,4 +1,4 @@
-//! Does the queue do what client-go's tests ask of it? Each test here answers to one of them, through the public API.
+//! client-go's tests of the queue, through the public API.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Which of the two ways to shut down.
+/// The two ways to shut down.
 #[derive(Clone, Copy)]
 enum Ending {
     Plain,
@@ -28,7 +28,7 @@ async fn many_producers_and_workers_share_a_queue() {
         let env = Env::simulated(1);
         let queue = RateLimitingQueue::<u32>::new("test", limiter::default_controller(), &env);
         let (mut producers, mut workers) = (JoinSet::new(), JoinSet::new());
-        // How often each key was added, and of how many adds the last run of it knew.
+        // The adds of each key, and the adds that its last run has seen.
         let counts = Arc::new(Mutex::new([(0, 0); 50]));
         for producer in 0..50 {
             let (queue, clock, counts) = (queue.clone(), env.clock.clone(), counts.clone());

@@ -1,18 +1,71 @@
 //! Kubernetes controllers in Rust with the guarantees of client-go.
 //!
-//! The modules, in the order in which they build on one another:
+//! An informer watches a kind and caches its objects. Its handler puts the keys of changed objects into a work queue, and
+//! workers reconcile one key after the other:
 //!
-//! - [`clock`] and [`report`]: time, randomness and error reports, handed in with an [`Env`] so that every run can be repeated.
+//! ```
+//! use watchkeeper::informer::LookupError;
+//! use watchkeeper::k8s_openapi::api::core::v1::ConfigMap;
+//! use watchkeeper::prelude::*;
+//! use watchkeeper::source::{Reply, ScriptedSource};
+//!
+//! /// Brings the world in line with the object. Called again after each change, and with backoff after an error.
+//! async fn reconcile(key: &ObjectName, maps: &Lister<ConfigMap>) -> Result<(), LookupError> {
+//!     match maps.get(key) {
+//!         Ok(map) => println!("{key} has {} entries", map.data.as_ref().map_or(0, |data| data.len())),
+//!         Err(error) if error.is_not_found() => println!("{key} was deleted"),
+//!         Err(error) => return Err(error),
+//!     }
+//!     Ok(())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A program gets these from `signals::install` and `ClientArgs`; this example needs no cluster.
+//! let (env, stop) = (Env::system(), CancellationToken::new());
+//! let source = ScriptedSource::new();
+//! source.on_list(Reply::body(
+//!     r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"settings","namespace":"default"}}]}"#,
+//! ));
+//!
+//! let queue = RateLimitingQueue::new("config", limiter::default_controller(), &env);
+//! let informer = SharedInformer::<ConfigMap>::builder(source, &env).build();
+//! informer.add_handler(enqueue(queue.clone()))?;
+//! let lister = informer.lister();
+//!
+//! # let done = stop.clone();
+//! let work = move |item: WorkItem<ObjectName>| {
+//!     let maps = lister.clone();
+//!     # let done = done.clone();
+//!     async move {
+//!         match reconcile(item.key(), &maps).await {
+//!             Ok(()) => item.forget(),
+//!             Err(error) => item.retry(error),
+//!         }
+//!         # done.cancel();
+//!     }
+//! };
+//! tokio::join!(informer.run(stop.clone()), run_workers(2, &queue, stop.clone(), &env, work));
+//! # assert!(queue.is_empty());
+//! # Ok(()) }
+//! ```
+//!
+//! # Modules
+//!
+//! In the order in which they build on one another:
+//!
+//! - [`clock`] and [`report`]: time, randomness and error reports, passed in with an [`Env`] so that every run can be
+//!   repeated.
 //! - [`object`]: cached objects, their names and versions.
-//! - [`wire`]: the bytes of lists and watches, cut into objects and errors.
-//! - [`source`]: where lists and watches come from, and where requests go.
+//! - [`wire`]: splitting the bytes of lists and watches into objects and errors.
+//! - [`source`]: sources of lists and watches, and the client for requests.
 //! - [`queue`]: the deltas between reflector and store.
-//! - [`reflector`]: one kind, listed and watched for as long as the program runs.
+//! - [`reflector`]: listing and watching one kind.
 //! - [`store`]: the informer cache, with indexes and snapshots.
 //! - [`informer`]: one watch and one cache for many handlers.
 //! - [`workqueue`]: the keys to reconcile, rate limited and deduplicated.
 //! - [`record`]: events for users.
-//! - [`controller`]: what controllers share, such as read-your-writes.
+//! - [`controller`]: parts that controllers share, such as read-your-writes.
 //! - [`process`]: flags, workers, signals, metrics and health checks of a program.
 //! - [`prelude`]: the items that most controllers need, for one import.
 //!
@@ -25,7 +78,7 @@
 //! | `admin` | [`process::AdminServer`]: health, readiness and metrics over HTTP |
 //! | `clap` | the options in [`process`] implement `clap::Args` |
 //! | `logging` | [`process::LogArgs`]: log lines as text or JSON |
-//! | `prometheus` | [`process::metrics`]: what informers, queues and recorders count |
+//! | `prometheus` | [`process::metrics`]: metrics of informers, queues and recorders |
 //!
 //! The version of Kubernetes is yours to choose: depend on `k8s-openapi` with one of its features `v1_*`.
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@
 //! | react to changes | [`Handler`], made by [`on_change`] or [`on_apply`]; [`Change`] |
 //! | queue work | [`RateLimitingQueue`] with a [`limiter`], filled by [`enqueue`] or [`enqueue_mapped`]; a worker gets a [`WorkItem`] |
 //! | do the work | [`run_workers`]; an [`ApiError`] and its [`Class`] say what went wrong with a request |
-//! | tell users about it | [`EventRecorder`], [`EventType`] |
+//! | notify users | [`EventRecorder`], [`EventType`] |
 //! | stop | [`signals`], a [`CancellationToken`] |
 //!
 //! With the feature of that name there are also `AdminArgs` (`admin`) and `LogArgs` (`logging`).

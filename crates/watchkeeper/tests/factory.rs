@@ -23,7 +23,8 @@ use watchkeeper::{Client, Env, ObjectName, SharedInformerFactory};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// Settings on a client whose server answers lists as told and never says anything on a watch, and the lists asked for.
+/// Returns settings on a client whose server answers lists by `answer` and stays silent on watches, and a record of the
+/// lists.
 fn factory_on(answer: fn(&str) -> String) -> (Env, SharedInformerFactoryBuilder, Seen) {
     let (env, seen) = (Env::simulated(1), Seen::default());
     let asked = seen.clone();
@@ -94,7 +95,7 @@ async fn a_factory_names_the_kinds_that_did_not_sync() {
     let stop = CancellationToken::new();
     factory.start(&stop);
     env.clock.sleep(Duration::from_secs(60)).await;
-    // Giving up to wait stops nobody.
+    // A wait that is given up stops nothing.
     assert!(env.clock.timeout(Duration::from_secs(1), factory.join()).await.is_err());
     assert!(!factory.informer::<ConfigMap>().is_stopped());
     stop.cancel();
@@ -206,7 +207,7 @@ async fn an_informer_can_be_asked_for_while_another_is_made() {
         finished.send(()).unwrap();
     });
     told.recv_timeout(Duration::from_secs(120)).unwrap();
-    // Of one kind, the first that is there is kept.
+    // Of one kind, the first informer is kept.
     let outer = factory.informer_with::<Secret>((), |builder| {
         factory.informer::<Secret>();
         builder.build()
@@ -324,7 +325,7 @@ async fn readiness_follows_the_caches_over_their_whole_life() {
     factory.start(&stop);
     factory.wait_for_sync(&stop).await.unwrap();
     assert!(ready.failing().is_empty());
-    // A trouble that passes soon is none of readiness.
+    // A problem that passes soon does not affect readiness.
     let refuse = || Reply::refuse(ApiError::new(Class::ConnectionRefused, "refused"));
     for _ in 0..12 {
         source.on_watch(refuse());
@@ -424,7 +425,7 @@ async fn a_lister_is_empty_until_it_has_synced_and_says_so() {
     factory.join().await.unwrap();
 }
 
-/// Writes down who asked for metrics, and what was listed.
+/// Records the requests for metrics, and the lists.
 #[derive(Default)]
 struct Metrics(Seen);
 

@@ -130,7 +130,7 @@ fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
             let (release, blocked) = mpsc::channel::<()>();
             let (enter, mut entered) = tokio::sync::mpsc::unbounded_channel();
             let (sender, mut released) = tokio::sync::mpsc::unbounded_channel();
-            // Alone, the thread is held up, and with it all that could release it.
+            // With one thread, everything that could release the handler waits as well.
             let patience = Duration::from_millis(if threads == 1 { 150 } else { 60_000 });
             let blocked = Mutex::new(blocked);
             let stuck = on_change(move |_: Change<'_, ConfigMap>| {
@@ -151,7 +151,7 @@ fn a_callback_that_blocks_its_thread_is_reported_by_name_and_counted() {
             entered.recv().await.unwrap();
             told.recv().await.unwrap();
             if threads > 1 {
-                // The others went on, and so does the time.
+                // The other handlers went on, and so does the time.
                 env.clock.sleep(Duration::from_millis(150)).await;
                 drop(release);
             }
@@ -183,7 +183,7 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it()
         let (running, token) = (informer.clone(), stop.clone());
         let task = tokio::spawn(async move { running.run(token).await });
         within_a_minute(&env, informer.wait_until_synced()).await;
-        // More than a task does at once: the quick handler and the informer give way in between.
+        // More than a task does at once: the quick handler and the informer yield in between.
         for chunk in 0..20 {
             let events: Vec<_> = (0..500)
                 .map(|n| event("ADDED", &format!("a-{chunk}-{n}@{}", 11 + chunk * 500 + n)))
@@ -199,7 +199,7 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_what_gave_way_to_it()
     }
 }
 
-/// A running informer that has told the first of two objects to a handler which does not return yet.
+/// A running informer that has delivered the first of two objects to a handler which does not return yet.
 struct Held {
     env: Env,
     informer: SharedInformer<ConfigMap>,
@@ -235,7 +235,7 @@ impl Held {
 async fn a_handler_that_is_removed_ends_with_the_callback_that_runs() {
     for queue in QUEUES {
         let held = Held::at_the_first_of_two(queue).await;
-        // A removal that waits for the callback would block its thread: it is not the test's.
+        // On a thread of its own, as a removal that waits for the callback would block it.
         let (informer, registration) = (held.informer.clone(), held.registration.clone());
         let removed = tokio::task::spawn_blocking(move || informer.remove_handler(&registration));
         let removed = held.env.clock.timeout(Duration::from_secs(60), removed).await;
@@ -304,7 +304,7 @@ fn a_handler_that_is_removed_before_the_start_may_look_at_the_informer_at_its_en
             let _kept = &ending;
         }))
         .unwrap();
-    // A deadlock would hold a thread for ever: it is not the test's.
+    // On a thread of its own, as a deadlock would hold it forever.
     let thread = std::thread::spawn(move || informer.remove_handler(&registration));
     assert_eq!(handlers.1.recv_timeout(Duration::from_secs(10)), Ok(0));
     thread.join().unwrap();
@@ -369,7 +369,7 @@ async fn a_relist_tells_unchanged_objects_again_only_to_handlers_that_are_due() 
     }
 }
 
-/// What a handler knows of each object: changes must come without gaps.
+/// The objects that a handler knows: changes must come without gaps.
 #[derive(Clone, Default)]
 struct Follower {
     known: Arc<Mutex<BTreeMap<ObjectName, ResourceVersion>>>,
@@ -382,7 +382,7 @@ impl Follower {
         self.told.load(Ordering::SeqCst)
     }
 
-    /// Whether it knows what the store holds.
+    /// Returns whether it knows the contents of the store.
     fn equals(&self, informer: &SharedInformer<ConfigMap>) -> bool {
         let stored = informer.indexer().snapshot();
         *self.known.lock() == stored.iter().map(|object| (object.key(), object.version().clone())).collect()
@@ -432,9 +432,9 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
                         let follower = Follower { every_state: number % 2 == 0, ..Follower::default() };
                         let Ok(registration) = informer.add_handler(follower.clone()) else { return changes };
                         let has_synced = within_a_minute(&env, registration.synced_or_ended()).await;
-                        // `b` and `c` are always there: who has synced knows them.
+                        // `b` and `c` always exist: a handler that has synced knows them.
                         assert!(!has_synced || follower.told() >= 2);
-                        // Some leave at once, others hear of some changes before.
+                        // Some leave at once, others receive some changes before.
                         let initial = follower.told();
                         let enough = initial + generator.below(60) as usize;
                         while follower.told() < enough && !informer.is_stopped() {
@@ -444,13 +444,13 @@ async fn handlers_that_come_and_go_amid_changes_and_the_stop_never_miss_or_repea
                         within_a_minute(&env, registration.ended()).await;
                         assert_eq!(registration.stats().panics, 0);
                         changes += follower.told() - initial;
-                        // One that is told directly waits for nothing: others have their turn too.
+                        // A handler that is called directly does not wait, so it yields to others here.
                         tokio::task::yield_now().await;
                     }
                 })
             })
             .collect();
-        // These stay, from the beginning and from the midst.
+        // These stay, from the beginning and from the middle.
         let mut staying = Vec::new();
         let mut stay = || {
             for every_state in [false, true] {

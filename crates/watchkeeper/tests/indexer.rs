@@ -318,7 +318,7 @@ fn a_replace_keeps_the_allocation_and_the_decoded_value_of_what_has_not_changed(
     assert_eq!(calls.load(Ordering::Relaxed), 4);
     assert_eq!(found(&store, "count", "all"), ["a/x", "a/y"]);
 
-    // The same version under another uid is another object; without a version nobody can tell.
+    // The same version under another uid is another object; without a version, states are not equal.
     let reborn =
         Object::from_json(br#"{"metadata":{"namespace":"a","name":"x","uid":"new","resourceVersion":"1"}}"#)
             .unwrap();

@@ -227,7 +227,7 @@ async fn a_mapping_that_panics_is_reported_and_goes_on_and_whoever_hears_of_it_m
     }
 }
 
-/// Takes itself out at the first object that it is told.
+/// Removes itself at the first object that it receives.
 struct Leaving {
     informer: SharedInformer<ConfigMap>,
     own: Arc<Mutex<Option<Registration<ConfigMap>>>>,

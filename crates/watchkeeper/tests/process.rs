@@ -267,7 +267,7 @@ async fn a_probe_is_answered_though_many_clients_say_nothing() {
         silent.push(TcpStream::connect(admin.address).await.unwrap());
     }
     assert_eq!(admin.get("/healthz").await.0, 200);
-    // It took the place of the oldest, and waited for nobody's patience to end.
+    // It replaced the oldest connection, without waiting for a timeout.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
     assert!(silent[40].read(&mut [0]).now_or_never().is_none());
 }
@@ -291,7 +291,7 @@ async fn a_probe_is_answered_though_many_clients_do_not_read_their_page() {
         }
         admin.get("/healthz").await.0
     };
-    // Where nobody gives way, it would wait for ever.
+    // If no connection were closed, it would wait forever.
     assert_eq!(admin.env.clock.timeout(Duration::from_secs(120), probe).await.ok(), Some(200));
 }
 

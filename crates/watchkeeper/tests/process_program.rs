@@ -22,12 +22,12 @@ struct Program {
     hang: Option<Hang>,
 }
 
-/// What holds a program up.
+/// The way in which a program hangs.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Hang {
     /// A future that is never ready.
     Future,
-    /// Its only thread, in a write to a log that nobody reads.
+    /// Its only thread, in a write to a log that is not read.
     Thread,
     /// A blocking task, for which the runtime waits before it is gone.
     Task,

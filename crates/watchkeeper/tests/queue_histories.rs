@@ -50,7 +50,7 @@ fn steps(failures: u32) -> impl Strategy<Value = Vec<Step>> {
 
 type History = BTreeMap<String, Vec<String>>;
 
-/// Plays the steps; the store in the end, and by key the states that a handler heard of.
+/// Plays the steps. Returns the final store, and by key the states that a handler received.
 fn play(queue: &mut dyn Queue<()>, steps: &[Step]) -> (BTreeMap<String, u64>, History) {
     let (mut server, store) = (BTreeMap::<String, u64>::new(), Indexer::new(&Env::simulated(1), []));
     let (told, heard) = std::sync::mpsc::channel();
@@ -129,7 +129,7 @@ fn play(queue: &mut dyn Queue<()>, steps: &[Step]) -> (BTreeMap<String, u64>, Hi
     let mut history = History::new();
     for (key, state) in heard.try_iter() {
         let states = history.entry(key).or_default();
-        // Told again by a relist or a resync, or a delete of what was not there: the documented differences.
+        // Repeated by a relist or a resync, or a delete of an unknown object: the documented differences.
         let is_new = match states.last() {
             Some(last) => *last != state,
             None => state != "gone",

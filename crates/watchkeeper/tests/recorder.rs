@@ -94,7 +94,7 @@ async fn a_full_sink_misses_events_alone_and_that_is_counted_and_told_once() {
     assert_eq!(heard(&mut slow), ["a"]);
     assert_eq!((recorder.dropped(), told.lock().len()), (2, 1));
     assert!(told.lock()[0].contains("Normal Why b"), "{:?}", told.lock());
-    // Caught up, and full again: that is told again.
+    // Caught up, and full again: that is reported again.
     ["d", "e"].iter().for_each(|message| say(&recorder, message));
     assert_eq!((recorder.dropped(), told.lock().len()), (4, 2), "once, though both missed it");
 }

@@ -26,7 +26,7 @@ pub(crate) fn parse(item: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version}})
 }
 
-/// The same as an object of a watch, which tells its kind.
+/// Returns the same as an object of a watch, which has a kind.
 pub(crate) fn watched(item: &str) -> Value {
     let mut object = parse(item);
     object["kind"] = "ConfigMap".into();
@@ -60,12 +60,12 @@ pub(crate) fn gone() -> String {
     status(410, "Expired")
 }
 
-/// A watch that stays open and says nothing.
+/// Returns a watch that stays open and silent.
 pub(crate) fn silence() -> Reply {
     Reply::body("").then_hang()
 }
 
-/// A change, in short.
+/// Returns a change in short form.
 pub(crate) fn show<K>(change: &Change<'_, K>) -> String {
     match change {
         Change::Added { object, in_initial_list } => {
@@ -82,7 +82,7 @@ pub(crate) fn show<K>(change: &Change<'_, K>) -> String {
     }
 }
 
-/// What a handler was told.
+/// The notifications of a handler.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -96,7 +96,7 @@ impl Log {
         self.0.lock().push(line);
     }
 
-    /// What was told since the last call; the order of what a relist brings is not fixed, so it may be sorted.
+    /// Returns the notifications since the last call, sorted, as the order of those of a relist is not fixed.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock())
     }
@@ -133,7 +133,7 @@ pub(crate) fn first_page(limit: u32) -> Asked {
     Asked::List(options)
 }
 
-/// What is in a store, as `name@version`.
+/// Returns the contents of a store, as `name@version`.
 pub(crate) fn cached(store: &Indexer<ConfigMap>) -> Vec<String> {
     let snapshot = store.snapshot();
     let mut all: Vec<_> = snapshot.iter().map(|o| format!("{}@{}", o.name(), o.version())).collect();
@@ -141,8 +141,7 @@ pub(crate) fn cached(store: &Indexer<ConfigMap>) -> Vec<String> {
     all
 }
 
-/// An informer whose source plays a script, and what its handler was told.
-/// An informer whose source plays a script, and what its handler was told.
+/// An informer whose source plays a script, and the notifications of its handler.
 pub(crate) struct ScriptedInformer {
     pub(crate) env: Env,
     pub(crate) source: ScriptedSource,
@@ -157,7 +156,7 @@ impl ScriptedInformer {
         Self::on(queue, ScriptedSource::new(), |builder| builder.resync(resync))
     }
 
-    /// An informer on `source`, with the settings that `build` makes.
+    /// Returns an informer on `source`, with the settings of `build`.
     pub(crate) fn on(
         queue: QueueKind,
         source: ScriptedSource,
@@ -184,7 +183,7 @@ impl ScriptedInformer {
         soon(&self.env, self.informer.wait_until_synced()).await;
     }
 
-    /// Waits until `count` requests have come.
+    /// Waits until there have been `count` requests.
     pub(crate) async fn until_asked(&self, count: usize) {
         soon(&self.env, self.source.until_asked(count)).await;
     }
@@ -193,7 +192,7 @@ impl ScriptedInformer {
         cached(self.informer.indexer())
     }
 
-    /// A running informer that has listed `items` at version 10 and watches.
+    /// Returns a running informer that has listed `items` at version 10 and watches.
     pub(crate) async fn watching(queue: QueueKind, items: &[&str]) -> (Self, Feed) {
         let scripted = Self::new(queue, Duration::ZERO);
         let (reply, feed) = Reply::live();

@@ -80,7 +80,8 @@ impl Server {
         assert_eq!(cached(&unshared.store), self.items());
     }
 
-    /// Every state told in `lines` follows the one told before it, and is one that the server had; nobody is told of twice.
+    /// Checks that every state in `lines` follows the previous one and existed on the server, and that none is
+    /// repeated.
     fn check(&self, lines: Vec<String>) {
         let (server, mut told) = (self.0.lock(), BTreeMap::<String, String>::new());
         for line in lines {

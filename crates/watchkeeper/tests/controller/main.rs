@@ -24,7 +24,7 @@ fn object(item: &str) -> Object<ConfigMap> {
     Object::from_json(parse(item).to_string().as_bytes()).unwrap()
 }
 
-/// Writes down what is reported.
+/// Records the reports.
 fn reports(env: &Env) -> Log {
     let log = Log::default();
     let into = log.clone();
@@ -32,7 +32,7 @@ fn reports(env: &Env) -> Log {
     log
 }
 
-/// A handler that deletes at the server whatever is added, and writes down what is gone.
+/// Returns a handler that deletes every added object at the server, and records the deletes.
 fn deleting(feed: Feed, log: &Log) -> impl Handler<ConfigMap> + use<> {
     let log = log.clone();
     on_change(move |change: Change<'_, ConfigMap>| match change {
@@ -44,7 +44,7 @@ fn deleting(feed: Feed, log: &Log) -> impl Handler<ConfigMap> + use<> {
     })
 }
 
-/// A controller that processes what `fail` lets pass, and writes down what it got.
+/// Returns a controller that processes the deltas that `fail` accepts, and records them.
 fn failing(
     env: &Env,
     kind: QueueKind,
@@ -77,7 +77,7 @@ fn run(controller: &DeltaController<ConfigMap>) -> (CancellationToken, JoinHandl
     (stop, tokio::spawn(async move { controller.run(token).await }))
 }
 
-/// An unshared informer, and what its handler was told; the handler panics when `bad` is added.
+/// An unshared informer, and the notifications of its handler, which panics when `bad` is added.
 struct UnsharedInformer<S> {
     env: Env,
     source: S,

@@ -102,7 +102,7 @@ async fn the_store_shows_what_the_handler_is_told() {
             settle(&env).await;
         }
         assert_eq!(log.take(), ["+ a@1 initial: a@1", "a 1->11: a@11", "+ b@12: a@11 b@12", "- a@13: b@12"]);
-        // The same holds for what a relist brings: an update, then an add, then a delete.
+        // The same holds for a relist: an update, then an add, then a delete.
         let relists = [list(20, &["b@15"]), list(30, &["b@15", "c@25"]), list(40, &["c@25"])];
         let mut feed = Some(feed);
         for (number, relist) in relists.into_iter().enumerate() {

@@ -5,7 +5,7 @@ use watchkeeper::informer::{on_change, process_deltas};
 use watchkeeper::queue::{Deleted, Delta, NoKnown, Popped, Queue};
 
 use crate::common::Log;
-use crate::{both, deleted, drain, hear, obj, store_of};
+use crate::{both, deleted, drain, notifications, obj, store_of};
 
 // client-go: TestDeltaFIFO_HasSynced, TestRealFIFO_HasSynced, TestFIFO_HasSynced
 #[test]
@@ -159,7 +159,7 @@ fn on_both_queues_a_list_takes_out_of_the_store_what_it_does_not_contain() {
         queue.push(deleted("baz", 10), &store);
         queue.push(Delta::Added(obj("new", 11)), &store);
         queue.replace(vec![obj("foo", 8)], 12.into(), &store);
-        let mut heard = hear(&mut *queue, &store);
+        let mut heard = notifications(&mut *queue, &store);
         heard.sort();
         assert_eq!(heard, ["+ new@11", "- bar@6 tombstone", "- baz@10", "- new@11 tombstone", "foo 5->8"]);
         assert_eq!((store.snapshot().len(), store.version()), (1, 12.into()));
@@ -174,7 +174,7 @@ fn on_both_queues_a_resync_never_brings_an_old_state_back() {
         queue.push(deleted("gone", 2), &store);
         queue.push(Delta::Updated(obj("moved", 3)), &store);
         queue.resync(&store);
-        let mut heard = hear(&mut *queue, &store);
+        let mut heard = notifications(&mut *queue, &store);
         heard.retain(|line| line != "= moved@3");
         assert_eq!(heard, ["- gone@2", "moved 1->3", "= idle@1"]);
     }

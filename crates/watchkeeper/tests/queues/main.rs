@@ -64,8 +64,8 @@ fn drain(queue: &mut dyn Queue<()>) -> Vec<String> {
     lines
 }
 
-/// What a handler hears when the rest of the queue is applied to `store`.
-fn hear(queue: &mut dyn Queue<()>, store: &Indexer<()>) -> Vec<String> {
+/// Returns the notifications of a handler when the rest of the queue is applied to `store`.
+fn notifications(queue: &mut dyn Queue<()>, store: &Indexer<()>) -> Vec<String> {
     let log = Log::default();
     let mut handler = on_change(log.handler());
     while let Some(popped) = queue.pop() {

@@ -2,7 +2,7 @@
 
 use watchkeeper::queue::{Delta, NoKnown, OrderedFifo, Queue};
 
-use crate::{deleted, drain, hear, obj, store_of};
+use crate::{deleted, drain, notifications, obj, store_of};
 
 // client-go: TestRealFIFO_addUpdate, TestRealFIFO_addReplace, TestRealFIFO_enqueueingNoLister, TestRealFIFO_enqueueingWithLister,
 // TestRealFIFO_DeleteExistingNonPropagated, TestRealFIFO_detectLineJumpers, TestRealFIFO_replaceWithDeleteDeltaIn
@@ -75,12 +75,12 @@ fn what_is_queued_before_a_list_that_lacks_it_is_gone_after_it_and_deleted_once(
         for version in [8_u64, 9] {
             queue.replace(vec![], version.into(), &NoKnown);
         }
-        assert_eq!(hear(&mut queue, &store), expected);
+        assert_eq!(notifications(&mut queue, &store), expected);
     }
     // Deletes come before what the list brings.
     let (mut queue, store) = (OrderedFifo::new(), store_of([obj("foo", 1), obj("old", 1)]));
     queue.replace(vec![obj("new", 5), obj("foo", 6)], 6.into(), &NoKnown);
-    assert_eq!(hear(&mut queue, &store), ["- old@1 tombstone", "+ new@5 initial", "foo 1->6"]);
+    assert_eq!(notifications(&mut queue, &store), ["- old@1 tombstone", "+ new@5 initial", "foo 1->6"]);
 }
 
 // client-go: TestRealFIFO_PopMultipleDeltaInBatch

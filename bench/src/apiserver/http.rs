@@ -1,7 +1,8 @@
-//! A minimal blocking HTTP/1.1 client that reads only the status and the length.
+//! A minimal blocking HTTP/1.1 client for answers with a length.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 
 use crate::informer::Failure;
 
@@ -29,6 +30,28 @@ impl Connection {
 
     /// Sends a request and reads its whole answer, which must be a success.
     pub(crate) fn send(&mut self, request: &str) -> Result<(), Failure> {
+        let (body, length) = self.begin(request)?;
+        let mut left = length.saturating_sub(body.len());
+        while left > 0 {
+            left = left.saturating_sub(self.read(0)?);
+        }
+        Ok(())
+    }
+
+    /// Sends a request and returns the body of its answer, which must be a success.
+    pub(crate) fn text(&mut self, request: &str) -> Result<String, Failure> {
+        let (body, length) = self.begin(request)?;
+        let mut body = self.buffer[body].to_vec();
+        while body.len() < length {
+            let read = self.read(0)?;
+            body.extend_from_slice(&self.buffer[..read]);
+        }
+        Ok(String::from_utf8(body)?)
+    }
+
+    /// Sends a request and reads the head of its answer. Returns where the buffer has the beginning of the body, and the
+    /// length of the whole body.
+    fn begin(&mut self, request: &str) -> Result<(Range<usize>, usize), Failure> {
         self.stream.write_all(request.as_bytes())?;
         let mut filled = 0;
         let (head, length) = loop {
@@ -40,11 +63,7 @@ impl Connection {
         if !self.buffer.starts_with(b"HTTP/1.1 20") {
             return Err(format!("refused: {}", String::from_utf8_lossy(&self.buffer[..filled])).into());
         }
-        let mut left = (head + length).saturating_sub(filled);
-        while left > 0 {
-            left = left.saturating_sub(self.read(0)?);
-        }
-        Ok(())
+        Ok((head..filled, length))
     }
 
     fn read(&mut self, at: usize) -> Result<usize, Failure> {

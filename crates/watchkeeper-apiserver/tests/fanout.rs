@@ -6,7 +6,7 @@ mod common;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use watchkeeper::Env;
-use watchkeeper_apiserver::{ApiServer, encodings};
+use watchkeeper_apiserver::ApiServer;
 
 use common::{AnswerBody, CONFIG_MAPS, MERGE, Server, inside, patch, post, send};
 
@@ -38,6 +38,14 @@ async fn next_event(watchers: &mut [AnswerBody]) -> Value {
     serde_json::from_slice(&events[0]).unwrap()
 }
 
+/// Returns the number of encoded objects, from `/metrics`.
+async fn encodings(server: &Server) -> u64 {
+    let body = send(server, "GET", "/metrics", &[], "").await.into_body().collect().await.unwrap().to_bytes();
+    let text = std::str::from_utf8(&body).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("watchkeeper_encoded_objects_total "));
+    line.unwrap().parse().unwrap()
+}
+
 #[tokio::test]
 async fn a_change_is_encoded_once_for_each_view_and_not_for_each_watcher() {
     let env = Env::system();
@@ -52,31 +60,31 @@ async fn a_change_is_encoded_once_for_each_view_and_not_for_each_watcher() {
     let new_events = "/apis/events.k8s.io/v1/namespaces/default/events?";
     let mut converted = watchers(&server, new_events, "application/json").await;
 
-    let before = encodings();
+    let before = encodings(&server).await;
     patch(&server, &format!("{CONFIG_MAPS}/a"), MERGE, &json!({"metadata": {"labels": {"x": "z"}}})).await;
-    assert_eq!(encodings() - before, 1, "when it is stored");
+    assert_eq!(encodings(&server).await - before, 1, "when it is stored");
     assert_eq!(next_event(&mut plain).await["type"], "MODIFIED");
-    assert_eq!(encodings() - before, 1, "and all others share the text");
+    assert_eq!(encodings(&server).await - before, 1, "and all others share the text");
     let event = next_event(&mut metadata).await;
     assert_eq!(
         (&event["type"], &event["object"]["kind"]),
         (&json!("MODIFIED"), &json!("PartialObjectMetadata"))
     );
     assert_eq!(event["object"]["metadata"]["labels"], json!({"x": "z"}));
-    assert_eq!(encodings() - before, 2, "once more for all who want the metadata");
+    assert_eq!(encodings(&server).await - before, 2, "once more for all who want the metadata");
     let event = next_event(&mut leaving).await;
     assert_eq!(
         (&event["type"], &event["object"]["metadata"]["labels"]),
         (&json!("DELETED"), &json!({"x": "y"}))
     );
-    assert_eq!(encodings() - before, 3, "once more for all who see it leave");
+    assert_eq!(encodings(&server).await - before, 3, "once more for all who see it leave");
 
     let event =
         json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "m"});
     post(&server, events, &event).await;
-    let stored = encodings();
+    let stored = encodings(&server).await;
     assert_eq!(next_event(&mut converted).await["object"]["note"], "m");
-    assert_eq!(encodings() - stored, 1, "once for all who want another version");
+    assert_eq!(encodings(&server).await - stored, 1, "once for all who want another version");
 
     // A large text is not even copied.
     let large = json!({"metadata": {"name": "b"}, "data": {"k": "v".repeat(10_000)}});

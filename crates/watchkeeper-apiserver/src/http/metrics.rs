@@ -1,4 +1,4 @@
-//! Request counters for `/metrics`, with the labels of the real server.
+//! Counters for `/metrics`: requests with the labels of the real server, and encoded objects.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,6 +7,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 
 use crate::http::route::Target;
+use crate::state::store::encodings;
 
 /// Requests answered so far, by request labels and status code.
 #[derive(Debug, Default)]
@@ -83,6 +84,13 @@ impl RequestCounts {
                  resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\"}} {count}",
             );
         }
+        let _ = write!(
+            text,
+            "# HELP watchkeeper_encoded_objects_total Objects that this process has encoded; watches share an encoding.\n\
+             # TYPE watchkeeper_encoded_objects_total counter\n\
+             watchkeeper_encoded_objects_total {}\n",
+            encodings(),
+        );
         text
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use follow::Followed;
 pub(crate) use journal::{Batch, Reach};
 #[cfg(test)]
 pub(crate) use stored::PARSED;
-pub use stored::encodings;
+pub(crate) use stored::encodings;
 pub(crate) use stored::{Key, Stored, Text, View};
 
 /// A change of an object.

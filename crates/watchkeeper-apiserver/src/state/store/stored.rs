@@ -66,9 +66,9 @@ pub(crate) enum View {
 /// The number of encodings in this process.
 static ENCODINGS: AtomicU64 = AtomicU64::new(0);
 
-/// The number of objects that this process has encoded. For benchmarks and tests: a change counts once however many
-/// watches see it.
-pub fn encodings() -> u64 {
+/// Returns the number of objects that this process has encoded, for `/metrics`. A change counts once, however many
+/// watches deliver it.
+pub(crate) fn encodings() -> u64 {
     ENCODINGS.load(Ordering::Relaxed)
 }
 

@@ -25,13 +25,31 @@ use crate::persist::restore::restore;
 use crate::state::core::Core;
 
 /// An API server. Clones share one state.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use watchkeeper::{Client, Env};
+/// use watchkeeper_apiserver::ApiServer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let env = Env::system();
+/// let server = ApiServer::new(&env);
+/// let client = Client::from_kube(server.client(), &env);
+/// let mut map = ConfigMap::default();
+/// (map.metadata.name, map.metadata.namespace) = (Some("settings".into()), Some("default".into()));
+/// let created = client.api::<ConfigMap>().create(&map).await?;
+/// assert!(created.metadata.uid.is_some());
+/// server.compact_now(); // older watches now get a 410
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl ApiServer {
-    /// A new server in memory with default settings. It has the default namespaces and nothing else.
+    /// Returns a new server in memory with default settings. It has the default namespaces and nothing else.
     pub fn new(env: &Env) -> Self {
         Self::builder(env).build()
     }
@@ -46,17 +64,17 @@ impl ApiServer {
         }
     }
 
-    /// The server as a tower service. It runs in process, without a socket, task or thread.
+    /// Returns the server as a tower service. It runs in process, without a socket, task or thread.
     pub fn service(&self) -> ApiService {
         ApiService { shared: self.shared.clone() }
     }
 
-    /// A client of this server, in process. Must be called within a tokio runtime.
+    /// Returns a client of this server, in process. Must be called within a tokio runtime.
     pub fn client(&self) -> Client {
         Client::new(self.service(), "default")
     }
 
-    /// The revision of the newest change.
+    /// Returns the revision of the newest change.
     pub fn revision(&self) -> u64 {
         self.shared.core.lock().store.revision()
     }

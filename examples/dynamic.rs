@@ -1,4 +1,4 @@
-//! How is a kind cached that the program learns of only when it runs? By its group, version and kind, as a `DynamicObject`.
+//! An informer of a kind that is known only at run time, by its group, version and kind, as a `DynamicObject`.
 //!
 //! `cargo run -p examples --example dynamic`
 

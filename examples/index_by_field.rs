@@ -1,4 +1,4 @@
-//! How are objects found by something else than their name? By an index over a field, read from the cached bytes.
+//! Lookup of objects by an index over a field, which is read from the cached bytes.
 //!
 //! `cargo run -p examples --example index_by_field`
 

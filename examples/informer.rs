@@ -1,4 +1,4 @@
-//! What does an informer tell? Every Pod that comes, changes and goes, from one watch and one cache.
+//! An informer that prints every Pod that is added, changed and deleted, from one watch and one cache.
 //!
 //! `cargo run -p examples --example informer`
 

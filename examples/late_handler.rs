@@ -1,4 +1,4 @@
-//! What does a handler miss that joins an informer which runs already? Nothing: it is told of every object first.
+//! A handler that is added to a running informer misses nothing: it is notified of every object first.
 //!
 //! `cargo run -p examples --example late_handler`
 

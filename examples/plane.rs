@@ -1,4 +1,4 @@
-//! Where do the examples run? On an API server in their own process, so that they need nothing and change nothing.
+//! The API server of the examples, in their own process: they need no cluster and change none.
 
 use serde_json::json;
 use watchkeeper::{Client, Env};

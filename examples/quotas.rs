@@ -1,7 +1,7 @@
-//! What does a whole controller look like? A Namespace with the label `size` has a ResourceQuota, which stays as the label says.
+//! A whole controller: a Namespace with the label `size` has a ResourceQuota that matches the label.
 //!
-//! `cargo run -p examples --bin quotas` works on the cluster of your kubeconfig until Ctrl-C; quotas_story.rs lets one see it work without any.
-//! docs/guide.md goes through it part by part.
+//! `cargo run -p examples --bin quotas` runs on the cluster of your kubeconfig until Ctrl-C; quotas_story.rs shows it
+//! at work without a cluster. docs/guide.md explains it part by part.
 
 use std::collections::BTreeMap;
 use std::error::Error;

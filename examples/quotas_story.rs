@@ -1,4 +1,4 @@
-//! How is a controller seen at work? A story on an API server in the same process, told by what an informer sees.
+//! The quota controller at work, on an API server in the same process, as seen by an informer.
 //!
 //! `cargo run -p examples --example quotas_story`. The controller is quotas.rs.
 

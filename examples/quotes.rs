@@ -1,4 +1,4 @@
-//! Do the documents tell the truth? The code that they show is that of the examples, and the names are those of the toolkit.
+//! The code in the documents is that of the examples, and the names in them are those of the toolkit.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Does the guide's program say why it cannot work? It does, in words.
+//! The program of the guide explains why it cannot work.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::{BufRead, BufReader};

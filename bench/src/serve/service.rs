@@ -182,7 +182,7 @@ fn respond(code: StatusCode, content_type: &'static str, body: Body) -> Response
     response
 }
 
-/// A Status of the API that tells of a failure.
+/// Returns a Status of the API that describes a failure.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> String {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

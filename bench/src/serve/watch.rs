@@ -15,15 +15,15 @@ use super::world::{Stage, World};
 /// The API server's own pace of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
-/// What tells the bookmark behind the initial events from others.
+/// Marks the bookmark after the initial events.
 const INITIAL_EVENTS_END: &str = r#""annotations":{"k8s.io/initial-events-end":"true"},"#;
 
-/// How fast events are sent, and who is told of each.
+/// The rate of events, and the observer of each.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// The time between two events.
     pub every: Duration,
-    /// Is told of each event just before it is written.
+    /// Called with each event just before it is written.
     pub sent: mpsc::Sender<Sent>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Watch {
 enum Next {
     /// The number of the next event, counted from 1.
     Event(u64),
-    /// The version asked for is older than the first list.
+    /// Whether the requested version is older than the first list.
     Expired(u64),
     End,
 }
@@ -106,13 +106,13 @@ impl Watch {
             next,
             pace,
             bookmark: options.bookmarks.then(|| now + BOOKMARK_EVERY),
-            // Longer than a week is as good as for ever, and safe to add.
+            // More than a week counts as forever, and is safe to add.
             deadline: options.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.min(604_800))),
             clock,
         }
     }
 
-    /// The next lines; `None` when the watch is over. Waits while there is nothing to tell.
+    /// Returns the next lines; `None` when the watch is over. Waits while there are none.
     pub(super) async fn frame(&mut self) -> Option<Bytes> {
         loop {
             if self.deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
@@ -147,7 +147,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 change = self.stages.changed() => if change.is_err() {
-                    // The service is gone, and no event will come any more.
+                    // The service is dropped, and no more events will come.
                     return None;
                 },
                 () = until(&clock, self.deadline) => return None,
@@ -186,7 +186,7 @@ impl Watch {
         if let (Some(pace), Some(start)) = (&self.pace, start) {
             let at = self.clock.now();
             for number in first..next {
-                // Nobody has to listen.
+                // There may be no listener.
                 let _ = pace.sent.send(Sent { number, due: pace.due(number, start), at });
             }
         }
@@ -194,7 +194,7 @@ impl Watch {
     }
 }
 
-/// Waits until `deadline`; for ever without one. Cancel-safe.
+/// Waits until `deadline`; forever without one. Cancel-safe.
 async fn until(clock: &Clock, deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => clock.sleep_until(deadline).await,

@@ -54,7 +54,7 @@ pub(crate) fn failed() -> Answer {
     status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
 }
 
-/// Whether a real server may answer the request with a conflict: a patch, or an update with a resourceVersion.
+/// Returns whether a real server may answer the request with a conflict: a patch, or an update with a resourceVersion.
 pub(crate) async fn may_conflict(request: Request<Body>) -> Result<(bool, Request<Body>), BoxError> {
     if request.method() == Method::PATCH {
         return Ok((true, request));

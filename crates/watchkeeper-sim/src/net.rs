@@ -80,6 +80,19 @@ impl Rates {
 }
 
 /// The network between a controller and an API server. Clones share it.
+///
+/// ```
+/// use watchkeeper_sim::{Rates, Simulation};
+///
+/// Simulation::new(7).rates(Rates::CALM).run(
+///     async |_client, stop| stop.cancelled().await,
+///     async |cluster| {
+///         cluster.net.set_rates(Rates { conflict: 0.5, ..Rates::CALM }); // half of all updates get a 409
+///         cluster.net.hold("pods"); // the controller's cache of Pods becomes stale
+///         cluster.net.release();
+///     },
+/// );
+/// ```
 #[derive(Clone)]
 pub struct Net(Arc<Shared>);
 
@@ -106,7 +119,7 @@ struct State {
     held: Option<(String, CancellationToken)>,
 }
 
-/// The fate of one request.
+/// The faults of one request.
 #[derive(Default)]
 struct Fate {
     delay_before: Duration,
@@ -123,7 +136,7 @@ struct Fate {
     crash: Option<Moment>,
 }
 
-/// When during a request the controller crashes.
+/// The moment of a crash during a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// Before the server receives the request.
@@ -133,7 +146,7 @@ pub enum Moment {
 }
 
 impl Net {
-    /// A network without faults in front of `server`.
+    /// Returns a network without faults in front of `server`.
     pub fn new(server: &ApiServer, clock: &Clock, generator: Generator, trace: &Trace) -> Self {
         let state = State {
             rates: Rates::CALM,
@@ -214,7 +227,7 @@ impl Net {
         state.life.clone()
     }
 
-    /// The server as the controller sees it through this network, in its current life.
+    /// Returns the server as the controller sees it through this network, in its current life.
     pub fn service(&self) -> NetService {
         NetService { net: self.clone(), life: self.0.state.lock().life.clone() }
     }
@@ -330,7 +343,7 @@ impl Net {
         trace.add(format_args!("{what} {}", response.status().as_u16()));
         let what: Arc<str> = what.into();
         let end = self.clone().end_of_answer(what.clone(), fate.cut_after, cut, life);
-        // Other answers are not held: who sends a request would give up on it.
+        // Other answers are not held, as the sender of the request would time out.
         let gate = move || {
             if is_watch {
                 self.clone().released(what.clone()).right_future()
@@ -372,7 +385,7 @@ impl Net {
     }
 }
 
-/// `body`, with each chunk passing `gate`, and cut off with an error if `end` completes first.
+/// Returns `body`, with each chunk passing `gate`, and cut off with an error if `end` completes first.
 fn cut_body<B, G>(
     body: B,
     gate: impl Fn() -> G + Send + 'static,
@@ -388,7 +401,7 @@ where
         end.await;
         Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset)))
     });
-    // Whichever comes first, the body's own end or the cut, is the end.
+    // The body ends with its own end or with the cut, whichever comes first.
     let frames = futures::stream::select_with_strategy(
         frames.map(Some).chain(futures::stream::once(async { None })),
         broken.map(Some),

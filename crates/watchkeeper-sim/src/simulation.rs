@@ -42,7 +42,7 @@ pub struct Run {
     pub lives: u64,
 }
 
-/// What a workload uses: the server, over connections without faults.
+/// The view of a workload: the server, over connections without faults.
 #[derive(Debug)]
 pub struct Cluster {
     /// Clock, generator and reporter of the workload.
@@ -75,7 +75,7 @@ impl Cluster {
 }
 
 impl Simulation {
-    /// The schedule of `seed`, with frequent faults.
+    /// Returns the schedule of `seed`, with frequent faults.
     pub fn new(seed: u64) -> Self {
         Self { seed, rates: Rates::STORM, crash: None, collect_garbage: false }
     }
@@ -129,7 +129,7 @@ impl Simulation {
         })
     }
 
-    /// Number of lives of the controller.
+    /// Returns the number of lives of the controller.
     async fn run_in<C, W>(&self, env: &Env, trace: &Trace, controller: C, workload: W) -> u64
     where
         C: AsyncFn(Client, CancellationToken),
@@ -182,8 +182,9 @@ impl Simulation {
     }
 }
 
-/// A client whose requests take 50 ms each, like the 20 requests per second of a controller manager. Without this delay, a collector and a
-/// controller with a stale cache could delete and create one object over and over, and virtual time would not advance.
+/// Returns a client whose requests take 50 ms each, like the 20 requests per second of a controller manager. Without
+/// this delay, a collector and a controller with a stale cache could delete and create one object over and over, and
+/// virtual time would not advance.
 fn unhurried(server: &ApiServer, clock: &Clock) -> kube_client::Client {
     let (service, clock) = (server.service(), clock.clone());
     let service = tower::service_fn(move |request| {

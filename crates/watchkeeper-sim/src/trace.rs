@@ -18,7 +18,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty trace that starts now.
+    /// Returns an empty trace that starts now.
     pub fn new(clock: &Clock) -> Self {
         Self { lines: Arc::default(), clock: clock.clone(), begin: clock.now() }
     }
@@ -29,7 +29,7 @@ impl Trace {
         self.lines.lock().push(format!("{time:>8} {line}"));
     }
 
-    /// All lines so far.
+    /// Returns all lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }

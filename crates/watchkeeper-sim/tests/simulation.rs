@@ -1,4 +1,4 @@
-//! The simulator itself: what a crash ends, what each fault answers, and what is left of a run that fails.
+//! The simulator itself: the effect of a crash, the answer of each fault, and the trace of a run that fails.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::cell::Cell;
@@ -32,7 +32,7 @@ async fn exists(cluster: &Cluster, name: &str) -> bool {
     cluster.user.api::<ConfigMap>().get(&key(name)).await.is_ok()
 }
 
-/// Writes an object a second, and watches them, on tasks that nobody ends.
+/// Writes an object a second, and watches them, on tasks that never end.
 fn leave_tasks_behind(client: &Client, life: u64) -> SharedInformer<ConfigMap> {
     let (env, writer) = (client.env().clone(), client.clone());
     let source = ApiSource::new::<ConfigMap>(client, &(), &Scope::Cluster);
@@ -85,14 +85,14 @@ fn tasks_that_a_crashed_life_left_behind_reach_nothing_and_hear_of_nothing() {
     assert_eq!(written(&run.trace[..crash]), of_the_first, "{:#?}", run.trace);
     assert_eq!(written(&run.trace[crash..]), of_the_second);
     assert!(of_the_second > 45, "{of_the_second}");
-    // What the first life's cache has is from before the crash.
+    // The cache of the first life is from before the crash.
     let informer = first.take().unwrap();
     let seen = informer.indexer().snapshot();
     assert!(seen.iter().all(|object| object.name().starts_with("life-1-")), "{seen:?}");
     assert_eq!(simulate(), run);
 }
 
-/// A client in the present life of the controller, while things go wrong at these rates.
+/// Returns a client in the current life of the controller, with faults at these rates.
 fn under(cluster: &Cluster, rates: Rates) -> Client {
     cluster.net.set_rates(rates);
     Client::from_kube(kube_client::Client::new(cluster.net.service(), "default"), &cluster.env)

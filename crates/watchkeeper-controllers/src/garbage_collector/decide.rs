@@ -67,12 +67,12 @@ fn has_finalizer(object: &ObjectMeta, name: &str) -> bool {
     object.finalizers.iter().flatten().any(|finalizer| finalizer == name)
 }
 
-/// Whether the object is in foreground deletion.
+/// Returns whether the object is in foreground deletion.
 pub(super) fn is_waiting(object: &ObjectMeta) -> bool {
     object.deletion_timestamp.is_some() && has_finalizer(object, FOREGROUND)
 }
 
-/// Whether a dependent that is not in the caches could change the action.
+/// Returns whether a dependent that is not in the caches could change the action.
 pub(super) fn needs_all_dependents(action: &Action, owners: &[(String, OwnerState)]) -> bool {
     match action {
         Action::Unblock => true,

@@ -70,7 +70,7 @@ struct Collector {
     queue: RateLimitingQueue<Item>,
 }
 
-/// Why an object cannot be processed for now.
+/// The reason why an object cannot be processed for now.
 #[derive(Debug, thiserror::Error)]
 enum CollectError {
     #[error(transparent)]
@@ -90,7 +90,7 @@ enum CollectError {
 }
 
 impl CollectError {
-    /// Whether the next change by somebody else may resolve it: reported only after a few retries.
+    /// Returns whether another writer's next change may resolve the error, which is reported only after a few retries.
     fn may_pass(&self) -> bool {
         match self {
             Self::Api(error) => error.class() == Class::Conflict,

@@ -1,27 +1,27 @@
-//! The conditions in which a namespace in deletion says what it waits for. Pure.
+//! The conditions of a namespace in deletion, which describe what it waits for. Pure.
 //!
-//! Types, reasons and messages are those of kube-controller-manager: people and programs read them.
+//! Types, reasons and messages are those of kube-controller-manager, as people and programs read them.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// What one pass over the contents of a namespace found.
+/// The result of one pass over the contents of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// Why some resources are unknown.
+    /// The reason why some resources are unknown.
     pub(super) discovery: Option<String>,
-    /// Why contents could not be deleted, one text per resource.
+    /// The reasons why contents could not be deleted, one text per resource.
     pub(super) failures: Vec<String>,
-    /// Objects that are left, by the name and group of their resource.
+    /// The remaining objects, by the name and group of their resource.
     pub(super) remaining: BTreeMap<(String, String), usize>,
-    /// Objects that are left, by finalizer. An object counts once for each of its finalizers.
+    /// The remaining objects, by finalizer. An object counts once for each of its finalizers.
     pub(super) finalizers: BTreeMap<String, usize>,
 }
 
 impl Findings {
-    /// Writes the conditions into `status`; whether any of them changed.
+    /// Writes the conditions into `status`; returns whether any of them changed.
     pub(super) fn write(&self, status: &mut NamespaceStatus, now: &Time) -> bool {
         let conditions = status.conditions.get_or_insert_default();
         let mut changed = false;
@@ -82,7 +82,7 @@ impl Findings {
     }
 }
 
-/// A condition that is true where there is a problem, a reason and its message, and false otherwise.
+/// Returns a condition that is true if there is a problem, which is a reason and its message.
 fn condition(type_: &str, problem: Option<(&str, String)>, fine: (&str, &str)) -> NamespaceCondition {
     let status = if problem.is_some() { "True" } else { "False" };
     let (reason, message) = problem.unwrap_or_else(|| (fine.0, fine.1.to_owned()));

@@ -1,4 +1,4 @@
-//! Deletes the objects of one resource in a namespace, and says what is left of them.
+//! Deletes the objects of one resource in a namespace, and returns what is left of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::discover::Resource;
 
 type Meta = PartialObjectMeta<DynamicObject>;
 
-/// How long objects with finalizers are expected to take.
+/// The time that objects with finalizers are expected to take.
 const FINALIZERS: Duration = Duration::from_secs(15);
 
 /// The contents of one namespace.
@@ -27,16 +27,16 @@ pub(super) struct Contents<'a> {
     pub(super) deleted_at: &'a Time,
 }
 
-/// Objects that are left, all of them marked for deletion.
+/// The remaining objects, all of them marked for deletion.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) count: usize,
     pub(super) finalizers: BTreeMap<String, usize>,
-    /// How long they are expected to take.
+    /// The time that they are expected to take.
     pub(super) expected: Duration,
 }
 
-/// Why the objects of a resource cannot be deleted for now.
+/// The reason why the objects of a resource cannot be deleted for now.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ContentError {
     #[error("cannot list {resource} in namespace {namespace}: {source}")]
@@ -45,7 +45,7 @@ pub(super) enum ContentError {
     Unreadable { resource: String, namespace: String, source: Unreadable },
     #[error("cannot delete {resource} in namespace {namespace}: {source}")]
     Delete { resource: String, namespace: String, source: ApiError },
-    // Read by people in a condition: the text is that of kube-controller-manager.
+    // Shown in a condition: the text is that of kube-controller-manager.
     #[error(
         "unexpected items still remain in namespace: {namespace} for gvr: {group}/{version}, Resource={resource}"
     )]
@@ -114,7 +114,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// The longest grace period of the pods that still run, unless it is over.
+    /// Returns the longest grace period of the pods that still run, unless it is over.
     async fn grace_of_pods(&self) -> Result<Duration, ContentError> {
         let scope = Scope::Namespace(self.namespace.to_owned());
         let failed = |source| ContentError::List {
@@ -158,7 +158,7 @@ fn is_running(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// The name of a resource with its group, as kubectl takes it.
+/// Returns the name of a resource with its group, in kubectl's form.
 fn qualified(api: &ApiResource) -> String {
     if api.group.is_empty() { api.plural.clone() } else { format!("{}.{}", api.plural, api.group) }
 }

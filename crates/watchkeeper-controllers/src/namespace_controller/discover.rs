@@ -8,7 +8,7 @@ use kube_client::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
 use kube_client::{Client, Error};
 use watchkeeper::clock::Clock;
 
-/// How long the server may take to answer.
+/// The time that the server has to answer.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A namespaced resource whose objects can be deleted.
@@ -26,7 +26,7 @@ pub(super) struct Discovered {
     stale: Vec<String>,
 }
 
-/// Why nothing is known of the resources.
+/// The reason why the resources are unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoverError {
     #[error("cannot discover the resources of the server: {0}")]
@@ -38,7 +38,7 @@ pub(super) enum DiscoverError {
     NotAggregated(&'static str),
 }
 
-/// Asks the server. Kinds come and go, so nothing is kept from one time to the next.
+/// Discovers the resources. Kinds come and go, so the result is not kept.
 pub(super) async fn discover(client: &Client, clock: &Clock) -> Result<Discovered, DiscoverError> {
     let both = async {
         Ok::<_, Error>((
@@ -58,7 +58,7 @@ pub(super) async fn discover(client: &Client, clock: &Clock) -> Result<Discovere
 }
 
 impl Discovered {
-    /// The text of the condition, where some group versions are unknown.
+    /// Returns the text of the condition, if some group versions are unknown.
     pub(super) fn problem(&self) -> Option<String> {
         let texts =
             self.stale.iter().map(|version| format!("{version}: stale GroupVersion discovery: {version}"));
@@ -101,7 +101,7 @@ impl Discovered {
     }
 }
 
-/// Whether a namespace contains its objects. What cannot be listed is not stored.
+/// Returns whether a namespace contains the resource's objects. A resource that cannot be listed is not stored.
 fn is_content(resource: &APIResourceDiscovery) -> bool {
     resource.scope.as_deref() == Some("Namespaced") && can(resource, "delete") && can(resource, "list")
 }

@@ -1,7 +1,7 @@
-//! The namespace controller: empties namespaces in deletion, and then lets them go.
+//! The namespace controller: empties namespaces in deletion, and then removes their finalizer.
 
-// `discover.rs` finds the resources, `content.rs` deletes the objects of one of them, `conditions.rs` words what is left,
-// and this file does all of it for a namespace.
+// `discover.rs` finds the resources, `content.rs` deletes the objects of one of them, `conditions.rs` describes what is
+// left, and this file does all of it for a namespace.
 
 mod conditions;
 mod content;
@@ -29,25 +29,26 @@ use discover::{Resource, discover};
 
 /// The finalizer in the spec of a namespace that this controller removes.
 const FINALIZER: &str = "kubernetes";
-/// How many namespaces are emptied at the same time.
+/// The number of namespaces that are emptied at the same time.
 const WORKERS: usize = 5;
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LAST_RETRY: Duration = Duration::from_secs(60);
-/// How long the informer stays away after a panic.
+/// The delay before the informer is restarted after a panic.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// Runs the namespace controller until `stop`: deletes everything in the namespaces that are being deleted, and then
 /// removes the finalizer `kubernetes` of their spec, which lets the server remove them.
 ///
-/// The resources are discovered anew for each attempt, so those of a CustomResourceDefinition that was added meanwhile are
-/// emptied too. Pods go first, and get their grace period; everything else follows when they are gone. Objects with
-/// finalizers are waited for. The conditions of the namespace say what it waits for; an attempt that fails is retried with
-/// backoff, up to a minute, and reported.
+/// The resources are discovered anew for each attempt, so those of a CustomResourceDefinition that was added meanwhile
+/// are emptied too. Pods are deleted first, and get their grace period; everything else follows when they are gone. The
+/// controller waits for objects with finalizers. The conditions of the namespace describe what it waits for; a failed
+/// attempt is retried with backoff, up to a minute, and reported.
 ///
-/// A namespace stays while a resource cannot be discovered, listed or deleted: what cannot be seen is not taken for gone.
+/// A namespace stays while a resource cannot be discovered, listed or deleted: objects that cannot be seen are not
+/// assumed to be gone.
 ///
-/// It starts as soon as a namespace is marked for deletion. With several API servers that share one etcd, another of them
-/// could still accept an object for a moment then: on such a cluster, leave this to kube-controller-manager.
+/// Deletion starts as soon as a namespace is marked for it. With several API servers that share one etcd, another of
+/// them could still accept an object for a moment then: on such a cluster, use kube-controller-manager instead.
 ///
 /// Returns when all tasks of the controller have ended. Dropping the future ends them too.
 pub async fn run(clients: &Client, stop: CancellationToken) {
@@ -66,7 +67,7 @@ async fn watch(clients: &Client, queue: &RateLimitingQueue<ObjectName>, env: &En
         let source = ApiSource::new::<Namespace>(clients, &(), &Scope::Cluster);
         let informer = SharedInformer::<Namespace>::builder(source, env).build();
         let handler = filtered(|object: &Object<Namespace>| object.is_deleting(), enqueue(queue.clone()));
-        // A new informer takes handlers.
+        // A new informer accepts handlers.
         let _registered = informer.add_handler(handler);
         let run = AssertUnwindSafe(informer.run(stop.clone())).catch_unwind();
         if let Err(payload) = run.await {
@@ -80,16 +81,16 @@ struct Controller {
     clients: Client,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// Nothing is left to do.
     Done,
-    /// Objects are left that are expected to take so long.
+    /// Objects are left that are expected to take this time.
     Waiting(Duration),
 }
 
-/// Why a namespace cannot be emptied for now.
+/// The reason why a namespace cannot be emptied for now.
 #[derive(Debug, thiserror::Error)]
 enum NamespaceError {
     #[error("cannot read the namespace: {0}")]
@@ -103,7 +104,7 @@ enum NamespaceError {
 }
 
 impl NamespaceError {
-    /// Whether somebody else wrote the namespace meanwhile: reported only after a few retries.
+    /// Returns whether another writer changed the namespace meanwhile, which is reported only after a few retries.
     fn is_conflict(&self) -> bool {
         match self {
             Self::Status(error) | Self::Finalize(error) => error.class() == Class::Conflict,
@@ -116,7 +117,7 @@ impl Controller {
     async fn process_item(self: Arc<Self>, item: WorkItem<ObjectName>) {
         match self.sync(item.key()).await {
             Ok(Outcome::Done) => item.forget(),
-            // Halfway: the estimate is an upper bound.
+            // Halfway, as the estimate is an upper bound.
             Ok(Outcome::Waiting(expected)) => item.retry_after(expected / 2 + Duration::from_secs(1)),
             Err(error) if error.is_conflict() => item.retry_quietly(error),
             Err(error) => item.retry(error),
@@ -151,7 +152,7 @@ impl Controller {
         Ok(Outcome::Done)
     }
 
-    /// The namespace as it is after that; `None` if it is gone.
+    /// Writes the conditions and returns the new state of the namespace; `None` if it is gone.
     async fn write_conditions(
         &self,
         mut namespace: Namespace,
@@ -170,7 +171,7 @@ impl Controller {
         }
     }
 
-    /// Removes our finalizer. The server removes the namespace with the last one.
+    /// Removes the finalizer of this controller. The server removes the namespace with the last one.
     async fn finalize(&self, mut namespace: Namespace) -> Result<(), NamespaceError> {
         if let Some(finalizers) = namespace.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
@@ -187,7 +188,7 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &String> {
     namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten())
 }
 
-/// Deletes what is in a namespace. What is left, and how long it is expected to take.
+/// Deletes the contents of a namespace. Returns what is left, and the time that it is expected to take.
 async fn empty(contents: &Contents<'_>) -> (Findings, Duration) {
     let (mut findings, mut expected) = (Findings::default(), Duration::ZERO);
     let clients = contents.clients;
@@ -201,7 +202,7 @@ async fn empty(contents: &Contents<'_>) -> (Findings, Duration) {
             return (findings, expected);
         }
     };
-    // Pods first: what they use stays until they have ended.
+    // Pods first: the objects that they use stay until they have ended.
     resources.sort_by_key(|Resource { api, .. }| !is_pods(api));
     for resource in &resources {
         let api = &resource.api;

@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand};
 
 // glibc's allocator does not return the pages of a burst, so the resident set would show the peak instead of the live data. jemalloc returns
 // them, and is what a controller with a large cache would ship with.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -275,8 +275,8 @@ mod tests {
 
     #[test]
     fn what_stands_in_quotes_is_not_told() {
-        let told = unquoted(r#"invalid type: string "hun\"ter2", expected a map"#);
-        assert_eq!(told, "invalid type: string ..., expected a map");
+        let shown = unquoted(r#"invalid type: string "hun\"ter2", expected a map"#);
+        assert_eq!(shown, "invalid type: string ..., expected a map");
         assert_eq!(unquoted("expected a map"), "expected a map");
     }
 }

@@ -272,8 +272,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_worker_that_panics_is_reported_and_restarted_after_a_second() {
         let (env, stop, _) = environment();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let into = told.clone();
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let into = reports.clone();
         env.reporter
             .add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.incident)));
         let (start, starts) = (env.clock.now(), Arc::new(Mutex::new(Vec::new())));
@@ -294,7 +294,7 @@ mod tests {
             })
             .await;
         assert_eq!(*starts.lock(), [Duration::ZERO, SECOND, 2 * SECOND]);
-        assert_eq!(*told.lock(), ["worker: worker 0: panicked: boom", "worker: worker 0: panicked: boom"]);
+        assert_eq!(*reports.lock(), ["worker: worker 0: panicked: boom", "worker: worker 0: panicked: boom"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -365,8 +365,8 @@ mod tests {
     async fn workers_that_do_not_finish_in_time_are_given_up_and_reported() {
         for (workers, seconds) in [(Workers::new(3), 30), (Workers::new(3).grace(2 * SECOND), 2)] {
             let (env, stop, numbers) = environment();
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let into = told.clone();
+            let reports = Arc::new(Mutex::new(Vec::new()));
+            let into = reports.clone();
             env.reporter.add_hook(move |report| into.lock().push(report.incident.to_string()));
             let alive = Arc::new(());
             let run = workers.run(stop.clone(), &env, || {
@@ -386,8 +386,8 @@ mod tests {
             };
             tokio::join!(run, stop_later);
             assert_eq!((env.clock.now() - began).as_secs(), 1 + seconds);
-            assert_eq!(told.lock().len(), 1);
-            assert!(told.lock()[0].starts_with("2 of 3 workers"), "{:?}", told.lock());
+            assert_eq!(reports.lock().len(), 1);
+            assert!(reports.lock()[0].starts_with("2 of 3 workers"), "{:?}", reports.lock());
             tokio::task::yield_now().await;
             assert_eq!(Arc::strong_count(&alive), 1, "they are gone");
         }

@@ -86,7 +86,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
-#[error("the end came before {0} or more events could be written")]
+#[error("stopped before {0} or more events could be written")]
 struct Unwritten(usize);
 
 impl<L: Correlation> Writer<L> {

@@ -253,12 +253,12 @@ impl Plan {
             self.failures = 0;
             return Duration::ZERO;
         }
-        let told = matches!(ended, Ended::Failed(error) if error.code().is_some());
-        if told && error.is_some_and(ApiError::is_internal) && self.internal_errors.retry(now) {
+        let is_reported = matches!(ended, Ended::Failed(error) if error.code().is_some());
+        if is_reported && error.is_some_and(ApiError::is_internal) && self.internal_errors.retry(now) {
             return self.delay(error, now);
         }
         // A server that reports an internal error may have missed something itself.
-        if told
+        if is_reported
             && error
                 .is_some_and(|error| matches!(error.class(), Class::Other | Class::Invalid | Class::NotFound))
         {

@@ -279,7 +279,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::with_cap(self.options.object_cap);
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
-        let mut heard = false;
+        let mut received = false;
         let (opened, mut is_proven) = (self.env.clock.now(), !self.health.lock().watch_failed);
         // The time by which a streamed list must be complete, once changes have come: they follow it.
         let mut whole_by = None;
@@ -297,17 +297,17 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 next = self.next(&mut stream, deadline) => next,
                 never = self.lasting(opened), if is_watching && !is_proven => match never {},
             };
-            if patience == SILENCE && !heard && next.is_err() && self.env.clock.now() >= deadline {
+            if patience == SILENCE && !received && next.is_err() && self.env.clock.now() >= deadline {
                 return Err(self.unheard(&options.version).await);
             }
             let Some(chunk) = next? else { break };
-            heard |= !chunk.is_empty();
-            let mut told = None;
+            received |= !chunk.is_empty();
+            let mut error_event = None;
             let mut newest = None;
             let split = splitter.feed(&chunk, |line| match line {
-                _ if told.is_some() => {}
+                _ if error_event.is_some() => {}
                 Ok(WatchLine { event: WatchEventType::Error, object }) => {
-                    told = Some(ApiError::from_event(object))
+                    error_event = Some(ApiError::from_event(object))
                 }
                 Ok(line) => {
                     if line.event != WatchEventType::Added {
@@ -332,7 +332,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 }
                 self.contact(&version);
             }
-            if let Some(error) = told {
+            if let Some(error) = error_event {
                 return Err(error);
             }
             split?;

@@ -329,8 +329,8 @@ mod tests {
     async fn a_write_is_told_to_listeners_before_the_writer_learns_of_it() {
         let (requests, seen) =
             requests(r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"}}"#);
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let log = told.clone();
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let log = writes.clone();
         requests.on_write(move |written| log.lock().push(written.clone()));
         requests.api::<ConfigMap>().create(&config_map()).await.unwrap();
         requests.api::<ConfigMap>().get(&ObjectName::namespaced("ns", "a")).await.unwrap();
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(seen.lock()[0], format!("POST {path}?&fieldManager=me"));
         let key = ObjectName::namespaced("ns", "a");
         let written = Written { path: path.into(), key, uid: "u".into(), version: 5.into() };
-        assert_eq!(told.lock()[..], [written]);
+        assert_eq!(writes.lock()[..], [written]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_and_the_server_behind_it_receive_the_user_agent() {
-        for (given, told) in [(None, "my-program/2.0 ("), (Some("own/1"), "own/1\r\n")] {
+        for (given, sent) in [(None, "my-program/2.0 ("), (Some("own/1"), "own/1\r\n")] {
             let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut config = Config::new("http://api.invalid:8080".parse().unwrap());
             config.proxy_url = Some(format!("http://{}", proxy.local_addr().unwrap()).parse().unwrap());
@@ -138,12 +138,12 @@ mod tests {
                 let (mut stream, _) = proxy.accept().await.unwrap();
                 let connect = head(&mut stream).await;
                 assert_eq!(connect.matches("user-agent: ").count(), 1, "{connect}");
-                assert!(connect.contains(&format!("user-agent: {told}")), "{connect}");
+                assert!(connect.contains(&format!("user-agent: {sent}")), "{connect}");
                 stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 let request = head(&mut stream).await;
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
                 assert_eq!(request.matches("user-agent: ").count(), 1, "{request}");
-                assert!(request.contains(&format!("user-agent: {told}")), "{request}");
+                assert!(request.contains(&format!("user-agent: {sent}")), "{request}");
             };
             // This includes the requests of kube's own client.
             let request = http::Request::get("/hello").body(Vec::new()).unwrap();

@@ -25,9 +25,9 @@ impl Collector for Events {
         let counts = self.0.now();
         let all = [
             ("recorded", "Events that were recorded", counts.recorded),
-            ("dropped", "Events that a sink was too full to take", counts.dropped),
-            ("filtered", "Events that were not written since their object had too many", counts.filtered),
-            ("written", "Writes of events that the API server took", counts.written),
+            ("dropped", "Events that found the queue of a sink full", counts.dropped),
+            ("filtered", "Events that were not written because their object had too many", counts.filtered),
+            ("written", "Writes of events that the API server accepted", counts.written),
             ("failed", "Writes of events that were given up", counts.failed),
         ];
         for (name, help, count) in all {

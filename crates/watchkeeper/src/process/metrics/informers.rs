@@ -143,18 +143,16 @@ impl InformerMetrics for Counted {
 type Gauge = fn(&InformerStats) -> Option<f64>;
 
 const GAUGES: [(&str, &str, Gauge); 6] = [
-    ("informer_queued_items", "Entries that wait to be applied to the store", |of| Some(of.queued as f64)),
-    ("informer_queued_bytes", "Bytes that wait to be applied to the store", |of| {
-        Some(of.queued_bytes as f64)
-    }),
+    ("informer_queued_items", "Entries queued for the store", |of| Some(of.queued as f64)),
+    ("informer_queued_bytes", "Bytes queued for the store", |of| Some(of.queued_bytes as f64)),
     ("informer_store_objects", "Objects in the store", |of| Some(of.objects as f64)),
-    ("informer_store_bytes", "Bytes that the objects in the store take, decoded values not counted", |of| {
+    ("informer_store_bytes", "Bytes of the objects in the store, without decoded values", |of| {
         Some(of.bytes as f64)
     }),
     ("informer_store_resource_version", "The resource version that the store reflects", |of| {
         of.version.to_string().parse().ok()
     }),
-    ("informer_last_contact_seconds", "How long the API server has not been heard of", |of| {
+    ("informer_last_contact_seconds", "Time since the last data from the API server", |of| {
         of.silent_for.map(|silent| silent.as_secs_f64())
     }),
 ];
@@ -170,15 +168,14 @@ impl Collector for InformerCollector {
                 gauge(stats).map_or(Ok(()), |value| series.gauge(&of.labels(), value))?;
             }
         }
-        let mut series = sheet
-            .gauges("informer_handler_pending_notifications", "Notifications that wait for a handler")?;
+        let mut series =
+            sheet.gauges("informer_handler_pending_notifications", "Pending notifications of a handler")?;
         for (of, stats) in &asked {
             for handler in &stats.handlers {
                 series.gauge(&of.labels_and("handler", &handler.name), handler.pending as f64)?;
             }
         }
-        let help =
-            "Notifications that were told with a later one, or not at all, as a handler was too far behind";
+        let help = "Notifications that were merged or cancelled because a handler was too far behind";
         let mut series = sheet.counters("informer_handler_coalesced_notifications", help)?;
         for (of, stats) in &asked {
             for handler in &stats.handlers {

@@ -57,14 +57,14 @@ type Gauge = fn(&QueueFigures) -> f64;
 const GAUGES: [(&str, &str, Gauge); 4] = [
     (
         "workqueue_unfinished_work_seconds",
-        "Ages of the runs in progress, together: where it grows, workers are stuck",
+        "Sum of the ages of the current runs: if it keeps growing, workers are stuck",
         |of| of.running.unfinished.as_secs_f64(),
     ),
-    ("workqueue_longest_running_processor_seconds", "The age of the oldest run in progress", |of| {
+    ("workqueue_longest_running_processor_seconds", "The age of the oldest current run", |of| {
         of.running.longest.as_secs_f64()
     }),
     ("workqueue_running", "Keys that are with a worker", |of| of.running.count as f64),
-    ("workqueue_delayed", "Keys that are due later", |of| of.delayed as f64),
+    ("workqueue_delayed", "Keys that become due later", |of| of.delayed as f64),
 ];
 
 impl Collector for QueueCollector {
@@ -87,11 +87,11 @@ impl Collector for QueueCollector {
             series.counter(&[*name], figures.retries)?;
         }
         let mut series =
-            sheet.histograms("workqueue_queue_duration_seconds", "From the add to the worker")?;
+            sheet.histograms("workqueue_queue_duration_seconds", "Time from the add to the worker")?;
         for (name, figures) in &asked {
             histogram(&mut series, *name, &figures.queue_duration)?;
         }
-        let mut series = sheet.histograms("workqueue_work_duration_seconds", "How long workers took")?;
+        let mut series = sheet.histograms("workqueue_work_duration_seconds", "Time that workers took")?;
         for (name, figures) in &asked {
             histogram(&mut series, *name, &figures.work_duration)?;
         }

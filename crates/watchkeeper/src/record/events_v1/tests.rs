@@ -33,11 +33,11 @@ impl TimedSeries {
     /// Returns the writes: the name, whether by patch, and the count.
     fn written(&mut self, jobs: Vec<Job<Event>>) -> Vec<String> {
         jobs.iter().for_each(|job| self.correlation.written(job));
-        jobs.iter().map(told).collect()
+        jobs.iter().map(shown).collect()
     }
 }
 
-fn told(job: &Job<Event>) -> String {
+fn shown(job: &Job<Event>) -> String {
     let name = job.event.metadata.name.as_deref().unwrap();
     match (&job.patch, &job.event.series) {
         (None, None) => format!("create {name}"),
@@ -60,7 +60,7 @@ fn the_first_is_created_the_second_patched_and_the_others_held() {
     assert_eq!(timed.record(0, &event(3, "Why", "c")), [""; 0]);
     assert_eq!(timed.record(0, &event(4, "Another", "c")), ["create pod.4"]);
     let jobs = timed.correlation.flush();
-    assert_eq!(jobs.iter().map(told).collect::<Vec<_>>(), ["patch pod.1 3"]);
+    assert_eq!(jobs.iter().map(shown).collect::<Vec<_>>(), ["patch pod.1 3"]);
     let series = jobs[0].event.series.as_ref().unwrap();
     assert_eq!(series.last_observed_time.0, event(3, "", "").at);
 }

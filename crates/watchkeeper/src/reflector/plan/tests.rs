@@ -214,8 +214,8 @@ fn failures_with_good_watches_between_them_are_not_in_a_row() {
 #[test]
 fn an_error_that_the_server_tells_of_itself_leads_to_a_list_at_once() {
     let mut timed = TimedPlan::watching("7");
-    let told = ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"StoreReadError"}"#);
-    assert!(timed.ended(Ended::Failed(told), 60) > Duration::ZERO);
+    let reported = ApiError::from_event(br#"{"kind":"Status","code":500,"reason":"StoreReadError"}"#);
+    assert!(timed.ended(Ended::Failed(reported), 60) > Duration::ZERO);
     assert!(timed.asks_for_list().is_some());
     assert_eq!(timed.plan.reason(), ListReason::ServerError);
 }

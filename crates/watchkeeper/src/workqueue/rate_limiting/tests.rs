@@ -186,8 +186,8 @@ async fn an_item_dropped_undecided_is_retried_rate_limited() {
 #[tokio::test(start_paused = true)]
 async fn a_quiet_retry_is_explained_from_the_first_on_and_reported_when_it_does_not_help() {
     let (queue, env) = queue();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let into = told.clone();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let into = reports.clone();
     env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.incident)));
     queue.add("foo");
     for retry in 1..=20_u32 {
@@ -204,12 +204,12 @@ async fn a_quiet_retry_is_explained_from_the_first_on_and_reported_when_it_does_
     }
     let expected =
         [4, 8, 16].map(|n| format!("workqueue: test \"foo\": still failing at retry {n}: conflict {n}"));
-    assert_eq!(*told.lock(), expected);
+    assert_eq!(*reports.lock(), expected);
     let item = within(&env, queue.get()).await.unwrap();
     item.forget();
     queue.add("foo");
     ready(&queue).unwrap().retry_quietly("conflict");
-    assert_eq!((told.lock().len(), queue.retries(&"foo")), (3, 1), "a success begins anew");
+    assert_eq!((reports.lock().len(), queue.retries(&"foo")), (3, 1), "a success begins anew");
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,8 +232,8 @@ async fn an_item_held_by_a_panicking_worker_is_retried() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_reported_and_retried_and_a_success_forgotten() {
     let (queue, env) = queue();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let into = told.clone();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let into = reports.clone();
     env.reporter.add_hook(move |r| into.lock().push(format!("{}: {}: {}", r.part, r.subject, r.incident)));
     queue.add("foo");
     ready(&queue).unwrap().retry("no luck");
@@ -245,19 +245,19 @@ async fn a_failure_is_reported_and_retried_and_a_success_forgotten() {
     assert_eq!(queue.retries(&"foo"), 0);
     env.clock.sleep(SECOND).await;
     assert!(ready(&queue).is_none());
-    assert_eq!(*told.lock(), ["workqueue: test \"foo\": no luck"]);
+    assert_eq!(*reports.lock(), ["workqueue: test \"foo\": no luck"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_given_up_is_reported_forgotten_and_not_tried_again() {
     let (queue, env) = queue();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let into = told.clone();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let into = reports.clone();
     env.reporter.add_hook(move |r| into.lock().push(r.incident.to_string()));
     queue.add_rate_limited("foo");
     let item = within(&env, queue.get()).await.unwrap();
     item.give_up(std::io::Error::other("hopeless"));
-    assert_eq!(*told.lock(), ["dropped out of the queue after 1 retries: hopeless"]);
+    assert_eq!(*reports.lock(), ["dropped out of the queue after 1 retries: hopeless"]);
     env.clock.sleep(SECOND).await;
     assert!(ready(&queue).is_none());
     assert_eq!(queue.retries(&"foo"), 0);

@@ -148,8 +148,8 @@ async fn what_a_credential_program_prints_is_not_told() {
     let request = http::Request::get("/").body(Vec::new()).unwrap();
     let asked = begun.kube().request_text(request).await.unwrap_err();
     let error = client().unwrap_err();
-    for told in [format!("{error} {error:?}"), format!("{asked} {asked:?}")] {
-        assert!(told.contains("the program failed: exit status: 3") && !told.contains("hunter2"), "{told}");
+    for text in [format!("{error} {error:?}"), format!("{asked} {asked:?}")] {
+        assert!(text.contains("the program failed: exit status: 3") && !text.contains("hunter2"), "{text}");
     }
 }
 

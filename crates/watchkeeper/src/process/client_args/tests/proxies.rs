@@ -80,9 +80,9 @@ async fn a_proxy_may_be_of_socks() {
     ];
     let talk = async |mut stream: TcpStream| {
         for (asked, answer) in said {
-            let mut heard = vec![0; asked.len()];
-            stream.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, asked);
+            let mut received = vec![0; asked.len()];
+            stream.read_exact(&mut received).await.unwrap();
+            assert_eq!(received, asked);
             stream.write_all(answer).await.unwrap();
         }
         stream

@@ -150,7 +150,7 @@ impl Seen {
         }
         let value = kind.to_storage(value);
         if !write.dry_run {
-            size::check(kind, &stored_at(kind, &self.key, false), &value)?;
+            size::check(kind, || stored_at(kind, &self.key, false), &value)?;
         }
         let outcome = Outcome {
             value,

@@ -200,7 +200,7 @@ impl Seen {
         let value = kind.to_storage(after);
         let same = fields::same(&value, &stored) && old.written.is_none();
         if !same && !dry_run {
-            size::check(kind, &stored_at(kind, &old.key, false), &value)?;
+            size::check(kind, || stored_at(kind, &old.key, false), &value)?;
         }
         let outcome = Outcome {
             value,

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::controller::Ledger;
+use watchkeeper::controller::Writes;
 use watchkeeper::informer::{InformerStopped, Lister};
 use watchkeeper::process::run_workers;
 use watchkeeper::workqueue::{RateLimitingQueue, WorkItem, enqueue, enqueue_mapped, limiter};
@@ -69,7 +69,7 @@ struct Controller {
     buckets: Lister<Bucket>,
     services: Lister<Service>,
     queue: RateLimitingQueue<ObjectName>,
-    writes: Ledger,
+    writes: Writes,
     client: Client,
     cloud: Cloud,
 }
@@ -205,12 +205,9 @@ impl Controller {
 impl Controller {
     /// Reconciles the Bucket of that key, and returns when to look again though nothing has changed.
     async fn sync(&self, key: &ObjectName) -> Result<Option<Duration>, Failure> {
-        // What was written for this key is in the caches, or this is an error and a later try.
-        self.writes.settled(key).await?;
-        let bucket = match self.buckets.get(key) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            found => found?,
-        };
+        // As this controller's own writes left it, whether the cache has seen them or not.
+        let Some(bucket) = self.writes.get(key, self.buckets.indexer(), key) else { return Ok(None) };
+        let bucket = bucket.get()?;
         if bucket.metadata.deletion_timestamp.is_some() {
             self.clean_up(key, &bucket).await?;
             return Ok(None);
@@ -225,6 +222,8 @@ impl Controller {
     }
 
     async fn work(self: Arc<Self>, item: WorkItem<ObjectName>) {
+        // A key whose last writes are not cached yet goes back to the queue.
+        let Some(item) = self.writes.admit(item) else { return };
         match self.sync(item.key()).await {
             Ok(None) => item.forget(),
             // No informer sees the cloud: it is looked at again from time to time.
@@ -244,7 +243,8 @@ impl Controller {
         let queue = RateLimitingQueue::new("buckets", limiter::default_controller(), client.env());
         buckets.add_handler(enqueue(queue.clone()))?;
         services.add_handler(enqueue_mapped(queue.clone(), Object::<Service>::controller_of::<Bucket>))?;
-        let (buckets, services, writes) = (buckets.lister(), services.lister(), Ledger::new(client.env()));
+        let writes = Writes::new(&queue, client.env());
+        let (buckets, services) = (buckets.lister(), services.lister());
         let (client, cloud) = (client.clone(), cloud.clone());
         Ok(Arc::new(Self { buckets, services, queue, writes, client, cloud }))
     }

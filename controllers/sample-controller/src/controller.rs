@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::controller::{Behind, Ledger};
-use watchkeeper::informer::{Change, HandlerOptions, InformerStopped, Lister, LookupError, on_change};
+use watchkeeper::controller::Writes;
+use watchkeeper::informer::{Change, HandlerOptions, InformerStopped, Lister, on_change};
+use watchkeeper::object::DecodeError;
 use watchkeeper::process::run_workers;
 use watchkeeper::record::{EventRecorder, EventType};
 use watchkeeper::source::Requests;
@@ -28,7 +29,7 @@ pub struct Controller {
     foos: Lister<Foo>,
     deployments: Lister<Deployment>,
     queue: RateLimitingQueue<ObjectName>,
-    writes: Ledger,
+    writes: Writes,
     requests: Requests,
     recorder: EventRecorder,
     env: Env,
@@ -37,12 +38,9 @@ pub struct Controller {
 /// Why a Foo could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The cache has no readable object.
+    /// A cached object does not fit its type.
     #[error(transparent)]
-    Lookup(#[from] LookupError),
-    /// The cache has not seen the last write for the Foo.
-    #[error(transparent)]
-    Behind(#[from] Behind),
+    Undecodable(#[from] DecodeError),
     /// The Deployment that the Foo names exists, and the Foo does not control it.
     #[error("Resource {0:?} already exists and is not managed by Foo")]
     ResourceExists(String),
@@ -61,7 +59,6 @@ impl SyncError {
     /// Whether the cache lags behind the server, for example behind a user's change.
     fn is_stale(&self) -> bool {
         match self {
-            Self::Behind(_) => true,
             Self::Api { source, .. } => matches!(source.class(), Class::Conflict | Class::AlreadyExists),
             _ => false,
         }
@@ -81,11 +78,12 @@ impl Controller {
     ) -> Result<Arc<Self>, InformerStopped> {
         let env = client.env().fork(COMPONENT);
         let (foos, deployments) = (factory.informer::<Foo>(), factory.informer::<Deployment>());
+        let queue = RateLimitingQueue::new("foos", limiter::sample_controller(), &env);
         let controller = Arc::new(Self {
             foos: foos.lister(),
             deployments: deployments.lister(),
-            queue: RateLimitingQueue::new("foos", limiter::sample_controller(), &env),
-            writes: Ledger::new(&env),
+            writes: Writes::new(&queue, &env),
+            queue,
             requests: client.requests().clone().manager(COMPONENT),
             recorder,
             env,
@@ -137,6 +135,8 @@ impl Controller {
 
     /// Reconciles the Foo of one key, and finishes or retries the key.
     async fn process(self: Arc<Self>, item: WorkItem<ObjectName>) {
+        // A Foo whose last writes are not cached yet goes back to the queue.
+        let Some(item) = self.writes.admit(item) else { return };
         match self.sync_handler(item.key()).await {
             Ok(()) => {
                 tracing::info!(foo = %item.key(), "successfully synced");
@@ -150,28 +150,26 @@ impl Controller {
 
     /// Reconciles the Deployment of a Foo, and updates the Foo's status.
     async fn sync_handler(&self, key: &ObjectName) -> Result<(), SyncError> {
-        self.writes.settled(key).await?;
-        let foo = match self.foos.get(key) {
-            Err(error) if error.is_not_found() => {
-                tracing::debug!(foo = %key, "the Foo in the queue no longer exists");
-                return Ok(());
-            }
-            found => found?,
+        // The controller's own writes count, whether the cache has seen them or not.
+        let Some(foo) = self.writes.get(key, self.foos.indexer(), key) else {
+            tracing::debug!(foo = %key, "the Foo in the queue no longer exists");
+            return Ok(());
         };
+        let foo = foo.get()?;
         let name = &foo.spec.deployment_name;
         if name.is_empty() {
             // A retry would not help; changing the Foo enqueues it again.
             self.env.reporter.error(COMPONENT, &key.to_string(), &NoDeploymentName);
             return Ok(());
         }
-        let mut deployment = match self.deployments.get(&key.sibling(name)) {
-            Err(error) if error.is_not_found() => {
+        let mut deployment = match self.writes.get(key, self.deployments.indexer(), &key.sibling(name)) {
+            None => {
                 let created = self.requests.api::<Deployment>().create(&new_deployment(&foo)).await;
                 let created = created.map_err(api("create the Deployment"))?;
                 self.writes.wrote(key, self.deployments.indexer(), &created);
                 Arc::new(created)
             }
-            found => found?,
+            Some(deployment) => deployment.get()?,
         };
         if !is_controlled_by(&deployment, &foo) {
             let error = SyncError::ResourceExists(name.clone());

@@ -65,8 +65,8 @@
 //! - [`informer`]: one watch and one cache for many handlers.
 //! - [`workqueue`]: the keys to reconcile, rate limited and deduplicated.
 //! - [`record`]: events for users.
-//! - [`controller`]: parts that controllers share, such as read-your-writes.
 //! - [`process`]: flags, workers, signals, metrics and health checks of a program.
+//! - [`controller`]: controllers, what their reconciles read and write, and the manager that runs them.
 //! - [`prelude`]: the items that most controllers need, for one import.
 //!
 //! # Features

@@ -1,5 +1,6 @@
 //! Decides whether a server-side apply can be skipped, from what the last one sent and what it was answered.
 
+#[cfg(test)]
 use std::fmt;
 use std::hash::BuildHasher;
 use std::num::NonZeroU64;
@@ -250,6 +251,7 @@ impl Applied {
         }
     }
 
+    #[cfg(test)]
     /// The uid of the child in the last answer; `None` where none is remembered.
     pub(crate) fn uid(&self, owner: &ObjectName, child: Child<'_>) -> Option<String> {
         self.with(owner, child, |entry| entry.uid.to_string())
@@ -353,6 +355,7 @@ impl PartialEq<str> for Uid {
     }
 }
 
+#[cfg(test)]
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

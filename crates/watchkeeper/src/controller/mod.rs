@@ -1,11 +1,43 @@
-//! What do controllers share beside informers, queue and workers? So far the [`Ledger`] of their own writes.
+//! Controllers, what their reconciles read and write, and the manager that runs them.
+//!
+//! A [`Controller`] is assembled in one expression and registered with a [`Manager`]. From a change to its consequences:
+//! `attach.rs` and `relation.rs` turn changes of cached objects into keys; `running.rs` runs the workers; `reconcile.rs` runs one
+//! key; [`Context`] is what the author's code reads from and writes through; `writes/` and `applied.rs` remember what was written.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the context of a controller, which is not there yet"))]
 mod applied;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the context of a controller, which is not there yet"))]
+mod attach;
+mod builder;
+mod caches;
 mod canonical;
+mod context;
 #[doc(hidden)]
 pub mod crd;
-mod ledger;
+mod figures;
+mod index_key;
+mod manager;
+mod optional;
+mod outcome;
+mod predicate;
+mod reconcile;
+mod relation;
+mod running;
+mod selection;
+mod setup;
+mod watch;
+mod writes;
 
-pub use ledger::{Behind, Ledger};
+pub use builder::Controller;
+pub use caches::View;
+pub use context::{Conditions, Context, Live, ReadError, WriteError};
+pub use crd::CrdError;
+pub use figures::ControllerFigures;
+pub use index_key::IndexKey;
+#[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
+pub use manager::ManagerArgs;
+pub use manager::{Manager, ManagerBuilder, ManagerError, ManagerHandle, Role, Rule};
+pub use outcome::{Action, Error};
+pub use predicate::{annotations_changed, either, generation_changed, labels_changed};
+pub use selection::SelectorError;
+pub use setup::{IndexError, SetupError};
+pub use watch::Watch;
+pub use writes::Writes;

@@ -45,6 +45,7 @@ pub struct SharedInformerFactory {
     shared: Arc<Shared>,
     scope: Scope,
     selection: Selection,
+    metadata_only: bool,
 }
 
 struct Shared {
@@ -76,6 +77,7 @@ struct Key {
     kind: String,
     scope: Scope,
     selection: Selection,
+    metadata_only: bool,
 }
 
 struct Entry {
@@ -136,7 +138,7 @@ impl SharedInformerFactory {
             joining: tokio::sync::Mutex::default(),
             panicked: Arc::default(),
         };
-        Self { shared: Arc::new(shared), scope, selection }
+        Self { shared: Arc::new(shared), scope, selection, metadata_only: false }
     }
 
     /// Returns the same factory for informers of one namespace, or of all if it is empty.
@@ -155,6 +157,13 @@ impl SharedInformerFactory {
     #[must_use]
     pub fn selecting(&self, selection: Selection) -> Self {
         Self { selection, ..self.clone() }
+    }
+
+    /// The same factory, for informers that cache only the metadata of objects. They decode into their type only where it has no
+    /// other required fields.
+    #[must_use]
+    pub fn metadata_only(&self) -> Self {
+        Self { metadata_only: true, ..self.clone() }
     }
 
     /// Returns the informer of a kind known at compile time.
@@ -183,18 +192,19 @@ impl SharedInformerFactory {
         kind: K::DynamicType,
         make: impl FnOnce(SharedInformerBuilder<K>) -> SharedInformer<K>,
     ) -> SharedInformer<K> {
-        let Self { shared, selection, .. } = self;
+        let Self { shared, selection, metadata_only, .. } = self;
         let scope = self.scope.of_kind::<K>();
         let key = Key {
             type_id: TypeId::of::<K>(),
             kind: format!("{kind:?}"),
             scope: scope.clone(),
             selection: selection.clone(),
+            metadata_only: *metadata_only,
         };
         let _making = shared.making.lock();
         let there = shared.informers.lock().get(&key).map(|entry| entry.informer.clone());
         let informer = there.unwrap_or_else(|| {
-            let builder = shared.prepare::<K>(kind, &scope, selection);
+            let builder = self.builder_of::<K>(kind);
             let made = Entry { informer: Arc::new(make(builder)), started: false };
             shared.informers.lock().entry(key).or_insert(made).informer.clone()
         });
@@ -203,6 +213,13 @@ impl SharedInformerFactory {
             Some(informer) => informer.clone(),
             None => unreachable!("informers are kept by their type"),
         }
+    }
+
+    /// The builder of an informer with the factory's settings and source, which the factory does not keep: for informers that
+    /// their owner starts and stops.
+    pub fn builder_of<K: Kind>(&self, kind: K::DynamicType) -> SharedInformerBuilder<K> {
+        let scope = self.scope.of_kind::<K>();
+        self.shared.prepare::<K>(kind, &scope, &self.selection, self.metadata_only)
     }
 
     /// Returns the lister of a kind known at compile time; its informer is made if there is none yet.
@@ -306,11 +323,15 @@ impl Shared {
         kind: K::DynamicType,
         scope: &Scope,
         selection: &Selection,
+        metadata_only: bool,
     ) -> SharedInformerBuilder<K> {
         let Self { client, settings, .. } = self;
         let mut source = ApiSource::new::<K>(client, &kind, scope).select(selection.clone());
         if let Some(edit) = &settings.edit {
             source = source.edit_options_with(edit.clone());
+        }
+        if metadata_only {
+            source = source.metadata_only();
         }
         let of_kind = settings.of_kind.get(&TypeId::of::<K>());
         let id = InformerId::new::<K>(&narrowed(&settings.name, scope, selection), &kind);
@@ -323,6 +344,9 @@ impl Shared {
         if let Some(transform) = of_kind.and_then(|of| of.transform.as_ref()).or(settings.transform.as_ref())
         {
             builder = builder.transform(transform.clone());
+        }
+        if metadata_only {
+            builder = builder.metadata_only();
         }
         if let Some(bytes) = settings.max_object_size {
             builder = builder.max_object_size(bytes);

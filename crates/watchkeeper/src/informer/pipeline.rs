@@ -19,6 +19,8 @@ pub(super) struct Pipeline {
     pub(super) resync: Duration,
     pub(super) keep: Keep,
     pub(super) keep_managed_fields: bool,
+    /// Whether objects come without their bodies.
+    pub(super) metadata_only: bool,
     pub(super) transform: Option<Transform>,
     pub(super) reflector: Options,
     /// The number of queued bytes above which the source has to wait.
@@ -34,6 +36,7 @@ impl Default for Pipeline {
             resync: Duration::ZERO,
             keep: Keep::default(),
             keep_managed_fields: false,
+            metadata_only: false,
             transform: None,
             reflector: Options::default(),
             bound: DEFAULT_BOUND,
@@ -52,8 +55,9 @@ impl Pipeline {
     pub(super) fn maker<K: Kind>(&mut self, kind: &K::DynamicType) -> (Maker<K>, Arc<Decoded<K>>) {
         let expected = (K::api_version(kind).into_owned(), K::kind(kind).into_owned());
         let decoded = Decoded::new(self.keep);
-        // Objects in metadata-only form have another kind.
-        let maker = Maker::new(decoded.clone(), (!K::metadata_api()).then_some(expected))
+        // Objects that come without their body come under another kind, too.
+        let is_whole = !K::metadata_api() && !self.metadata_only;
+        let maker = Maker::new(decoded.clone(), is_whole.then_some(expected))
             .keep_managed_fields(self.keep_managed_fields)
             .transform(self.transform.take());
         (maker, decoded)

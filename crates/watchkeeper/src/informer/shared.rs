@@ -109,6 +109,12 @@ impl<K: Kind> SharedInformerBuilder<K> {
 
     pipeline_settings!();
 
+    /// Takes objects without their bodies, which come under a kind of their own.
+    pub(super) fn metadata_only(mut self) -> Self {
+        self.pipeline.metadata_only = true;
+        self
+    }
+
     /// Builds the informer, which is not yet running.
     pub fn build(mut self) -> SharedInformer<K> {
         let (name, resync) = (self.pipeline.name::<K>(&self.kind), self.pipeline.resync);
@@ -269,6 +275,11 @@ impl<K: Kind> SharedInformer<K> {
     /// Returns whether the informer has run and stopped.
     pub fn is_stopped(&self) -> bool {
         matches!(*self.0.life.lock(), Life::Stopped)
+    }
+
+    /// Whether both are clones of one informer.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the store.

@@ -94,6 +94,13 @@ pub struct EventSink {
 }
 
 impl EventSink {
+    /// Gives up what could not be written so long after the stop; 5 s by default.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.api.0 = self.api.0.grace(grace);
+        self
+    }
+
     /// Logs and writes until `stop`, and then for a few seconds the events recorded before it; or until every recorder
     /// is dropped.
     pub async fn run(self, stop: CancellationToken) {

@@ -7,12 +7,13 @@ use http::Request;
 use kube_core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube_core::request::{Error as RequestError, Request as Builder};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::api_source::{ApiSource, Scope};
 use super::path::{collection, name_segment};
 use super::requests::Requests;
 use super::{ListOptions, ListerWatcher, Selection};
-use crate::object::{DecodeError, JsonError, Kind, Listing, ObjectName, decode, name_hint};
+use crate::object::{DecodeError, JsonError, Kind, Listing, Object, ObjectName, decode, name_hint};
 use crate::report::WithCauses;
 use crate::wire::{ApiError, Class, ListMeta, ListSplitter, Pages, TooLarge};
 
@@ -57,8 +58,7 @@ impl<'a, K: Kind> Api<'a, K> {
     pub async fn get_opt(&self, key: &ObjectName) -> Result<Option<K>, ApiError> {
         match self.get(key).await {
             Ok(object) => Ok(Some(object)),
-            // Only a server that knows the kind sends a reason.
-            Err(error) if error.is_not_found() && error.reason() == "NotFound" => Ok(None),
+            Err(error) if error.is_missing_object() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -214,6 +214,64 @@ impl<'a, K: Kind> Api<'a, K> {
     pub async fn delete_collection(&self, namespace: &str, params: &DeleteParams) -> Result<(), ApiError> {
         let at = Builder::new(collection::<K>(&self.kind, Some(namespace))?);
         self.requests.send_and_discard(at.delete_collection(params, &ListParams::default())?).await
+    }
+
+    /// Reads one object from the server, not decoded; `None` where there is none of that name.
+    pub(crate) async fn get_object(&self, key: &ObjectName) -> Result<Option<Object<K>>, ApiError> {
+        let (at, name) = self.at(key)?;
+        match self.requests.send(at.get(&name, &GetParams::default())?).await {
+            Ok(body) => Object::from_json(&body).map(Some).map_err(ApiError::undecodable),
+            Err(error) if error.is_missing_object() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The request that creates an object in the namespace of `key`.
+    pub(crate) fn create_request(
+        &self,
+        key: &ObjectName,
+        body: &Value,
+    ) -> Result<Request<Vec<u8>>, ApiError> {
+        let path = collection::<K>(&self.kind, key.namespace())?;
+        Ok(Builder::new(path).create(&self.post(), body.to_string().into_bytes())?)
+    }
+
+    /// The request that replaces an object.
+    pub(crate) fn replace_request(
+        &self,
+        key: &ObjectName,
+        body: &Value,
+    ) -> Result<Request<Vec<u8>>, ApiError> {
+        let (at, name) = self.at(key)?;
+        Ok(at.replace(&name, &self.post(), body.to_string().into_bytes())?)
+    }
+
+    /// The request that patches an object, or one of its subresources.
+    pub(crate) fn patch_request<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        patch: &Patch<P>,
+        subresource: Option<&str>,
+    ) -> Result<Request<Vec<u8>>, ApiError> {
+        let (at, name) = self.at(key)?;
+        let params = match patch {
+            Patch::Apply(_) => self.force_params()?,
+            _ => self.patch_params(),
+        };
+        Ok(match subresource {
+            Some(subresource) => at.patch_subresource(subresource, &name, &params, patch)?,
+            None => at.patch(&name, &params, patch)?,
+        })
+    }
+
+    /// The request that deletes an object.
+    pub(crate) fn delete_request(
+        &self,
+        key: &ObjectName,
+        params: &DeleteParams,
+    ) -> Result<Request<Vec<u8>>, ApiError> {
+        let (at, name) = self.at(key)?;
+        Ok(at.delete(&name, params)?)
     }
 
     /// Returns the URL of the object's collection, and its name as a segment of a URL.

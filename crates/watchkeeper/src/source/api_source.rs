@@ -124,6 +124,13 @@ impl ApiSource {
         self
     }
 
+    /// Only the metadata of objects.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
     async fn get(&self, query: Query) -> Result<ByteStream, ApiError> {
         // Not every aggregated API server can send metadata only: it sends whole objects instead.
         let accept = match (self.metadata_only, query.is_watch()) {

@@ -66,7 +66,7 @@ impl Requests {
     }
 
     /// Returns the field manager of writes.
-    pub(super) fn field_manager(&self) -> Option<&str> {
+    pub(crate) fn field_manager(&self) -> Option<&str> {
         self.manager.as_deref()
     }
 
@@ -111,7 +111,7 @@ impl Requests {
     }
 
     /// Sends one request and reads the whole answer.
-    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
+    pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
         let is_write = request.method() != Method::GET;
         let path = request.uri().path().to_owned();
         let body = self.within_deadline(async {

@@ -4,15 +4,16 @@ use crate::object::scan::{Cursor, Malformed};
 use crate::object::{PathError, Segment, segments};
 
 /// A field of objects, such as `spec.nodeName` or `spec.containers[*].image`.
-pub(super) struct Field(Vec<Segment>);
+#[derive(Debug)]
+pub(crate) struct Field(Vec<Segment>);
 
 impl Field {
-    pub(super) fn new(path: &str) -> Result<Self, PathError> {
+    pub(crate) fn new(path: &str) -> Result<Self, PathError> {
         segments(path).map(Self)
     }
 
     /// Calls `each` with the strings, numbers and booleans of the field.
-    pub(super) fn each(&self, json: &[u8], each: &mut dyn FnMut(&str)) {
+    pub(crate) fn each(&self, json: &[u8], each: &mut dyn FnMut(&str)) {
         // If the JSON does not have the shape of the path, there is no value.
         let _other_shape = walk(json, &self.0, each);
     }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::RwLock;
+
 use super::batch::Batch;
 use super::index::Index;
 use super::publish::Published;
@@ -37,6 +39,12 @@ struct Shared<K> {
     clock: Clock,
     /// Whether the informer that fills the store has stopped.
     ended: AtomicBool,
+    subscribers: RwLock<Vec<Weak<dyn Subscriber>>>,
+}
+
+/// Something that is called after each publication of a store, on the writer's thread and without its lock.
+pub(crate) trait Subscriber: Send + Sync {
+    fn published(&self);
 }
 
 /// An [`Indexer`] that is not kept alive.
@@ -70,6 +78,19 @@ pub struct NotFresh {
     pub waited: Duration,
 }
 
+impl<K> Shared<K> {
+    fn published(&self) {
+        // Not under the lock: a subscriber may subscribe to others, or be dropped by what it does.
+        let subscribers = self.subscribers.read();
+        if subscribers.is_empty() {
+            return;
+        }
+        let alive: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
+        drop(subscribers);
+        alive.iter().for_each(|subscriber| subscriber.published());
+    }
+}
+
 impl<K> Indexer<K> {
     /// Returns an empty store with `indexes`. Of two indexes with one name the second is ignored, and reported as an
     /// [`IndexConflict`].
@@ -94,6 +115,7 @@ impl<K> Indexer<K> {
             state: Published::new(state),
             clock: env.clock.clone(),
             ended: AtomicBool::new(false),
+            subscribers: RwLock::default(),
         }))
     }
 
@@ -180,10 +202,19 @@ impl<K> Indexer<K> {
     /// Does the same as [`Indexer::write`] for a caller that holds locks, which reports the panics of index functions
     /// after releasing them.
     pub(crate) fn write_unreported<R>(&self, write: impl FnOnce(&mut Batch<'_, K>) -> R) -> (R, IndexPanics) {
-        self.0.state.write(|state| {
+        let written = self.0.state.write(|state| {
             let mut batch = Batch::new(state);
             (write(&mut batch), batch.panics)
-        })
+        });
+        self.0.published();
+        written
+    }
+
+    /// Calls `subscriber` after each publication, and when the store has ended, until it is dropped.
+    pub(crate) fn subscribe(&self, subscriber: Weak<dyn Subscriber>) {
+        let mut subscribers = self.0.subscribers.write();
+        subscribers.retain(|known| known.strong_count() > 0);
+        subscribers.push(subscriber);
     }
 
     pub(crate) fn downgrade(&self) -> WeakIndexer<K> {
@@ -194,16 +225,12 @@ impl<K> Indexer<K> {
     pub(crate) fn ended(&self) {
         self.0.ended.store(true, Ordering::Release);
         self.0.state.wake();
+        self.0.published();
     }
 
     /// Returns whether the informer of this store has stopped: then its version does not change any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.ended.load(Ordering::Acquire)
-    }
-
-    /// Waits until the contents reflect `version`, or never will. Cancel-safe.
-    pub(crate) async fn wait_until_fresh_or_ended(&self, version: &ResourceVersion) {
-        self.0.state.wait(|reached| reached >= version || reached == version || self.has_ended()).await;
     }
 
     /// Waits until the contents reflect `version`. Cancel-safe.

@@ -26,8 +26,9 @@ mod tests;
 mod trie;
 
 pub use batch::Batch;
+pub(crate) use field::Field;
 pub use index::{Index, NAMESPACE_INDEX, namespace_index};
-pub(crate) use indexer::WeakIndexer;
 pub use indexer::{IndexConflict, Indexer, NotFresh};
+pub(crate) use indexer::{Subscriber, WeakIndexer};
 pub use snapshot::{NoIndex, Snapshot};
 pub(crate) use state::IndexPanics;

@@ -156,6 +156,11 @@ impl ApiError {
         self.class == Class::NotFound
     }
 
+    /// Whether there is no such object of a kind that the server knows: only then it gives a reason.
+    pub(crate) fn is_missing_object(&self) -> bool {
+        self.is_not_found() && self.reason == "NotFound"
+    }
+
     /// Returns whether this is an internal error of the server: the reason `InternalError`, or the code 500 without a
     /// reason.
     pub fn is_internal(&self) -> bool {

@@ -12,3 +12,4 @@ pub use events::register_events;
 pub use informers::InformerCollector;
 pub use queues::QueueCollector;
 pub use reports::register_reports;
+pub(crate) use sheet::Sheet;

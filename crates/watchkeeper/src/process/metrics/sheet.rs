@@ -6,40 +6,40 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 /// The labels of one series.
-pub(super) type Labels<'a> = [(&'static str, &'a str)];
+pub(crate) type Labels<'a> = [(&'static str, &'a str)];
 
 /// A page of metrics while it is written.
-pub(super) struct Sheet<'a>(pub(super) DescriptorEncoder<'a>);
+pub(crate) struct Sheet<'a>(pub(crate) DescriptorEncoder<'a>);
 
 impl Sheet<'_> {
-    pub(super) fn gauges(&mut self, name: &'static str, help: &str) -> Result<Series<'_>, fmt::Error> {
+    pub(crate) fn gauges(&mut self, name: &'static str, help: &str) -> Result<Series<'_>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge).map(Series)
     }
 
     /// The encoder adds `_total` to the name.
-    pub(super) fn counters(&mut self, name: &'static str, help: &str) -> Result<Series<'_>, fmt::Error> {
+    pub(crate) fn counters(&mut self, name: &'static str, help: &str) -> Result<Series<'_>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, MetricType::Counter).map(Series)
     }
 
-    pub(super) fn histograms(&mut self, name: &'static str, help: &str) -> Result<Series<'_>, fmt::Error> {
+    pub(crate) fn histograms(&mut self, name: &'static str, help: &str) -> Result<Series<'_>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, MetricType::Histogram).map(Series)
     }
 }
 
 /// The series of one metric.
-pub(super) struct Series<'a>(MetricEncoder<'a>);
+pub(crate) struct Series<'a>(MetricEncoder<'a>);
 
 impl Series<'_> {
-    pub(super) fn gauge(&mut self, labels: &Labels<'_>, value: f64) -> fmt::Result {
+    pub(crate) fn gauge(&mut self, labels: &Labels<'_>, value: f64) -> fmt::Result {
         self.0.encode_family(&labels)?.encode_gauge(&value)
     }
 
-    pub(super) fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+    pub(crate) fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 
     /// Writes a histogram from the number of values in each bucket, not cumulated.
-    pub(super) fn histogram(&mut self, labels: &Labels<'_>, sum: f64, buckets: &[(f64, u64)]) -> fmt::Result {
+    pub(crate) fn histogram(&mut self, labels: &Labels<'_>, sum: f64, buckets: &[(f64, u64)]) -> fmt::Result {
         let count = buckets.iter().map(|(_, count)| count).sum();
         self.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, buckets, None)
     }

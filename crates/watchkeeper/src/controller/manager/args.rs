@@ -1,0 +1,117 @@
+//! The flags of a program with a manager, and its `main`.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use super::Manager;
+use crate::controller::setup::SetupError;
+use crate::env::Env;
+use crate::process::{AdminAddress, ClientArgs, LogArgs, signals};
+use crate::report::WithCauses;
+
+/// The flags of a program with a manager, for `#[command(flatten)]`. They have controller-runtime's names.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// use watchkeeper::clap::{self, Parser};
+/// use watchkeeper::controller::{Manager, ManagerArgs, SetupError};
+///
+/// #[derive(Parser)]
+/// struct Args {
+///     #[command(flatten)]
+///     manager: ManagerArgs,
+/// }
+///
+/// fn register(manager: &mut Manager) -> Result<(), SetupError> {
+///     // Controller::<Website>::new(manager) ...
+/// #   let _ = manager;
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> ExitCode {
+/// Args::parse().manager.run("website-operator", register).await
+/// # }
+/// ```
+#[derive(Clone, Debug, clap::Args)]
+pub struct ManagerArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Namespaces to look at, separated by commas; all by default
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
+    namespace: Vec<String>,
+    /// Address to serve /metrics on; 0 disables it
+    #[arg(long, value_name = "ADDR:PORT", default_value_t)]
+    metrics_bind_address: AdminAddress,
+    /// Address to serve /healthz and /readyz on; that of the metrics by default, 0 disables it
+    #[arg(long, value_name = "ADDR:PORT")]
+    health_probe_bind_address: Option<AdminAddress>,
+    /// Print the permissions that the controllers need as rules of a role, and exit
+    #[arg(long)]
+    print_role: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+impl ManagerArgs {
+    /// Runs a manager called `name` with the controllers that `register` registers, until a signal stops it.
+    ///
+    /// Returns success after a signal, and failure, with the causes in the log, if the program could not start or a part of it died.
+    /// A second signal ends the process at once. Must be called on a tokio runtime.
+    pub async fn run(
+        self,
+        name: &str,
+        register: impl FnOnce(&mut Manager) -> Result<(), SetupError>,
+    ) -> ExitCode {
+        if let Err(error) = self.log.install("info") {
+            return fail(&error);
+        }
+        match self.start(name, register).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!(error = %WithCauses(&*error), "{name} cannot go on");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    async fn start(
+        self,
+        name: &str,
+        register: impl FnOnce(&mut Manager) -> Result<(), SetupError>,
+    ) -> Result<(), Box<dyn Error>> {
+        let env = Env::system();
+        let client = if self.print_role {
+            crate::Client::from_config(
+                kube_client::Config::new(http::Uri::from_static("http://127.0.0.1")),
+                &env,
+            )?
+        } else {
+            self.client.connect(&env).await?
+        };
+        let health = self.health_probe_bind_address.unwrap_or(self.metrics_bind_address);
+        let mut manager = Manager::builder(name, &client)
+            .namespaces(self.namespace)
+            .admin(self.metrics_bind_address, health)
+            .build();
+        register(&mut manager)?;
+        if self.print_role {
+            print_role(&manager);
+            return Ok(());
+        }
+        let stop = signals::install(&env)?;
+        Ok(manager.run(stop).await?)
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "asked for by a flag")]
+fn print_role(manager: &Manager) {
+    print!("{}", manager.role());
+}
+
+#[expect(clippy::print_stderr, reason = "there is no log")]
+fn fail(error: &(dyn Error + 'static)) -> ExitCode {
+    eprintln!("error: {}", WithCauses(error));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,87 @@
+//! Questions to a manager that runs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::caches::Caches;
+use super::super::figures::{ControllerFigures, Figures};
+use super::Registered;
+use crate::informer::SharedInformerFactory;
+use crate::object::ObjectName;
+use crate::workqueue::{KeyRecord, RateLimitingQueue};
+
+/// A handle to ask about the controllers of a manager while it runs; see [`Manager::handle`](super::Manager::handle). Clones share
+/// it, and it does not keep the manager's informers alive.
+#[derive(Clone)]
+pub struct ManagerHandle(Arc<Shared>);
+
+struct Shared {
+    controllers: Vec<Known>,
+    caches: Arc<Caches>,
+    informers: crate::informer::Caches,
+}
+
+struct Known {
+    name: String,
+    queue: RateLimitingQueue<ObjectName>,
+    figures: Arc<Figures>,
+    overdue: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl ManagerHandle {
+    pub(super) fn new(
+        controllers: &[Registered],
+        caches: &Arc<Caches>,
+        factory: &SharedInformerFactory,
+    ) -> Self {
+        let controllers = controllers.iter().map(|registered| Known {
+            name: registered.name.clone(),
+            queue: registered.queue.clone(),
+            figures: registered.figures.clone(),
+            overdue: registered.controller.overdue(),
+        });
+        Self(Arc::new(Shared {
+            controllers: controllers.collect(),
+            caches: caches.clone(),
+            informers: factory.caches(),
+        }))
+    }
+
+    /// The names of the controllers.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.0.controllers.iter().map(|known| known.name.as_str())
+    }
+
+    /// What the queue of a controller knows of a key; `None` for a key or controller that is not known.
+    pub fn explain(&self, controller: &str, key: &ObjectName) -> Option<KeyRecord<ObjectName>> {
+        self.queue(controller)?.explain(key)
+    }
+
+    /// The queue of a controller.
+    pub fn queue(&self, controller: &str) -> Option<&RateLimitingQueue<ObjectName>> {
+        self.0.controllers.iter().find(|known| known.name == controller).map(|known| &known.queue)
+    }
+
+    /// The figures of all controllers.
+    pub fn figures(&self) -> Vec<ControllerFigures> {
+        self.0.controllers.iter().map(|known| known.figures.now((known.overdue)())).collect()
+    }
+
+    /// Mistakes of the program that showed while it ran, such as reads of kinds that are not watched.
+    pub fn mistakes(&self) -> Vec<String> {
+        self.0.caches.mistakes()
+    }
+
+    /// Why the caches cannot be relied on now, a line for each that cannot: see
+    /// [`Caches::troubles`](crate::informer::Caches::troubles).
+    pub fn troubles(&self, patience: Duration) -> Vec<String> {
+        self.0.informers.troubles(patience)
+    }
+}
+
+impl fmt::Debug for ManagerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.controllers()).finish()
+    }
+}

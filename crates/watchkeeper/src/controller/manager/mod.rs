@@ -1,0 +1,341 @@
+//! The manager: owns what controllers share, and the order in which everything starts and stops.
+//!
+//! `run.rs` has that order, `args.rs` the flags of a program, `role.rs` the permissions that it needs, `metrics.rs` what
+//! Prometheus learns.
+
+#[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
+mod args;
+mod handle;
+#[cfg(feature = "prometheus")]
+mod metrics;
+mod role;
+mod run;
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::CustomResourceExt;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
+pub use self::args::ManagerArgs;
+pub use self::handle::ManagerHandle;
+pub(super) use self::role::Verb;
+pub use self::role::{Role, Rule};
+pub use self::run::ManagerError;
+use super::caches::Caches;
+use super::figures::Figures;
+use super::optional::OptionalKind;
+use super::running::Run;
+use crate::env::Env;
+use crate::informer::SharedInformerFactory;
+use crate::object::{Kind, ObjectName};
+#[cfg(feature = "admin")]
+use crate::process::{AdminAddress, Pages};
+use crate::record::{self, EventRecorder, EventSink};
+use crate::source::{Client, Scope};
+use crate::workqueue::RateLimitingQueue;
+
+/// How often every object is reconciled again, though nothing has changed.
+const RESYNC: Duration = Duration::from_secs(10 * 3600);
+/// How long caches may take to sync.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long reconciles under way may take to finish after the stop. With what follows, within the 30 s of the kubelet.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Runs controllers. It owns what they share: client, caches, event recorder and admin server.
+///
+/// Controllers are registered first, then [`run`](Self::run) starts everything in order. Nothing in it is global: several
+/// managers can live in one process.
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tokio_util::sync::CancellationToken;
+/// use watchkeeper::Client;
+/// use watchkeeper::controller::{Action, Controller, Manager};
+///
+/// # async fn run(client: Client, stop: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut manager = Manager::builder("map-operator", &client).build();
+/// Controller::<ConfigMap>::new(&mut manager).reconcile(|map, cx| async move {
+///     println!("reconciling {}", cx.key());
+///     Ok(Action::done())
+/// })?;
+/// manager.run(stop).await?;
+/// # Ok(()) }
+/// ```
+pub struct Manager {
+    name: String,
+    client: Client,
+    env: Env,
+    factory: SharedInformerFactory,
+    caches: Arc<Caches>,
+    scopes: Vec<Scope>,
+    recorder: EventRecorder,
+    sink: EventSink,
+    controllers: Vec<Registered>,
+    optional: Vec<Start>,
+    runnables: Vec<Runnable>,
+    /// With the version that the program uses.
+    crds: Vec<(CustomResourceDefinition, String)>,
+    role: Role,
+    sync_timeout: Duration,
+    drain: Duration,
+    #[cfg(feature = "admin")]
+    admin: Admin,
+}
+
+/// Starts a part that runs until its token is cancelled.
+type Start = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
+
+/// A controller that was registered.
+pub(super) struct Registered {
+    pub(super) name: String,
+    pub(super) queue: RateLimitingQueue<ObjectName>,
+    pub(super) figures: Arc<Figures>,
+    pub(super) controller: Box<dyn Run>,
+}
+
+/// A task of the author's.
+struct Runnable {
+    name: String,
+    start: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Ended> + Send>,
+}
+
+type Ended = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// The pages of the manager, and where they are served.
+#[cfg(feature = "admin")]
+struct Admin {
+    pages: Pages,
+    metrics: AdminAddress,
+    health: AdminAddress,
+}
+
+/// Settings of a [`Manager`].
+#[derive(Debug)]
+#[must_use = "a manager is built with build"]
+pub struct ManagerBuilder {
+    name: String,
+    client: Client,
+    namespaces: Vec<String>,
+    resync: Duration,
+    sync_timeout: Duration,
+    drain: Duration,
+    #[cfg(feature = "admin")]
+    metrics: AdminAddress,
+    #[cfg(feature = "admin")]
+    health: AdminAddress,
+}
+
+impl ManagerBuilder {
+    /// Looks only at these namespaces, each with informers of its own; at the whole cluster by default.
+    pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        self.namespaces =
+            namespaces.into_iter().map(Into::into).filter(|name: &String| !name.is_empty()).collect();
+        self
+    }
+
+    /// Reconciles every object again after each `period`, though nothing has changed; 10 hours by default, zero for never.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = period;
+        self
+    }
+
+    /// Ends with an error that names the caches that have not synced within `timeout`; 2 minutes by default.
+    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
+        self.sync_timeout = timeout;
+        self
+    }
+
+    /// Lets reconciles under way take so long to finish after the stop; 20 s by default.
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// Serves `/metrics`, `/healthz` and `/readyz` at `metrics`, and the latter two at `health`; nowhere by default.
+    #[cfg(feature = "admin")]
+    pub fn admin(mut self, metrics: AdminAddress, health: AdminAddress) -> Self {
+        (self.metrics, self.health) = (metrics, health);
+        self
+    }
+
+    /// The manager, without controllers yet.
+    pub fn build(self) -> Manager {
+        let client = self.client;
+        let env = client.env().fork(&format!("manager {}", self.name));
+        let (recorder, sink) = record::recorder(&self.name, &client);
+        #[cfg(feature = "admin")]
+        let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
+        let factory = SharedInformerFactory::builder(&client).resync(self.resync).name(&self.name);
+        #[cfg(all(feature = "admin", feature = "prometheus"))]
+        let factory = factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &env, &recorder)));
+        let factory = factory.build();
+        let caches = Arc::<Caches>::default();
+        #[cfg(feature = "admin")]
+        {
+            admin.pages.ready.caches(&factory);
+            let caches = caches.clone();
+            admin.pages.ready.add("reads", move || match caches.mistakes() {
+                mistakes if mistakes.is_empty() => Ok(()),
+                mistakes => Err(mistakes.join("; ")),
+            });
+        }
+        let scopes = match &self.namespaces[..] {
+            [] => vec![Scope::Cluster],
+            names => names.iter().map(|name| Scope::Namespace(name.clone())).collect(),
+        };
+        Manager {
+            name: self.name,
+            client,
+            env,
+            factory,
+            caches,
+            scopes,
+            recorder,
+            sink,
+            controllers: Vec::new(),
+            optional: Vec::new(),
+            runnables: Vec::new(),
+            crds: Vec::new(),
+            role: Role::default(),
+            sync_timeout: self.sync_timeout,
+            drain: self.drain,
+            #[cfg(feature = "admin")]
+            admin,
+        }
+    }
+}
+
+impl Manager {
+    /// A manager called `name`, which is also the field manager of its controllers' writes and the component of their events.
+    pub fn builder(name: &str, client: &Client) -> ManagerBuilder {
+        ManagerBuilder {
+            name: name.to_owned(),
+            client: client.clone(),
+            namespaces: Vec::new(),
+            resync: RESYNC,
+            sync_timeout: SYNC_TIMEOUT,
+            drain: DRAIN,
+            #[cfg(feature = "admin")]
+            metrics: AdminAddress::Off,
+            #[cfg(feature = "admin")]
+            health: AdminAddress::Off,
+        }
+    }
+
+    /// The manager's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The client of all controllers.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The clock, generator and reporter of all controllers.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The recorder of events.
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.recorder
+    }
+
+    /// The informers, for handlers and listers beside the controllers'.
+    pub fn factory(&self) -> &SharedInformerFactory {
+        &self.factory
+    }
+
+    /// The pages of the admin server, for metrics and checks of the author's.
+    #[cfg(feature = "admin")]
+    pub fn pages(&mut self) -> &mut Pages {
+        &mut self.admin.pages
+    }
+
+    /// Installs or upgrades the definition of kind `K` at the start where that is allowed, and otherwise checks that it is there.
+    /// An upgrade that would invalidate stored objects is refused.
+    pub fn crd<K: CustomResourceExt + Kind<DynamicType: Default>>(&mut self) {
+        self.role.allow_crds();
+        self.crds.push((K::crd(), K::version(&K::DynamicType::default()).into_owned()));
+    }
+
+    /// Runs a task of the author's beside the controllers, from when the caches have synced until its token is cancelled.
+    ///
+    /// It may end early. If it fails or panics, the manager stops with an error that names it.
+    ///
+    /// ```
+    /// # use watchkeeper::controller::Manager;
+    /// # fn add(manager: &mut Manager) {
+    /// manager.add("cleaner", |stop| async move {
+    ///     stop.cancelled().await;
+    ///     Ok::<(), std::io::Error>(())
+    /// });
+    /// # }
+    /// ```
+    pub fn add<F, Fut, E>(&mut self, name: &str, runnable: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        let start = move |stop| runnable(stop).map(|result| result.map_err(Into::into)).boxed();
+        self.runnables.push(Runnable { name: name.to_owned(), start: Box::new(start) });
+    }
+
+    /// The permissions that the registered controllers need for certain: those of their informers, of the objects they own, and of
+    /// events.
+    pub fn role(&self) -> Role {
+        let mut role = self.role.clone();
+        role.allow_events();
+        role
+    }
+
+    /// A handle to ask about the controllers while they run.
+    pub fn handle(&self) -> ManagerHandle {
+        ManagerHandle::new(&self.controllers, &self.caches, &self.factory)
+    }
+
+    pub(super) fn caches(&self) -> &Arc<Caches> {
+        &self.caches
+    }
+
+    pub(super) fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    pub(super) fn has_controller(&self, name: &str) -> bool {
+        self.controllers.iter().any(|known| known.name == name)
+    }
+
+    pub(super) fn register(&mut self, controller: Registered) {
+        self.controllers.push(controller);
+    }
+
+    pub(super) fn add_optional<W: Kind>(&mut self, kind: OptionalKind<W>) {
+        self.optional.push(Box::new(move |stop| kind.run(stop).boxed()));
+    }
+
+    /// Notes that controllers need `verbs` on a kind.
+    pub(super) fn needs<W: Kind>(&mut self, kind: &W::DynamicType, verbs: &[Verb]) {
+        self.role.allow(&W::group(kind), &W::plural(kind), verbs);
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let controllers: Vec<_> = self.controllers.iter().map(|controller| &controller.name).collect();
+        f.debug_struct("Manager")
+            .field("name", &self.name)
+            .field("controllers", &controllers)
+            .finish_non_exhaustive()
+    }
+}

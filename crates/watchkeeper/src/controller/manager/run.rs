@@ -1,0 +1,268 @@
+//! The order in which a manager starts and stops its parts.
+//!
+//! Start: admin server, definitions, caches, controllers and runnables. Stop: no key is started any more, reconciles under way
+//! finish, events are written, informers stop, the admin server stops last. If a part dies, everything stops in that order, and the
+//! error names the part.
+
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, try_join_all};
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{FutureExt, join};
+use tokio_util::sync::CancellationToken;
+
+use super::super::crd::{self, CrdError};
+use super::{Manager, Registered, Runnable};
+use crate::env::Env;
+use crate::informer::{InformerPanicked, NotSynced};
+#[cfg(feature = "admin")]
+use crate::process::{AdminError, AdminServer};
+use crate::report::panic_message;
+
+/// How long events may take to be written after the workers have ended.
+const EVENTS: Duration = Duration::from_secs(3);
+
+/// Why a manager did not start, or ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// The definition of a kind could not be installed, or is not there.
+    #[error(transparent)]
+    Crd(#[from] CrdError),
+    /// The admin pages could not be served.
+    #[cfg(feature = "admin")]
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// Some caches did not sync in time.
+    #[error("not all caches have synced within {timeout:?}")]
+    NotSynced {
+        /// How long they had.
+        timeout: Duration,
+        /// Which did not, and why.
+        #[source]
+        source: NotSynced,
+    },
+    /// An informer panicked: its cache would have been out of date.
+    #[error(transparent)]
+    Informer(#[from] InformerPanicked),
+    /// A task of the author's failed.
+    #[error("the runnable {name} failed")]
+    Runnable {
+        /// Its name.
+        name: String,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A part of the manager panicked.
+    #[error("{name} panicked: {message}")]
+    Panicked {
+        /// The controller, runnable or server.
+        name: String,
+        /// What the panic said.
+        message: String,
+    },
+    /// A part of the manager ended although nothing had stopped it.
+    #[error("{0} ended although nothing had stopped it")]
+    Ended(String),
+}
+
+/// A part that runs beside the others.
+type Part = BoxFuture<'static, Result<(), ManagerError>>;
+
+impl Manager {
+    /// Runs until `stop`, or until a part dies, which the error names. Returns when everything has ended; dropping the future ends
+    /// everything too, at once. Must be called on a tokio runtime.
+    #[cfg(feature = "admin")]
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), ManagerError> {
+        #[cfg_attr(not(feature = "prometheus"), expect(unused_mut, reason = "metrics are added to it"))]
+        let mut pages = std::mem::take(&mut self.admin.pages);
+        #[cfg(feature = "prometheus")]
+        super::metrics::register_controllers(&mut pages.metrics, &self.handle());
+        let ready = pages.ready.gate("manager");
+        let (metrics, health) = (self.admin.metrics, self.admin.health);
+        let mut servers = Vec::new();
+        if health != metrics {
+            let mut probes = crate::process::Pages::default();
+            (probes.live, probes.ready) = (pages.live.clone(), pages.ready.clone());
+            servers.push(AdminServer::bind(health, probes, &self.env).await?);
+        }
+        servers.push(AdminServer::bind(metrics, pages, &self.env).await?);
+        for address in servers.iter().filter_map(AdminServer::address) {
+            tracing::info!(%address, "serving admin pages");
+        }
+        // The servers outlast everything else. One that panics stops the rest.
+        let (served, stop) = (CancellationToken::new(), stop.child_token());
+        let serve = try_join_all(servers.into_iter().map(|server| {
+            let served = served.clone();
+            guarded("the admin server".to_owned(), async move {
+                server.run(served).await;
+                Ok(())
+            })
+        }));
+        let serve = async {
+            let _stop = stop.clone().drop_guard();
+            serve.await.map(drop)
+        };
+        let work = async {
+            let _served = served.clone().drop_guard();
+            self.work(&stop, &|is_ready| if is_ready { ready.open() } else { ready.close() }).await
+        };
+        let (served, worked) = join!(serve, work);
+        served.and(worked)
+    }
+
+    /// Runs until `stop`, or until a part dies, which the error names. Returns when everything has ended; dropping the future ends
+    /// everything too, at once. Must be called on a tokio runtime.
+    #[cfg(not(feature = "admin"))]
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
+        self.work(&stop, &|_| {}).await
+    }
+
+    /// Everything but the admin server. `ready` is called when controllers start, and when they are asked to stop.
+    async fn work(
+        self,
+        stop: &CancellationToken,
+        ready: &(impl Fn(bool) + Sync),
+    ) -> Result<(), ManagerError> {
+        let Self {
+            name,
+            client,
+            env,
+            factory,
+            sink,
+            controllers,
+            optional,
+            runnables,
+            crds,
+            sync_timeout,
+            drain,
+            ..
+        } = self;
+        // A stop ends the work, then events, then caches. A panic of an informer cancels the caches' token.
+        let (working, recording, caching) =
+            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let main = async {
+            let _recorded = recording.clone().drop_guard();
+            let install = try_join_all(
+                crds.iter().map(|(crd, version)| crd::ensure(&client, crd, version, &name, crd::DEADLINE)),
+            );
+            match stop.run_until_cancelled(install).await {
+                Some(installed) => drop(installed?),
+                None => return Ok(()),
+            }
+            factory.start(&caching);
+            let synced = env.clock.timeout(sync_timeout, factory.wait_for_sync(&caching));
+            match stop.run_until_cancelled(synced).await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(source))) => {
+                    return Err(ManagerError::NotSynced { timeout: sync_timeout, source });
+                }
+                Some(Err(_)) => {
+                    // The error of a wait that has been stopped names the caches and their troubles.
+                    let stopped = CancellationToken::new();
+                    stopped.cancel();
+                    let source = factory.wait_for_sync(&stopped).await;
+                    return source
+                        .map_err(|source| ManagerError::NotSynced { timeout: sync_timeout, source });
+                }
+                None => return Ok(()),
+            }
+            let mut parts = start(controllers, runnables, &working, drain);
+            for kind in optional {
+                let run = kind(working.clone()).map(Ok).boxed();
+                parts.push(guarded("the watch of an optional kind".to_owned(), run));
+            }
+            tracing::info!(manager = name, "controllers are running");
+            ready(true);
+            let cause = until_stopped(&mut parts, stop, &caching).await;
+            ready(false);
+            tracing::info!(manager = name, "stopping");
+            working.cancel();
+            let drained = drain_parts(&mut parts, drain, &env).await;
+            cause.and(drained)
+        };
+        let (outcome, ()) = join!(main, sink.grace(EVENTS).run(recording.clone()));
+        caching.cancel();
+        // An informer that panicked is why anything else ended.
+        factory.join().await?;
+        outcome
+    }
+}
+
+/// Starts controllers and runnables; those are named by what ends them.
+fn start(
+    controllers: Vec<Registered>,
+    runnables: Vec<Runnable>,
+    working: &CancellationToken,
+    drain: Duration,
+) -> FuturesUnordered<Part> {
+    let parts = FuturesUnordered::new();
+    for Registered { name, controller, .. } in controllers {
+        let name = format!("controller {name}");
+        let (run, stopped, ended) = (controller.run(working.clone(), drain), working.clone(), name.clone());
+        parts.push(guarded(name, async move {
+            run.await;
+            if stopped.is_cancelled() { Ok(()) } else { Err(ManagerError::Ended(ended)) }
+        }));
+    }
+    for Runnable { name, start } in runnables {
+        let run = start(working.clone());
+        let failed = name.clone();
+        parts.push(guarded(format!("the runnable {name}"), async move {
+            run.await.map_err(|source| ManagerError::Runnable { name: failed, source })
+        }));
+    }
+    parts
+}
+
+/// A panic in `part` becomes an error that names it.
+fn guarded(name: String, part: impl Future<Output = Result<(), ManagerError>> + Send + 'static) -> Part {
+    let guarded = async move {
+        match AssertUnwindSafe(part).catch_unwind().await {
+            Ok(outcome) => outcome,
+            Err(payload) => {
+                Err(ManagerError::Panicked { name, message: panic_message(payload.as_ref()).to_owned() })
+            }
+        }
+    };
+    guarded.boxed()
+}
+
+/// Waits for the stop, or for a part that dies.
+async fn until_stopped(
+    parts: &mut FuturesUnordered<Part>,
+    stop: &CancellationToken,
+    caching: &CancellationToken,
+) -> Result<(), ManagerError> {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            () = caching.cancelled() => return Ok(()),
+            Some(ended) = parts.next() => ended?,
+        }
+    }
+}
+
+/// Waits for all parts, but not for ever: a runnable may ignore its token.
+async fn drain_parts(
+    parts: &mut FuturesUnordered<Part>,
+    drain: Duration,
+    env: &Env,
+) -> Result<(), ManagerError> {
+    let mut first = Ok(());
+    let all = async {
+        while let Some(ended) = parts.next().await {
+            first = std::mem::replace(&mut first, Ok(())).and(ended);
+        }
+    };
+    // Workers give up by themselves; what is left after them is not waited for.
+    let patience = drain + Duration::from_secs(1);
+    if env.clock.timeout(patience, all).await.is_err() {
+        tracing::warn!(?patience, "some parts did not end in time, and are dropped");
+    }
+    first
+}

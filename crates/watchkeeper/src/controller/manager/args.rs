@@ -8,6 +8,7 @@ use crate::controller::setup::SetupError;
 use crate::env::Env;
 use crate::process::{AdminAddress, ClientArgs, LogArgs, signals};
 use crate::report::WithCauses;
+use crate::source::Client;
 
 /// The flags of a program with a manager, for `#[command(flatten)]`. They have controller-runtime's names.
 ///
@@ -83,10 +84,7 @@ impl ManagerArgs {
     ) -> Result<(), Box<dyn Error>> {
         let env = Env::system();
         let client = if self.print_role {
-            crate::Client::from_config(
-                kube_client::Config::new(http::Uri::from_static("http://127.0.0.1")),
-                &env,
-            )?
+            Client::from_config(kube_client::Config::new(http::Uri::from_static("http://127.0.0.1")), &env)?
         } else {
             self.client.connect(&env).await?
         };

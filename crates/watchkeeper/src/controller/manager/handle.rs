@@ -8,6 +8,7 @@ use super::super::caches::Caches;
 use super::super::figures::{ControllerFigures, Figures};
 use super::Registered;
 use crate::informer::SharedInformerFactory;
+use crate::latch::Latch;
 use crate::object::ObjectName;
 use crate::workqueue::{KeyRecord, RateLimitingQueue};
 
@@ -20,6 +21,7 @@ struct Shared {
     controllers: Vec<Known>,
     caches: Arc<Caches>,
     informers: crate::informer::Caches,
+    running: Arc<Latch>,
 }
 
 struct Known {
@@ -34,6 +36,7 @@ impl ManagerHandle {
         controllers: &[Registered],
         caches: &Arc<Caches>,
         factory: &SharedInformerFactory,
+        running: &Arc<Latch>,
     ) -> Self {
         let controllers = controllers.iter().map(|registered| Known {
             name: registered.name.clone(),
@@ -45,7 +48,13 @@ impl ManagerHandle {
             controllers: controllers.collect(),
             caches: caches.clone(),
             informers: factory.caches(),
+            running: running.clone(),
         }))
+    }
+
+    /// Waits until the caches have synced and the controllers have started; for ever if the manager fails before. Cancel-safe.
+    pub async fn wait_until_running(&self) {
+        self.0.running.wait().await;
     }
 
     /// The names of the controllers.

@@ -35,6 +35,7 @@ use super::optional::OptionalKind;
 use super::running::Run;
 use crate::env::Env;
 use crate::informer::SharedInformerFactory;
+use crate::latch::Latch;
 use crate::object::{Kind, ObjectName};
 #[cfg(feature = "admin")]
 use crate::process::{AdminAddress, Pages};
@@ -86,6 +87,8 @@ pub struct Manager {
     role: Role,
     sync_timeout: Duration,
     drain: Duration,
+    /// Set when the controllers have started.
+    running: Arc<Latch>,
     #[cfg(feature = "admin")]
     admin: Admin,
 }
@@ -207,6 +210,7 @@ impl ManagerBuilder {
             role: Role::default(),
             sync_timeout: self.sync_timeout,
             drain: self.drain,
+            running: Arc::default(),
             #[cfg(feature = "admin")]
             admin,
         }
@@ -301,7 +305,7 @@ impl Manager {
 
     /// A handle to ask about the controllers while they run.
     pub fn handle(&self) -> ManagerHandle {
-        ManagerHandle::new(&self.controllers, &self.caches, &self.factory)
+        ManagerHandle::new(&self.controllers, &self.caches, &self.factory, &self.running)
     }
 
     pub(super) fn caches(&self) -> &Arc<Caches> {

@@ -139,6 +139,7 @@ impl Manager {
             crds,
             sync_timeout,
             drain,
+            running,
             ..
         } = self;
         // A stop ends the work, then events, then caches. A panic of an informer cancels the caches' token.
@@ -177,6 +178,7 @@ impl Manager {
             }
             tracing::info!(manager = name, "controllers are running");
             ready(true);
+            running.set();
             let cause = until_stopped(&mut parts, stop, &caching).await;
             ready(false);
             tracing::info!(manager = name, "stopping");

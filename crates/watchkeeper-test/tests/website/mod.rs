@@ -1,0 +1,138 @@
+//! An operator to test the runtime with: a Website owns a Deployment, a Service and a ConfigMap, and reads a Secret.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, PodSpec, PodTemplateSpec, Secret, Service, ServicePort, ServiceSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta};
+use kube_derive::CustomResource;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use watchkeeper::controller::{
+    Action, Conditions, Context, Controller, Error, IndexKey, Manager, SetupError, Watch, generation_changed,
+};
+use watchkeeper::record::EventType;
+
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "example.dev", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
+#[kube(crates(kube_core = "watchkeeper::kube_core", k8s_openapi = "watchkeeper::k8s_openapi"))]
+#[serde(rename_all = "camelCase")]
+pub struct WebsiteSpec {
+    pub image: String,
+    pub replicas: i32,
+    #[serde(default)]
+    pub secret: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WebsiteStatus {
+    #[serde(default)]
+    pub ready_replicas: i32,
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+impl Website {
+    pub fn is_ready(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.conditions.is_true("Ready"))
+    }
+}
+
+/// What is outside the cluster, and what the operator did.
+#[derive(Debug, Default)]
+pub struct Outside {
+    pub buckets: Mutex<BTreeMap<String, usize>>,
+    pub reconciles: AtomicUsize,
+}
+
+const SECRET: IndexKey<Website> = IndexKey::field("secret", "spec.secret");
+
+pub fn register(manager: &mut Manager, outside: &Arc<Outside>) -> Result<(), SetupError> {
+    manager.crd::<Website>();
+    let (ensure, remove) = (outside.clone(), outside.clone());
+    Controller::<Website>::new(manager)
+        .owns(Watch::<Deployment>::new())
+        .owns(Watch::<Service>::new())
+        .owns(Watch::<ConfigMap>::new().labels("app=site"))
+        .index(&SECRET)
+        .watches(Watch::<Secret>::new(), |secret, sites| {
+            sites.keys_in(&SECRET, secret.namespace(), secret.name())
+        })
+        .when(generation_changed())
+        .finalizer("example.dev/bucket", move |site, _| {
+            let outside = remove.clone();
+            async move {
+                outside.buckets.lock().remove(site.metadata.uid.as_deref().unwrap_or_default());
+                Ok(Action::done())
+            }
+        })
+        .workers(4)
+        .timeout(Duration::from_secs(60))
+        .reconcile(move |site, cx| reconcile(site, cx, ensure.clone()))
+}
+
+async fn reconcile(site: Arc<Website>, cx: Context<Website>, outside: Arc<Outside>) -> Result<Action, Error> {
+    outside.reconciles.fetch_add(1, Relaxed);
+    if !site.spec.secret.is_empty() && cx.get::<Secret>(&site.spec.secret)?.is_none() {
+        let message = format!("secret {} does not exist", site.spec.secret);
+        return Err(Error::terminal("MissingSecret", message));
+    }
+    *outside.buckets.lock().entry(site.metadata.uid.clone().unwrap_or_default()).or_default() += 1;
+    cx.apply(&config_map(&site)).await?;
+    let deployment = cx.apply(&deployment(&site)).await?;
+    cx.apply(&service(&site)).await?;
+    let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+    cx.status(|status| {
+        status.ready_replicas = ready;
+        status.conditions.set(cx.condition("Ready", true, "Applied"));
+    })
+    .await?;
+    cx.event(EventType::Normal, "Synced", "website is up to date");
+    Ok(Action::done())
+}
+
+fn metadata(site: &Website) -> ObjectMeta {
+    let labels = BTreeMap::from([("app".to_owned(), "site".to_owned())]);
+    ObjectMeta { name: site.metadata.name.clone(), labels: Some(labels), ..ObjectMeta::default() }
+}
+
+pub fn config_map(site: &Website) -> ConfigMap {
+    let data = BTreeMap::from([("index.html".to_owned(), format!("served by {}", site.spec.image))]);
+    ConfigMap { metadata: metadata(site), data: Some(data), ..ConfigMap::default() }
+}
+
+pub fn deployment(site: &Website) -> Deployment {
+    let container =
+        Container { name: "web".to_owned(), image: Some(site.spec.image.clone()), ..Container::default() };
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta { labels: metadata(site).labels, ..ObjectMeta::default() }),
+        spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
+    };
+    let spec = DeploymentSpec {
+        replicas: Some(site.spec.replicas),
+        selector: LabelSelector { match_labels: metadata(site).labels, ..LabelSelector::default() },
+        template,
+        ..DeploymentSpec::default()
+    };
+    Deployment { metadata: metadata(site), spec: Some(spec), ..Deployment::default() }
+}
+
+pub fn service(site: &Website) -> Service {
+    let port = ServicePort { port: 80, ..ServicePort::default() };
+    let spec =
+        ServiceSpec { selector: metadata(site).labels, ports: Some(vec![port]), ..ServiceSpec::default() };
+    Service { metadata: metadata(site), spec: Some(spec), ..Service::default() }
+}
+
+pub fn manifest(name: &str, replicas: i32) -> String {
+    format!(
+        "{{apiVersion: example.dev/v1, kind: Website, metadata: {{name: {name}}}, spec: {{image: nginx, replicas: {replicas}}}}}"
+    )
+}

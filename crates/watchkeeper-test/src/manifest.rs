@@ -81,8 +81,4 @@ impl Manifest {
             .await
             .map(drop)
     }
-
-    pub(crate) fn is_definition(&self) -> bool {
-        self.kind.kind == "CustomResourceDefinition"
-    }
 }

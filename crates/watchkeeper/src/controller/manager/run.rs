@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, join};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio_util::sync::CancellationToken;
 
 use super::super::crd::{self, CrdError};
@@ -20,6 +21,7 @@ use crate::informer::{InformerPanicked, NotSynced};
 #[cfg(feature = "admin")]
 use crate::process::{AdminError, AdminServer};
 use crate::report::panic_message;
+use crate::source::Client;
 
 /// How long events may take to be written after the workers have ended.
 const EVENTS: Duration = Duration::from_secs(3);
@@ -147,9 +149,8 @@ impl Manager {
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let main = async {
             let _recorded = recording.clone().drop_guard();
-            let install = try_join_all(
-                crds.iter().map(|(crd, version)| crd::ensure(&client, crd, version, &name, crd::DEADLINE)),
-            );
+            let install =
+                try_join_all(crds.iter().map(|(crd, version)| install(&client, &name, crd, version)));
             match stop.run_until_cancelled(install).await {
                 Some(installed) => drop(installed?),
                 None => return Ok(()),
@@ -191,6 +192,26 @@ impl Manager {
         // An informer that panicked is why anything else ended.
         factory.join().await?;
         outcome
+    }
+}
+
+/// Installs or upgrades a definition, or checks it.
+///
+/// A definition that allows more than the wanted one stays as it is: the program may be an older one, which runs on it.
+async fn install(
+    client: &Client,
+    manager: &str,
+    crd: &CustomResourceDefinition,
+    version: &str,
+) -> Result<(), CrdError> {
+    match crd::ensure(client, crd, version, manager, crd::DEADLINE).await {
+        Err(error @ CrdError::Narrows { .. }) => {
+            tracing::warn!(%error, "a definition stays as it is");
+            Ok(())
+        }
+        outcome => {
+            outcome.map(|outcome| tracing::debug!(crd = crd.metadata.name, ?outcome, "a definition is there"))
+        }
     }
 }
 

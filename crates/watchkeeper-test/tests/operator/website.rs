@@ -23,38 +23,38 @@ use watchkeeper::record::EventType;
 #[kube(group = "example.dev", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
 #[kube(crates(kube_core = "watchkeeper::kube_core", k8s_openapi = "watchkeeper::k8s_openapi"))]
 #[serde(rename_all = "camelCase")]
-pub struct WebsiteSpec {
-    pub image: String,
-    pub replicas: i32,
+pub(crate) struct WebsiteSpec {
+    pub(crate) image: String,
+    pub(crate) replicas: i32,
     #[serde(default)]
-    pub secret: String,
+    pub(crate) secret: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct WebsiteStatus {
+pub(crate) struct WebsiteStatus {
     #[serde(default)]
-    pub ready_replicas: i32,
+    pub(crate) ready_replicas: i32,
     #[serde(default)]
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
 }
 
 impl Website {
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.conditions.is_true("Ready"))
     }
 }
 
 /// What is outside the cluster, and what the operator did.
 #[derive(Debug, Default)]
-pub struct Outside {
-    pub buckets: Mutex<BTreeMap<String, usize>>,
-    pub reconciles: AtomicUsize,
+pub(crate) struct Outside {
+    pub(crate) buckets: Mutex<BTreeMap<String, usize>>,
+    pub(crate) reconciles: AtomicUsize,
 }
 
 const SECRET: IndexKey<Website> = IndexKey::field("secret", "spec.secret");
 
-pub fn register(manager: &mut Manager, outside: &Arc<Outside>) -> Result<(), SetupError> {
+pub(crate) fn register(manager: &mut Manager, outside: &Arc<Outside>) -> Result<(), SetupError> {
     manager.crd::<Website>();
     let (ensure, remove) = (outside.clone(), outside.clone());
     Controller::<Website>::new(manager)
@@ -103,12 +103,12 @@ fn metadata(site: &Website) -> ObjectMeta {
     ObjectMeta { name: site.metadata.name.clone(), labels: Some(labels), ..ObjectMeta::default() }
 }
 
-pub fn config_map(site: &Website) -> ConfigMap {
+pub(crate) fn config_map(site: &Website) -> ConfigMap {
     let data = BTreeMap::from([("index.html".to_owned(), format!("served by {}", site.spec.image))]);
     ConfigMap { metadata: metadata(site), data: Some(data), ..ConfigMap::default() }
 }
 
-pub fn deployment(site: &Website) -> Deployment {
+pub(crate) fn deployment(site: &Website) -> Deployment {
     let container =
         Container { name: "web".to_owned(), image: Some(site.spec.image.clone()), ..Container::default() };
     let template = PodTemplateSpec {
@@ -124,14 +124,14 @@ pub fn deployment(site: &Website) -> Deployment {
     Deployment { metadata: metadata(site), spec: Some(spec), ..Deployment::default() }
 }
 
-pub fn service(site: &Website) -> Service {
+pub(crate) fn service(site: &Website) -> Service {
     let port = ServicePort { port: 80, ..ServicePort::default() };
     let spec =
         ServiceSpec { selector: metadata(site).labels, ports: Some(vec![port]), ..ServiceSpec::default() };
     Service { metadata: metadata(site), spec: Some(spec), ..Service::default() }
 }
 
-pub fn manifest(name: &str, replicas: i32) -> String {
+pub(crate) fn manifest(name: &str, replicas: i32) -> String {
     format!(
         "{{apiVersion: example.dev/v1, kind: Website, metadata: {{name: {name}}}, spec: {{image: nginx, replicas: {replicas}}}}}"
     )

@@ -1,12 +1,10 @@
 //! A whole operator on the embedded server: what its children, its status and its finalizer go through.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod website;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::website::{Outside, Website, manifest, register};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
 use kube_core::params::Patch;
@@ -14,7 +12,6 @@ use serde_json::json;
 use watchkeeper::source::{Scope, Selection};
 use watchkeeper::{Env, ObjectName};
 use watchkeeper_test::TestCluster;
-use website::{Outside, Website, manifest, register};
 
 fn outside() -> Arc<Outside> {
     Arc::default()
@@ -29,6 +26,11 @@ fn key(name: &str) -> ObjectName {
     ObjectName::namespaced("default", name)
 }
 
+/// Lets virtual time pass.
+async fn pass(cluster: &TestCluster, time: Duration) {
+    cluster.client().env().clock.sleep(time).await;
+}
+
 /// The last error of a website, once there is one.
 async fn failure(cluster: &TestCluster, name: &str) -> String {
     loop {
@@ -36,7 +38,7 @@ async fn failure(cluster: &TestCluster, name: &str) -> String {
         if let Some(error) = record.and_then(|record| record.last_error) {
             return error.message.into();
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        pass(cluster, Duration::from_millis(10)).await;
     }
 }
 
@@ -100,7 +102,7 @@ async fn a_missing_secret_is_terminal_until_the_secret_appears() {
     cluster.apply(site).await;
     cluster.eventually_any::<Event>(|event| event.reason.as_deref() == Some("MissingSecret")).await;
     let tries = outside.reconciles.load(Relaxed);
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    pass(&cluster, Duration::from_secs(3600)).await;
     assert_eq!(outside.reconciles.load(Relaxed), tries, "a terminal error is not retried");
     cluster.apply("{apiVersion: v1, kind: Secret, metadata: {name: tls}}").await;
     cluster.eventually::<Website>("default/site", Website::is_ready).await;
@@ -137,7 +139,7 @@ async fn at_rest_nothing_is_written_for_hours_and_a_restart_changes_no_version()
     for number in 0..20 {
         cluster.eventually::<Website>(&format!("default/site-{number}"), Website::is_ready).await;
     }
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    pass(&cluster, Duration::from_secs(60)).await;
     let versions = |cluster: &TestCluster| {
         let client = cluster.client().clone();
         async move {
@@ -150,12 +152,12 @@ async fn at_rest_nothing_is_written_for_hours_and_a_restart_changes_no_version()
         }
     };
     let (before, revision) = (versions(&cluster).await, cluster.server().revision());
-    tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
+    pass(&cluster, Duration::from_secs(2 * 3600)).await;
     assert_eq!(cluster.server().revision(), revision, "nothing is written at rest");
     cluster.stop_operator().await;
     let applies = outside.reconciles.load(Relaxed);
     cluster.start_operator(|manager| register(manager, &outside)).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    pass(&cluster, Duration::from_secs(60)).await;
     assert_eq!(outside.reconciles.load(Relaxed), applies + 20, "each is reconciled once");
     assert_eq!(versions(&cluster).await, before, "a restart changes nothing");
     cluster.stop().await;

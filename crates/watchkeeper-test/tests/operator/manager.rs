@@ -1,13 +1,12 @@
 //! How a manager starts and ends: in order, and with a cause that names what is wrong.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod website;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::website::Website;
 use http::{Request, Response, StatusCode};
+use http_body_util::{Either, Full};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret};
 use kube_client::client::Body;
 use parking_lot::Mutex;
@@ -23,7 +22,6 @@ use watchkeeper::wire::ApiError;
 use watchkeeper::{Client, Env, ObjectName};
 use watchkeeper_apiserver::ApiServer;
 use watchkeeper_test::TestCluster;
-use website::Website;
 
 fn client() -> Client {
     let env = Env::simulated(1);
@@ -63,13 +61,13 @@ async fn it_runs_until_the_stop_and_finishes_what_is_under_way() {
     let (handle, stop) = (manager.handle(), CancellationToken::new());
     let run = tokio::spawn(manager.run(stop.clone()));
     handle.wait_until_running().await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    client.env().clock.sleep(Duration::from_secs(1)).await;
     assert!(started.load(SeqCst));
-    let before = tokio::time::Instant::now();
+    let before = client.env().clock.now();
     stop.cancel();
     run.await.unwrap().unwrap();
     assert!(finished.load(SeqCst), "a reconcile under way finishes");
-    assert_eq!(before.elapsed().as_secs(), 14);
+    assert_eq!((client.env().clock.now() - before).as_secs(), 14);
     let others = handle.figures()[0].reconciles[0].1;
     assert_eq!(others, 1, "no key was started after the stop");
 }
@@ -84,11 +82,15 @@ async fn a_reconcile_that_does_not_end_is_given_up_within_the_kubelets_patience(
     let (handle, stop) = (manager.handle(), CancellationToken::new());
     let run = tokio::spawn(manager.run(stop.clone()));
     handle.wait_until_running().await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let before = tokio::time::Instant::now();
+    client.env().clock.sleep(Duration::from_secs(1)).await;
+    let before = client.env().clock.now();
     stop.cancel();
     run.await.unwrap().unwrap();
-    assert!((20..28).contains(&before.elapsed().as_secs()), "{:?}", before.elapsed());
+    assert!(
+        (20..28).contains(&(client.env().clock.now() - before).as_secs()),
+        "{:?}",
+        (client.env().clock.now() - before)
+    );
 }
 
 /// A source that panics.
@@ -141,9 +143,9 @@ async fn a_kind_without_its_definition_is_named_within_the_deadline() {
     let client = client();
     let mut manager = manager(&client);
     Controller::<Website>::new(&mut manager).reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
-    let before = tokio::time::Instant::now();
+    let before = client.env().clock.now();
     let error = text(&manager.run(CancellationToken::new()).await.unwrap_err());
-    assert_eq!(before.elapsed().as_secs(), 30);
+    assert_eq!((client.env().clock.now() - before).as_secs(), 30);
     assert!(error.contains("websites") && error.contains("is the kind's CRD installed?"), "{error}");
 }
 
@@ -173,12 +175,11 @@ async fn a_kind_whose_permission_is_taken_away_is_named_and_work_goes_on() {
             if refused {
                 let status =
                     r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"secrets is forbidden"}"#;
-                let answer = Response::builder()
-                    .status(StatusCode::FORBIDDEN)
-                    .body(Body::from(status.as_bytes().to_vec()));
+                let answer =
+                    Response::builder().status(StatusCode::FORBIDDEN).body(Either::Right(Full::from(status)));
                 return Ok::<_, std::convert::Infallible>(answer.unwrap());
             }
-            Ok(service.oneshot(request).await?.map(Body::wrap_body))
+            Ok(service.oneshot(request).await?.map(Either::Left))
         }
     });
     let client = Client::from_kube(kube_client::Client::new(guarded, "default"), &env);
@@ -197,17 +198,17 @@ async fn a_kind_whose_permission_is_taken_away_is_named_and_work_goes_on() {
     handle.wait_until_running().await;
     forbidden.store(true, SeqCst);
     server.end_watches();
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    client.env().clock.sleep(Duration::from_secs(300)).await;
     let troubles = handle.troubles(Duration::from_secs(120));
     assert!(troubles.len() == 1 && troubles[0].contains("secrets"), "{troubles:?}");
     let before = count.load(SeqCst);
     let map = serde_json::from_value(serde_json::json!({"metadata": {"name": "a", "namespace": "default"}}))
         .unwrap();
     Client::from_kube(server.client(), &env).api::<ConfigMap>().create(&map).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    client.env().clock.sleep(Duration::from_secs(1)).await;
     assert_eq!(count.load(SeqCst), before + 1, "other kinds go on");
     forbidden.store(false, SeqCst);
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    client.env().clock.sleep(Duration::from_secs(300)).await;
     assert!(handle.troubles(Duration::ZERO).is_empty());
     stop.cancel();
     run.await.unwrap().unwrap();
@@ -235,7 +236,7 @@ async fn a_read_of_a_kind_that_is_not_watched_is_a_terminal_mistake() {
         cluster.eventually_any::<Event>(|event| event.reason.as_deref() == Some("ProgramError")).await;
     let message = event.message.unwrap();
     assert!(message.contains("Secret is not cached: register it with owns or watches"), "{message}");
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    env.clock.sleep(Duration::from_secs(3600)).await;
     assert_eq!(tries.load(SeqCst), 1);
     assert_eq!(cluster.operator().mistakes().len(), 1);
     cluster.kill_operator().await;
@@ -321,7 +322,7 @@ async fn keys_from_a_channel_are_reconciled() {
         })
         .await;
     keys.send(ObjectName::namespaced("default", "gone")).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    env.clock.sleep(Duration::from_secs(1)).await;
     assert_eq!(*seen.lock(), ["default/gone"]);
     cluster.stop().await;
 }

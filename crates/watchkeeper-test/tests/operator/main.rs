@@ -1,0 +1,7 @@
+//! An operator on the embedded server: its children, its manager, and what faults do to it.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod children;
+mod faults;
+mod manager;
+mod website;

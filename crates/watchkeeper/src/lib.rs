@@ -102,6 +102,7 @@ mod sync;
 pub mod wire;
 pub mod workqueue;
 
+pub use controller::{Controller, Manager};
 pub use env::Env;
 pub use informer::{Informer, SharedInformer, SharedInformerFactory};
 pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};

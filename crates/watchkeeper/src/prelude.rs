@@ -2,6 +2,7 @@
 //!
 //! | To | there is |
 //! |---|---|
+//! | write a controller | [`Controller`] with [`Watch`]es, registered with a [`Manager`]; a [`Context`], an [`Action`] or an [`Error`] in its reconcile |
 //! | reach a cluster | [`Env`], a clock and a random generator; [`ClientArgs`], which finds the cluster; a [`Client`] of it |
 //! | cache objects | [`SharedInformerFactory`], [`SharedInformer`], [`Lister`] |
 //! | name and read an object | [`Object`] as it was received, its [`ObjectName`], and [`Kind`], which every type of object is |
@@ -11,7 +12,8 @@
 //! | notify users | [`EventRecorder`], [`EventType`] |
 //! | stop | [`signals`], a [`CancellationToken`] |
 //!
-//! With the feature of that name there are also `AdminArgs` (`admin`) and `LogArgs` (`logging`).
+//! With the feature of that name there are also `AdminArgs` (`admin`) and `LogArgs` (`logging`); with both and `clap`,
+//! `ManagerArgs`.
 //!
 //! ```
 //! use watchkeeper::k8s_openapi::api::core::v1::ConfigMap;
@@ -28,6 +30,11 @@
 
 pub use tokio_util::sync::CancellationToken;
 
+#[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
+pub use crate::controller::ManagerArgs;
+pub use crate::controller::{
+    Action, Conditions, Context, Controller, Error, IndexKey, Manager, SetupError, Watch, generation_changed,
+};
 pub use crate::env::Env;
 pub use crate::informer::{
     Change, Handler, Lister, SharedInformer, SharedInformerFactory, on_apply, on_change,

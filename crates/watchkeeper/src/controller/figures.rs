@@ -45,7 +45,7 @@ struct Times {
     sum: Duration,
 }
 
-/// The figures of a controller at one moment; see [`Manager::figures`](super::Manager::figures).
+/// The figures of a controller at one moment; see [`ManagerHandle::figures`](super::ManagerHandle::figures).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ControllerFigures {

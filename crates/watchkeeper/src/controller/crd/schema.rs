@@ -142,6 +142,8 @@ mod tests {
             (json!({"status": {}}), json!({})),
             (json!([1]), json!([1, 2])),
             (json!([1, 2]), json!([2, 1])),
+            (json!([1, 2]), json!([1, 3])),
+            (json!({"a": 1, "b": 2}), json!({"a": 1, "b": 3})),
             (json!("a"), json!("b")),
         ] {
             assert!(!same(Some(&a), Some(&b)), "{a} {b}");

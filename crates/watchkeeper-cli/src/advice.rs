@@ -22,7 +22,7 @@ pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
             UpError::Plane(error) => of_plane(error),
             UpError::Connect(error) => of_connect(error),
             UpError::Create { source, .. } => of_api(source),
-            UpError::Controller(_) | UpError::View(_) | UpError::Unused => None,
+            UpError::Controller(_) | UpError::View(_) | UpError::NothingToShow | UpError::Unused => None,
         };
     }
     if let Some(DemoError::NotSeen(_)) = error.downcast_ref() {

@@ -18,6 +18,8 @@ const PURPOSE: &str = "The control plane is for development and tests, not for p
 /// Without a command, starts a control plane, installs the Foo CRD, runs the sample controller (which keeps a Deployment for each Foo), creates an
 /// example Foo, and shows what happens and what to try next. It needs nothing installed and leaves nothing behind. With --kubeconfig it uses your
 /// cluster instead: the CRD and the example stay there, and it prints how to remove them.
+///
+/// With --crds or --watch it shows your own kinds instead: start your operator in another terminal, with the KUBECONFIG that it prints.
 #[derive(Debug, Parser)]
 #[command(name = "watchkeeper", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -34,6 +36,8 @@ Examples:
   watchkeeper                                      control plane, controller and live view
   watchkeeper demo                                 a scripted scenario, step by step
   watchkeeper serve --listen 127.0.0.1:6443        only the control plane
+  watchkeeper up --crds deploy/                    your CRDs, with a live view of their objects
+  watchkeeper up --watch deployments,pods          a live view of any kinds
   watchkeeper --kubeconfig ~/.kube/config          on your own cluster
   watchkeeper crd --example | kubectl apply -f -   install the CRD and an example
   watchkeeper sample-controller --kubeconfig FILE  the controller, with log and metrics";
@@ -94,6 +98,10 @@ pub(crate) struct CrdArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpArgs {
+    /// Show these kinds instead of Foos: a plural, singular, short name or Kind as for kubectl, with its group if several have it, such as
+    /// websites.example.dev. With --crds alone, the kinds that it defines are shown
+    #[arg(long, value_name = "KIND", num_args = 1.., value_delimiter = ',')]
+    pub(crate) watch: Vec<String>,
     #[command(flatten, next_help_heading = "Control plane")]
     pub(crate) serve: ServeArgs,
     #[command(flatten, next_help_heading = "Controller")]
@@ -101,8 +109,18 @@ pub(crate) struct UpArgs {
     /// Do not create the example Foo
     #[arg(long)]
     pub(crate) no_example: bool,
+    /// With --crds or --watch: install the Foo CRD, run the sample controller and create the example Foo all the same
+    #[arg(long)]
+    pub(crate) sample: bool,
     #[command(flatten, next_help_heading = "Cluster to use instead of the embedded control plane")]
     pub(crate) client: ClientArgs,
+}
+
+impl UpArgs {
+    /// Whether the user has an operator, so that Foos are of no interest.
+    pub(crate) fn has_own_kinds(&self) -> bool {
+        !self.watch.is_empty() || !self.serve.crds.is_empty()
+    }
 }
 
 #[derive(Debug, Default, PartialEq, clap::Args)]
@@ -119,6 +137,10 @@ pub(crate) struct ServeArgs {
     /// Persist all state in this directory, across restarts and crashes; without it, all state is in memory
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Install the objects of this file or folder (*.yaml, *.yml, *.json) before the server is ready: CustomResourceDefinitions first, then the
+    /// others; objects that exist already are updated. May be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(crate) crds: Vec<PathBuf>,
     /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Selected,
@@ -153,6 +175,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn kinds_to_watch_are_given_in_any_manner() {
+        for arguments in [&["--watch", "a", "b"][..], &["--watch", "a,b"], &["--watch", "a", "--watch", "b"]]
+        {
+            let args = Args::try_parse_from(["watchkeeper", "up"].iter().chain(arguments)).unwrap();
+            let Some(Command::Up(up)) = args.command else { panic!("{args:?}") };
+            assert_eq!(up.args.watch, ["a", "b"]);
+            assert!(up.args.has_own_kinds());
+        }
     }
 
     #[test]

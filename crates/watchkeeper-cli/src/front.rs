@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use watchkeeper::process::ClientArgs;
 
 use crate::advice::advice;
+use crate::manifests::Manifest;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -26,21 +27,44 @@ pub(crate) fn ready(url: &str, kubeconfig: &Path, data_dir: Option<&Path>) {
     println!("{DIM}for development and tests: all state is {kept}{DIM:#}");
 }
 
-/// Prints which existing cluster is used, and what stays there.
-pub(crate) fn on_cluster(server: &str, context: Option<&str>, has_example: bool) {
+/// Prints how many objects were installed, and the kinds that they define.
+pub(crate) fn installed(manifests: &[Manifest]) {
+    let (definitions, others): (Vec<_>, Vec<_>) = manifests.iter().partition(|it| it.is_definition());
+    for definition in definitions {
+        println!("{GREEN}installed{GREEN:#} {}  from {}", definition.name, definition.origin);
+    }
+    match others.len() {
+        0 => {}
+        1 => println!("{GREEN}installed{GREEN:#} 1 other object"),
+        number => println!("{GREEN}installed{GREEN:#} {number} other objects"),
+    }
+}
+
+/// The setting of `KUBECONFIG` for a shell, with an absolute path.
+pub(crate) fn environment(kubeconfig: &Path) -> String {
+    let absolute = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    format!("KUBECONFIG={}", quoted(&absolute.display().to_string()))
+}
+
+/// Prints which existing cluster is used.
+pub(crate) fn on_cluster(server: &str, context: Option<&str>) {
     let context = context.map(|context| format!(" (context {context})")).unwrap_or_default();
-    let (example, them) = if has_example { (" and default/example-foo", "them") } else { ("", "it") };
     println!("{GREEN}on{GREEN:#} {BOLD}{server}{BOLD:#}{context}");
+}
+
+/// Prints what will stay on an existing cluster.
+pub(crate) fn creates(has_example: bool) {
+    let (example, them) = if has_example { (" and default/example-foo", "them") } else { ("", "it") };
     println!("creates the Foo CRD{example} if missing, and leaves {them} there");
 }
 
 /// Prints how to remove what was created on an existing cluster.
-pub(crate) fn left(commands: &[String]) {
-    if !commands.is_empty() {
+pub(crate) fn left(kubectl: &str, created: &[&str]) {
+    if !created.is_empty() {
         println!("\ncreated objects stay in the cluster; to remove them:");
     }
-    for command in commands {
-        println!("  {CYAN}{command}{CYAN:#}");
+    for what in created.iter().rev() {
+        println!("  {CYAN}{kubectl} delete {what}{CYAN:#}");
     }
 }
 
@@ -75,7 +99,7 @@ pub(crate) fn fail(error: &(dyn Error + 'static)) {
 }
 
 /// The error and its causes, without repetition.
-fn reason(error: &dyn Error) -> String {
+pub(crate) fn reason(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -3,18 +3,25 @@
 
 mod advice;
 mod args;
+mod columns;
 mod controllers;
 mod demo;
+mod discovery;
 mod front;
 #[cfg(target_os = "linux")]
 mod hangup;
+mod install;
+mod manifests;
 mod next;
+mod own;
+mod pen;
 mod picture;
 mod plane;
 mod print;
 mod screen;
 mod up;
 mod view;
+mod watch;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -47,7 +54,10 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
             let (writer, level) = (screen.clone(), if screen.is_live() { "error" } else { "warn" });
             up.log.install_to(level, move || writer.log())?;
             let (env, stop) = environment()?;
-            up::run(&up.args, &screen, &env, &stop).await?;
+            match up.args.has_own_kinds() {
+                true => own::run(&up.args, &screen, &env, &stop).await?,
+                false => up::run(&up.args, &screen, &env, &stop).await?,
+            }
         }
         Command::Serve(serve) => {
             let (env, stop) = begin(&serve.log, "warn")?;

@@ -7,8 +7,8 @@ use watchkeeper::ObjectName;
 use watchkeeper::clock::Instant;
 use watchkeeper::workqueue::{KeyRecord, QueueFigures};
 
+use crate::columns::{Cell, cut, folded, heading, printable, table};
 use crate::front::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
-use crate::view::printable;
 
 /// The minimum number of Foos, and the maximum number of failing keys, to show.
 const FOOS: usize = 3;
@@ -27,8 +27,6 @@ pub(crate) struct FooRow {
     pub(crate) available: Option<i32>,
     pub(crate) last_event: String,
 }
-
-type Cell = (Style, String);
 
 /// The view, line by line, for a terminal of that width and height; a quarter of the height is left for the lines above it. If not all `foos` fit,
 /// unhealthy ones come first. Commands are folded to the width of the terminal.
@@ -63,31 +61,6 @@ pub(crate) fn picture(
     lines
 }
 
-/// A name, truncated to `width`.
-fn cut(name: &str, width: usize) -> String {
-    match name.char_indices().nth(width) {
-        None => name.to_owned(),
-        Some(_) => name.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
-/// A command, folded with backslashes into lines that fit the terminal with their margin.
-fn folded(command: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in command.split(' ') {
-        let line = &mut lines[0];
-        // Room for the margin, the space and the backslash.
-        if !line.is_empty() && line.chars().count() + word.chars().count() + 5 > width {
-            line.push_str(" \\");
-            lines.insert(0, format!("  {word}"));
-        } else {
-            line.extend(if line.is_empty() { vec![word] } else { vec![" ", word] });
-        }
-    }
-    lines.reverse();
-    lines
-}
-
 impl FooRow {
     /// Whether the Deployment has the desired replicas; any number will do if the Foo does not specify one.
     fn is_so(&self) -> bool {
@@ -115,10 +88,6 @@ impl FooRow {
             (if self.has_warning() { YELLOW } else { plain }, self.last_event.clone()),
         ]
     }
-}
-
-fn heading(names: &[&str]) -> Vec<Cell> {
-    names.iter().map(|name| (DIM, (*name).to_owned())).collect()
 }
 
 fn queue_cells(name: &str, figures: &QueueFigures) -> Vec<Cell> {
@@ -163,25 +132,6 @@ pub(crate) fn trouble(record: &KeyRecord<ObjectName>, now: Instant, width: usize
     let again = again.map_or_else(String::new, |delay| format!(", retry in {delay}"));
     let times = if record.retries == 1 { "once".to_owned() } else { format!("{} times", record.retries) };
     Some(format!("{key} failed {times}{again}: {}", printable(&error.message)))
-}
-
-/// Cells in columns, each as wide as its widest cell; the last column is not padded.
-fn table(rows: Vec<Vec<Cell>>) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.1.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: Vec<Cell>| {
-        let last = row.len().saturating_sub(1);
-        let cells = row.into_iter().enumerate().map(|(column, (style, text))| {
-            let width = if column == last { 0 } else { widths[column] + 2 };
-            let padding = " ".repeat(width.saturating_sub(text.chars().count()));
-            format!("{style}{text}{style:#}{padding}")
-        });
-        cells.collect()
-    };
-    rows.clone().into_iter().map(line).collect()
 }
 
 /// A duration in the largest fitting unit.
@@ -231,16 +181,6 @@ mod tests {
                 "  kubectl patch foo",
             ]
         );
-    }
-
-    #[test]
-    fn a_command_that_is_too_wide_is_folded_as_a_shell_takes_it() {
-        assert_eq!(folded("kubectl get foos", 80), ["kubectl get foos"]);
-        assert_eq!(
-            folded("kubectl --kubeconfig f get foos", 28),
-            ["kubectl --kubeconfig f \\", "  get foos"]
-        );
-        assert_eq!(folded("kubectl get foos", 3), ["kubectl \\", "  get \\", "  foos"]);
     }
 
     fn shown(size: (usize, usize), foos: &[FooRow]) -> Vec<String> {

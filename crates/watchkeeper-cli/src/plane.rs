@@ -15,6 +15,8 @@ use watchkeeper_apiserver::{
 use crate::args::ServeArgs;
 use crate::controllers::Running;
 use crate::front;
+use crate::install::{InstallError, install};
+use crate::manifests::{self, Manifest, ManifestError};
 
 /// A listening control plane and its kubeconfig.
 pub(crate) struct Plane {
@@ -34,6 +36,10 @@ const MARK: &str = "# written by watchkeeper";
 /// Why the control plane did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaneError {
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     #[error(transparent)]
@@ -55,8 +61,12 @@ pub(crate) enum PlaneError {
 }
 
 impl Plane {
-    /// Listens, writes the kubeconfig, and then prints that it is ready.
-    pub(crate) async fn start(args: &ServeArgs, env: &Env) -> Result<Self, PlaneError> {
+    /// Installs the manifests, listens, writes the kubeconfig, and then prints that it is ready.
+    pub(crate) async fn start(
+        args: &ServeArgs,
+        manifests: &[Manifest],
+        env: &Env,
+    ) -> Result<Self, PlaneError> {
         let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| "watchkeeper.kubeconfig".into());
         let file = kubeconfig.display().to_string();
         match std::fs::metadata(&kubeconfig) {
@@ -74,6 +84,10 @@ impl Plane {
             insecure_http: args.insecure_http,
             credentials: credentials(args)?,
         };
+        let client = Client::from_kube(server.client(), env);
+        if !manifests.is_empty() {
+            install(manifests, &client).await?;
+        }
         let listening = server.listen(options).await?;
         let how_long = if args.data_dir.is_some() { "at each start" } else { "for one run" };
         let contents = format!("{MARK} {how_long}\n{}", listening.kubeconfig());
@@ -81,8 +95,9 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let controllers = args.controllers.start(&Client::from_kube(server.client(), env));
+        let controllers = args.controllers.start(&client);
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
+        front::installed(manifests);
         let contents = args.data_dir.is_none().then_some(contents);
         Ok(Self { server, listening, kubeconfig, contents, _held: held, controllers })
     }
@@ -91,6 +106,11 @@ impl Plane {
     pub(crate) fn kubectl(&self) -> String {
         let client = ClientArgs { kubeconfig: Some(self.kubeconfig.clone()), ..ClientArgs::default() };
         front::kubectl(&client, "default")
+    }
+
+    /// The setting of `KUBECONFIG` that leads a program to this control plane, from any folder.
+    pub(crate) fn environment(&self) -> String {
+        front::environment(&self.kubeconfig)
     }
 
     /// Closes every connection, and removes the kubeconfig unless there is a data directory to restart from.
@@ -170,8 +190,10 @@ fn lock(file: &File) -> io::Result<()> {
 
 /// `watchkeeper serve`: only the control plane.
 pub(crate) async fn serve(args: &ServeArgs, env: &Env, stop: &CancellationToken) -> Result<(), PlaneError> {
-    let plane = Plane::start(args, env).await?;
-    front::hint([format!("{} get namespaces", plane.kubectl())]);
+    let manifests = manifests::read(&args.crds)?;
+    let plane = Plane::start(args, &manifests, env).await?;
+    let operator = (!manifests.is_empty()).then(|| format!("{} cargo run", plane.environment()));
+    front::hint(operator.into_iter().chain([format!("{} get namespaces", plane.kubectl())]));
     stop.cancelled().await;
     plane.stop().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! `watchkeeper up`: a control plane, the controller, an example, and a view of what happens.
+//! `watchkeeper up` without kinds of one's own: a control plane, the sample controller, an example, and a view of them.
 
 use std::time::Duration;
 
@@ -38,7 +38,11 @@ pub(crate) enum UpError {
     #[error(transparent)]
     View(#[from] InformerPanicked),
     #[error(
-        "--listen, --kubeconfig-out, --data-dir, --tls-cert and --insecure-http configure the embedded control plane, but an existing cluster was selected: use one or the other"
+        "--crds has no CustomResourceDefinition to show: name kinds with --watch, such as --watch deployments"
+    )]
+    NothingToShow,
+    #[error(
+        "--listen, --kubeconfig-out, --data-dir, --crds, --tls-cert and --insecure-http configure the embedded control plane, but an existing cluster was selected: use one or the other"
     )]
     Unused,
 }
@@ -53,7 +57,7 @@ pub(crate) async fn run(
     if is_meant(&args.client) {
         return on_cluster(args, screen, env, stop).await;
     }
-    let plane = Plane::start(&args.serve, env).await?;
+    let plane = Plane::start(&args.serve, &[], env).await?;
     let clients = Client::from_kube(plane.server.client(), env);
     let result = run_parts(args, &clients, screen, &plane.kubectl(), &mut Vec::new(), stop).await;
     plane.stop().await;
@@ -67,20 +71,36 @@ async fn on_cluster(
     env: &Env,
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
-    if args.serve != ServeArgs::default() {
-        return Err(UpError::Unused);
-    }
-    let config = args.client.config().await?;
-    let server = shown(&config);
-    let client =
-        ClientArgs { master: args.client.master.as_ref().map(|_| server.clone()), ..args.client.clone() };
-    let kubectl = front::kubectl(&client, &config.default_namespace);
-    front::on_cluster(&server, context(&client).as_deref(), !args.no_example);
-    let clients = Client::from_config(config, env).map_err(ConnectError::from)?;
+    let Cluster { clients, kubectl } = Cluster::connect(args, env).await?;
+    front::creates(!args.no_example);
     let mut created = Vec::new();
     let result = run_parts(args, &clients, screen, &kubectl, &mut created, stop).await;
-    front::left(&created.iter().rev().map(|what| format!("{kubectl} delete {what}")).collect::<Vec<_>>());
+    front::left(&kubectl, &created);
     result
+}
+
+/// An existing cluster.
+pub(crate) struct Cluster {
+    pub(crate) clients: Client,
+    /// The kubectl command with the flags that select it.
+    pub(crate) kubectl: String,
+}
+
+impl Cluster {
+    /// Prints which cluster it is.
+    pub(crate) async fn connect(args: &UpArgs, env: &Env) -> Result<Self, UpError> {
+        if args.serve != ServeArgs::default() {
+            return Err(UpError::Unused);
+        }
+        let config = args.client.config().await?;
+        let server = shown(&config);
+        let client =
+            ClientArgs { master: args.client.master.as_ref().map(|_| server.clone()), ..args.client.clone() };
+        let kubectl = front::kubectl(&client, &config.default_namespace);
+        front::on_cluster(&server, context(&client).as_deref());
+        let clients = Client::from_config(config, env).map_err(ConnectError::from)?;
+        Ok(Self { clients, kubectl })
+    }
 }
 
 /// Returns the URL of the server without its userinfo, which may be a password.
@@ -98,7 +118,7 @@ fn context(client: &ClientArgs) -> Option<String> {
 }
 
 /// Whether the flags select an existing cluster, or the process runs in one.
-fn is_meant(client: &ClientArgs) -> bool {
+pub(crate) fn is_meant(client: &ClientArgs) -> bool {
     let named = client.kubeconfig.is_some() || client.context.is_some() || client.master.is_some();
     named || ClientArgs::is_in_cluster()
 }
@@ -112,11 +132,7 @@ async fn run_parts(
     created: &mut Vec<&'static str>,
     stop: &CancellationToken,
 ) -> Result<(), UpError> {
-    let requests = clients.requests().clone().manager("watchkeeper");
-    let crd = requests.api::<CustomResourceDefinition>().create(&api::crd()).await;
-    if create(crd, "the Foo CRD")? {
-        created.push("crd foos.samplecontroller.k8s.io");
-    }
+    create_crd(clients, created).await?;
     let next = Next::new(kubectl.to_owned(), !args.no_example);
     match screen.is_live() {
         // The live view shows one command at a time.
@@ -127,6 +143,32 @@ async fn run_parts(
     let stop = &stop.child_token();
     let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
     let view = View::start(clients, screen, program.queue(), next, stop);
+    let sample = run_sample(program, args, clients, view.has_begun(), created, stop);
+    let (sample, view) = tokio::join!(sample, view.run(stop));
+    // A failed view stops the controller, possibly before it starts.
+    view?;
+    sample
+}
+
+/// Creates the Foo CRD if it is missing.
+pub(crate) async fn create_crd(clients: &Client, created: &mut Vec<&'static str>) -> Result<(), UpError> {
+    let requests = clients.requests().clone().manager("watchkeeper");
+    let crd = requests.api::<CustomResourceDefinition>().create(&api::crd()).await;
+    if create(crd, "the Foo CRD")? {
+        created.push("crd foos.samplecontroller.k8s.io");
+    }
+    Ok(())
+}
+
+/// Creates the example Foo, and runs the sample controller after `begun`. Cancels `stop` when it ends.
+pub(crate) async fn run_sample(
+    program: Program,
+    args: &UpArgs,
+    clients: &Client,
+    begun: impl Future<Output = ()>,
+    created: &mut Vec<&'static str>,
+    stop: &CancellationToken,
+) -> Result<(), UpError> {
     let example = async {
         let is_new = match args.no_example {
             true => Ok(false),
@@ -139,12 +181,10 @@ async fn run_parts(
     };
     let controller = async {
         let _stop = stop.clone().drop_guard();
-        stop.run_until_cancelled(view.has_begun()).await;
+        stop.run_until_cancelled(begun).await;
         program.run(stop.clone()).await
     };
-    let (example, controller, view) = tokio::join!(example, controller, view.run(stop));
-    // A failed view stops the controller, possibly before it starts.
-    view?;
+    let (example, controller) = tokio::join!(example, controller);
     example.and(controller.map_err(UpError::from))
 }
 

@@ -11,13 +11,13 @@ use kube_client::core::Selector;
 use parking_lot::Mutex;
 use sample_controller::api::Foo;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::clock::{Clock, Instant};
 use watchkeeper::informer::{Change, InformerPanicked, Lister, on_change};
 use watchkeeper::workqueue::QueueFigures;
 use watchkeeper::{Client, Kind, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
-use crate::front::{CYAN, DIM, GREEN, YELLOW};
+use crate::front::{GREEN, YELLOW};
 use crate::next::{Deed, Next};
+use crate::pen::{self, Pen};
 use crate::picture::{FooRow, picture, queue_line, trouble};
 use crate::screen::Screen;
 
@@ -33,25 +33,6 @@ pub(crate) struct View {
     queue: RateLimitingQueue<ObjectName>,
     notes: Arc<Mutex<Notes>>,
     pen: Pen,
-}
-
-/// Writes lines with the time in front.
-#[derive(Clone)]
-struct Pen {
-    screen: Screen,
-    clock: Clock,
-    began: Instant,
-}
-
-impl Pen {
-    fn write(&self, kind: &str, about: &str, style: Style, text: &str) {
-        self.screen.line_of(|| {
-            let seconds = (self.clock.now() - self.began).as_secs_f64();
-            format!(
-                "{DIM}{seconds:>8.3}s{DIM:#}  {CYAN}{kind:<10}{CYAN:#}  {about:<28}  {style}{text}{style:#}"
-            )
-        });
-    }
 }
 
 /// What the handlers have seen.
@@ -76,8 +57,7 @@ impl View {
         stop: &CancellationToken,
     ) -> Self {
         let factory = SharedInformerFactory::builder(client).build();
-        let clock = client.env().clock.clone();
-        let pen = Pen { screen: screen.clone(), began: clock.now(), clock };
+        let pen = Pen::new(screen, &client.env().clock);
         let (foos, deployments) = (factory.lister::<Foo>(), factory.lister::<Deployment>());
         let notes = Notes {
             foos: foos.clone(),
@@ -253,11 +233,6 @@ fn deployment(change: &Change<'_, Deployment>, notes: &mut Notes) -> Option<(Obj
     Some((change.last_known()?.key(), style, text))
 }
 
-/// Text from others, without control characters.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
 /// Describes events on Foos, under the name of the Foo.
 fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, Style, String)> {
     let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return None };
@@ -265,14 +240,8 @@ fn event(change: &Change<'_, Event>, notes: &mut Notes) -> Option<(ObjectName, S
     if event.involved_object.kind.as_deref() != Some("Foo") {
         return None;
     }
-    let (kind, reason) = (event.type_.as_deref().unwrap_or(""), event.reason.as_deref().unwrap_or(""));
-    let style = if kind == "Warning" { YELLOW } else { Style::new() };
+    let (style, text) = pen::event(&event);
     let about = object.key().sibling(event.involved_object.name.as_deref()?);
-    let times = match event.count {
-        Some(count) if count > 1 => format!(" (×{count})"),
-        _ => String::new(),
-    };
-    let text = printable(&format!("{kind} {reason}: {}{times}", event.message.as_deref().unwrap_or("")));
     notes.events.insert(about.clone(), text.clone());
     let is_repeat = matches!(change, Change::Updated { .. });
     (!is_repeat || !notes.has_picture).then_some((about, style, text))
@@ -283,15 +252,5 @@ fn count(replicas: Option<i32>) -> String {
         Some(1) => "1 replica".to_owned(),
         Some(number) => format!("{number} replicas"),
         None => "default replicas".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_others_write_does_not_steer_the_terminal() {
-        assert_eq!(printable("a \u{1b}[2Jb\nc ×"), "a \u{fffd}[2Jb\u{fffd}c ×");
     }
 }

@@ -2,104 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![cfg(unix)]
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+mod program;
+
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, on_change};
-use watchkeeper::process::ClientArgs;
-use watchkeeper::{Client, Env, ObjectName, SharedInformerFactory};
+use watchkeeper::{ObjectName, SharedInformerFactory};
 
-/// A running command; killed when the test ends without it.
-struct Program {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    seen: Vec<String>,
-}
-
-impl Program {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_watchkeeper"));
-        command.args(arguments);
-        Self::spawn(command)
-    }
-
-    fn spawn(mut command: Command) -> Self {
-        let mut child = command
-            .env_remove("KUBECONFIG")
-            .env_remove("KUBERNETES_SERVICE_HOST")
-            .env_remove("RUST_LOG")
-            .env_remove("CLICOLOR_FORCE")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines, seen: Vec::new() }
-    }
-
-    /// The first line that has all of `words`, seen already or still to come: lines of different kinds have no fixed order.
-    fn until(&mut self, words: &[&str]) -> String {
-        let fits = |line: &String| words.iter().all(|word| line.contains(word));
-        if let Some(line) = self.seen.iter().find(|line| fits(line)) {
-            return line.clone();
-        }
-        for line in self.lines.by_ref() {
-            let line = line.unwrap();
-            self.seen.push(line.clone());
-            if fits(&line) {
-                return line;
-            }
-        }
-        let errors = self.errors();
-        panic!("it ended without a line of {words:?}; it said {:#?} and {errors}", self.seen);
-    }
-
-    fn signal(&self, name: &str) {
-        self.signals(&[name]);
-    }
-
-    /// One right after the other.
-    fn signals(&self, names: &[&str]) {
-        let kills: String = names.iter().map(|name| format!("kill -s {name} {};", self.child.id())).collect();
-        assert!(Command::new("sh").args(["-ec", &kills]).status().unwrap().success(), "{kills}");
-    }
-
-    fn exit(mut self) -> (ExitStatus, String) {
-        // A full pipe would keep it from ending.
-        self.lines.by_ref().for_each(drop);
-        (self.child.wait().unwrap(), self.errors())
-    }
-
-    fn errors(&mut self) -> String {
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        text
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _status = self.child.wait();
-    }
-}
-
-fn folder() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    (folder, kubeconfig)
-}
-
-async fn connect(kubeconfig: &Path) -> Client {
-    let args = ClientArgs { kubeconfig: Some(kubeconfig.to_owned()), ..ClientArgs::default() };
-    args.connect(&Env::system()).await.unwrap()
-}
+use program::{Program, connect, folder};
 
 #[tokio::test]
 async fn up_reconciles_the_example_and_stops_cleanly_on_sigint() {
@@ -415,6 +331,7 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
         ),
         (&["up", "--master", refusing, "--data-dir", "/b"], &["--data-dir", "use one or the other"]),
         (&["up", "--master", refusing, "--listen", "127.0.0.1:0"], &["--listen", "use one or the other"]),
+        (&["up", "--master", refusing, "--crds", "/a", "--watch", "b"], &["--crds", "use one or the other"]),
         (
             &["up", "--master", refusing, "--kubeconfig-out", "/a"],
             &["--kubeconfig-out", "use one or the other"],

@@ -1,0 +1,95 @@
+//! A `watchkeeper` process under test: its lines, its signals and its exit.
+
+use std::io::{BufRead, BufReader, Lines, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use tempfile::TempDir;
+use watchkeeper::process::ClientArgs;
+use watchkeeper::{Client, Env};
+
+/// A running command; killed when the test ends without it.
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    pub(crate) lines: Lines<BufReader<ChildStdout>>,
+    pub(crate) seen: Vec<String>,
+}
+
+impl Program {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_watchkeeper"));
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command
+            .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .env_remove("RUST_LOG")
+            .env_remove("CLICOLOR_FORCE")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// The first line that has all of `words`, seen already or still to come: lines of different kinds have no fixed order.
+    pub(crate) fn until(&mut self, words: &[&str]) -> String {
+        let fits = |line: &String| words.iter().all(|word| line.contains(word));
+        if let Some(line) = self.seen.iter().find(|line| fits(line)) {
+            return line.clone();
+        }
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            self.seen.push(line.clone());
+            if fits(&line) {
+                return line;
+            }
+        }
+        let errors = self.errors();
+        panic!("it ended without a line of {words:?}; it said {:#?} and {errors}", self.seen);
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        self.signals(&[name]);
+    }
+
+    /// One right after the other.
+    pub(crate) fn signals(&self, names: &[&str]) {
+        let kills: String = names.iter().map(|name| format!("kill -s {name} {};", self.child.id())).collect();
+        assert!(Command::new("sh").args(["-ec", &kills]).status().unwrap().success(), "{kills}");
+    }
+
+    pub(crate) fn exit(mut self) -> (ExitStatus, String) {
+        // A full pipe would keep it from ending.
+        self.lines.by_ref().for_each(drop);
+        (self.child.wait().unwrap(), self.errors())
+    }
+
+    pub(crate) fn errors(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+pub(crate) fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    (folder, kubeconfig)
+}
+
+pub(crate) async fn connect(kubeconfig: &Path) -> Client {
+    let args = ClientArgs { kubeconfig: Some(kubeconfig.to_owned()), ..ClientArgs::default() };
+    args.connect(&Env::system()).await.unwrap()
+}

@@ -141,7 +141,7 @@ impl TestCluster {
         &self.server
     }
 
-    /// The permissions that the operator has used so far.
+    /// The permissions that the operator needs: those that it declares, and those that it has used so far.
     pub fn permissions(&self) -> &Permissions {
         &self.permissions
     }
@@ -172,6 +172,7 @@ impl TestCluster {
         if let Err(error) = register(&mut manager) {
             panic!("the operator cannot be registered: {}", watchkeeper::report::WithCauses(&error));
         }
+        self.permissions.declare(&manager.role());
         let (handle, stop) = (manager.handle(), CancellationToken::new());
         let ended = CancellationToken::new();
         let (token, end) = (stop.clone(), ended.clone());

@@ -1,4 +1,4 @@
-//! Permissions that an operator uses, recorded from its requests.
+//! Permissions that an operator needs: those that it declares, and those that its requests use.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tower::{Service, ServiceExt};
 use watchkeeper::controller::Role;
 use watchkeeper_apiserver::{ApiServer, ReplyBody};
 
-/// The permissions that an operator has used so far. Clones share them.
+/// The permissions that an operator needs: those of its [manager's role](watchkeeper::controller::Manager::role), which include
+/// what only failures ask for, and those that its requests have used so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions(Arc<Mutex<Role>>);
 
@@ -24,14 +25,14 @@ impl Permissions {
         self.0.lock().clone()
     }
 
-    /// Checks the rules of the roles in a manifest: they grant what was used, and nothing else.
+    /// Checks the rules of the roles in a manifest: they grant what is needed, and nothing else.
     ///
     /// # Errors
     ///
     /// Permissions that are missing or superfluous, or a manifest that cannot be read.
     pub fn check(&self, manifest: &str) -> Result<(), String> {
-        let (used, granted) = (self.role(), read_role(manifest)?);
-        let (missing, superfluous) = (used.beyond(&granted), granted.beyond(&used));
+        let (needed, granted) = (self.role(), read_role(manifest)?);
+        let (missing, superfluous) = (needed.beyond(&granted), granted.beyond(&needed));
         if missing.is_empty() && superfluous.is_empty() {
             return Ok(());
         }
@@ -40,10 +41,15 @@ impl Permissions {
             false => format!("{what}: {}\n", permissions.join(", ")),
         };
         Err(format!(
-            "the role does not match what the operator did\n{}{}what it did:\n{used}",
+            "the role does not match what the operator needs\n{}{}what it needs:\n{needed}",
             list("missing", missing),
             list("superfluous", superfluous)
         ))
+    }
+
+    /// Adds what an operator declares to need.
+    pub(crate) fn declare(&self, role: &Role) {
+        self.0.lock().extend(role);
     }
 
     /// A client's requests to `server`, recorded.

@@ -1,0 +1,185 @@
+//! The operator on an API server in this process, and through faults.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use k8s_openapi::api::core::v1::Event;
+use kube_core::params::Patch;
+use serde_json::json;
+use watchkeeper_sim::{Cluster, Rates, Simulation};
+use watchkeeper_test::TestCluster;
+
+use super::*;
+use crate::types::WebsiteSpec;
+
+/// A cluster with the operator and a Website.
+async fn cluster(buckets: &Arc<InMemory>) -> TestCluster {
+    let env = Env::simulated(1);
+    let cluster = TestCluster::builder().env(&env).start(|manager| register(manager, buckets.clone())).await;
+    cluster.apply(include_str!("site.yaml")).await;
+    cluster.eventually::<Website>("default/site", |site| site.status.is_some()).await;
+    cluster
+}
+
+/// Does what Kubernetes' Deployment controller would do.
+async fn roll_out(client: &Client, name: &str, replicas: i32) -> Result<(), ApiError> {
+    let status = json!({"status": {"replicas": replicas, "readyReplicas": replicas}});
+    let deployments = client.api::<Deployment>();
+    deployments.patch_status(&key(name), &Patch::Merge(status)).await.map(drop)
+}
+
+fn key(name: &str) -> ObjectName {
+    ObjectName::namespaced("default", name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_website_gets_its_children_and_is_ready_when_they_are() {
+    let buckets = Arc::<InMemory>::default();
+    let cluster = cluster(&buckets).await;
+    let deployment = cluster.eventually::<Deployment>("default/site", |_| true).await;
+    assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+    assert!(cluster.get::<Service>("default/site").await.is_some());
+    assert!(cluster.get::<ConfigMap>("default/site").await.is_some());
+    assert!(buckets.0.lock().contains(&key("site")));
+    roll_out(cluster.client(), "site", 2).await.unwrap();
+    cluster.eventually::<Website>("default/site", Website::is_ready).await;
+    cluster.eventually_any::<Event>(|event| event.reason.as_deref() == Some("Ready")).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_edited_is_restored() {
+    let cluster = cluster(&Arc::default()).await;
+    let edit = "{apiVersion: v1, kind: ConfigMap, metadata: {name: site}, data: {index.html: Hacked}}";
+    cluster.apply(edit).await;
+    let is_restored = |map: &ConfigMap| map.data.as_ref().unwrap()["index.html"] == "Hello";
+    cluster.eventually::<ConfigMap>("default/site", is_restored).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_website_takes_its_bucket_and_its_children_along() {
+    let buckets = Arc::<InMemory>::default();
+    let cluster = cluster(&buckets).await;
+    cluster.delete::<Website>("default/site").await;
+    cluster.eventually_gone::<Website>("default/site").await;
+    assert!(buckets.0.lock().is_empty());
+    cluster.eventually_gone::<Deployment>("default/site").await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_secret_is_reported_and_a_changed_one_rolls_out() {
+    let cluster = cluster(&Arc::default()).await;
+    let version = |deployment: &Deployment| {
+        let template = deployment.spec.as_ref()?.template.metadata.as_ref()?;
+        template.annotations.as_ref()?.get("example.dev/secret-version").cloned()
+    };
+    let before = version(&cluster.get("default/site").await.unwrap());
+    cluster.delete::<Secret>("default/credentials").await;
+    cluster.eventually_any::<Event>(|event| event.reason.as_deref() == Some("MissingSecret")).await;
+    let reason = |site: &Website| site.status.as_ref().unwrap().conditions[0].reason.clone();
+    cluster.eventually::<Website>("default/site", |site| reason(site) == "MissingSecret").await;
+    cluster.apply(include_str!("site.yaml")).await;
+    cluster.eventually::<Deployment>("default/site", |it| version(it) != before).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_grants_what_the_operator_needs_and_nothing_else() {
+    let cluster = cluster(&Arc::default()).await;
+    cluster.delete::<Website>("default/site").await;
+    cluster.eventually_gone::<Website>("default/site").await;
+    cluster.permissions().check(include_str!("role.yaml")).unwrap_or_else(|error| panic!("{error}"));
+    cluster.stop().await;
+}
+
+/// Buckets of which every third call fails.
+#[derive(Default)]
+struct Unreliable {
+    buckets: InMemory,
+    calls: AtomicUsize,
+}
+
+impl Unreliable {
+    fn call(&self) -> io::Result<()> {
+        let fails = self.calls.fetch_add(1, Relaxed).is_multiple_of(3);
+        if fails { Err(io::Error::other("the storage is busy")) } else { Ok(()) }
+    }
+}
+
+impl Buckets for Unreliable {
+    async fn ensure(&self, site: &ObjectName) -> io::Result<()> {
+        self.call()?;
+        self.buckets.ensure(site).await
+    }
+
+    async fn remove(&self, site: &ObjectName) -> io::Result<()> {
+        self.call()?;
+        self.buckets.remove(site).await
+    }
+}
+
+/// One life of the operator.
+async fn operate(client: Client, stop: CancellationToken, buckets: Arc<Unreliable>) {
+    let mut manager = Manager::builder("website-operator", &client).build();
+    register(&mut manager, buckets).unwrap();
+    // One that cannot start is started again, as by a kubelet.
+    drop(manager.run(stop).await);
+}
+
+/// Users create two Websites, change one, delete the other, and edit children.
+async fn users(cluster: &Cluster) {
+    let user = &cluster.user;
+    let secret = json!({"metadata": {"name": "credentials", "namespace": "default"}});
+    user.api::<Secret>().create(&serde_json::from_value(secret).unwrap()).await.unwrap();
+    for name in ["a", "b"] {
+        let spec = WebsiteSpec { page: "Hello".into(), replicas: 1, secret: "credentials".into() };
+        let mut site = Website::new(name, spec);
+        site.metadata.namespace = Some("default".into());
+        // The operator installs the definition.
+        while user.api::<Website>().create(&site).await.is_err_and(|error| error.is_not_found()) {
+            cluster.env.clock.sleep(Duration::from_millis(100)).await;
+        }
+        cluster.pause(Duration::from_secs(10)).await;
+    }
+    let more = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    user.api::<Website>().patch(&key("a"), &more).await.unwrap();
+    cluster.pause(Duration::from_secs(10)).await;
+    let fewer = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    drop(user.api::<Deployment>().patch(&key("a"), &fewer).await); // It may not be there yet.
+    drop(user.api::<ConfigMap>().delete(&key("a")).await);
+    user.api::<Website>().delete(&key("b")).await.unwrap();
+}
+
+/// Whether `a` is ready with its children, and nothing is left of `b`.
+async fn is_settled(cluster: &Cluster, buckets: &Unreliable) -> bool {
+    let user = &cluster.user;
+    let site = user.api::<Website>().get(&key("a")).await.unwrap();
+    let Ok(deployment) = user.api::<Deployment>().get(&key("a")).await else { return false };
+    if deployment.status.is_none_or(|status| status.ready_replicas != Some(3)) {
+        roll_out(user, "a", 3).await.unwrap();
+    }
+    site.is_ready()
+        && deployment.spec.unwrap().replicas == Some(3)
+        && user.api::<ConfigMap>().get(&key("a")).await.is_ok()
+        && user.api::<Service>().get(&key("a")).await.is_ok()
+        && user.api::<Website>().get_opt(&key("b")).await.unwrap().is_none()
+        && user.api::<Deployment>().get_opt(&key("b")).await.unwrap().is_none()
+        && buckets.buckets.0.lock().iter().eq([&key("a")])
+}
+
+#[test]
+fn through_twenty_schedules_of_faults_nothing_is_left_behind() {
+    for seed in 0..20 {
+        let buckets = Arc::<Unreliable>::default();
+        Simulation::new(seed).rates(Rates::STORM).collect_garbage().run(
+            async |client, stop| operate(client, stop, buckets.clone()).await,
+            async |cluster| {
+                users(cluster).await;
+                assert!(cluster.converged(async || is_settled(cluster, &buckets).await).await, "seed {seed}");
+            },
+        );
+    }
+}

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod children;
+mod contexts;
 mod faults;
 mod manager;
+mod many;
+mod outcomes;
 mod website;

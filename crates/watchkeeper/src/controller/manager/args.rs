@@ -18,6 +18,7 @@ use crate::source::Client;
 /// use watchkeeper::clap::{self, Parser};
 /// use watchkeeper::controller::{Manager, ManagerArgs, SetupError};
 ///
+/// /// An operator of Websites.
 /// #[derive(Parser)]
 /// struct Args {
 ///     #[command(flatten)]
@@ -36,6 +37,8 @@ use crate::source::Client;
 /// # }
 /// ```
 #[derive(Clone, Debug, clap::Args)]
+// Else this text would be the description of a program that has none.
+#[command(about = None, long_about = None)]
 pub struct ManagerArgs {
     #[command(flatten)]
     client: ClientArgs,
@@ -112,4 +115,31 @@ fn print_role(manager: &Manager) {
 fn fail(error: &(dyn Error + 'static)) -> ExitCode {
     eprintln!("error: {}", WithCauses(error));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[test]
+    fn the_help_of_a_program_has_its_own_description_or_none() {
+        #[derive(Parser)]
+        struct Bare {
+            #[command(flatten)]
+            _manager: ManagerArgs,
+        }
+        /// Runs websites
+        #[derive(Parser)]
+        struct Described {
+            #[command(flatten)]
+            _manager: ManagerArgs,
+        }
+        let bare = Bare::command();
+        assert_eq!((bare.get_about(), bare.get_long_about()), (None, None));
+        let described = Described::command();
+        assert_eq!(described.get_about().map(ToString::to_string).as_deref(), Some("Runs websites"));
+        assert_eq!(described.get_long_about(), None);
+    }
 }

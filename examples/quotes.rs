@@ -40,13 +40,32 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     text.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
+/// Whether a line is more than an import or the header of a file.
+fn is_code(line: &&str) -> bool {
+    !["//!", "use ", "mod ", "#[cfg(test)]"].iter().any(|start| line.starts_with(start))
+}
+
+/// The files of the operator of the guide.
+const WEBSITE: [&str; 5] = ["main.rs", "types.rs", "reconcile.rs", "children.rs", "tests.rs"];
+
 #[test]
-fn the_guide_shows_the_whole_program_in_its_order() {
-    let (guide, example) = (read("docs/guide.md"), read("examples/quotas.rs"));
-    let (first, _) = guide.split_once("## What most controllers need next\n").unwrap();
-    let shown = blocks(first, "rust").concat();
-    let program: Vec<_> = lines(&example).into_iter().filter(|line| !line.starts_with("//!")).collect();
-    assert_eq!(lines(&shown), program);
+fn the_guide_shows_all_that_wires_the_operator_and_all_that_reconciles() {
+    let guide = read("docs/guide.md");
+    let blocks = blocks(&guide, "rust");
+    let shown: Vec<_> = blocks.iter().flat_map(|block| lines(block)).collect();
+    for file in ["main.rs", "reconcile.rs"] {
+        let text = read(&format!("examples/website/{file}"));
+        for line in lines(&text).into_iter().filter(is_code) {
+            assert!(shown.contains(&line), "the guide does not show: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_wiring_of_an_operator_takes_thirty_lines() {
+    let main = read("examples/website/main.rs");
+    let wiring = lines(&main).into_iter().filter(is_code).count();
+    assert!(wiring <= 30, "{wiring} lines");
 }
 
 #[test]
@@ -66,9 +85,10 @@ fn the_guide_names_the_dependencies_at_the_versions_of_the_workspace() {
 
 #[test]
 fn the_code_that_documents_show_is_that_of_an_example() {
-    let examples = ["examples/quotas.rs", "examples/buckets.rs"].map(read);
+    let examples = WEBSITE.map(|file| read(&format!("examples/website/{file}")));
     let examples = examples.each_ref().map(|text| lines(text));
-    for document in ["README.md", "docs/guide.md"] {
+    for document in ["README.md", "docs/guide.md", "docs/from-controller-runtime.md", "docs/from-kube-rs.md"]
+    {
         let text = read(document);
         let blocks = blocks(&text, "rust");
         assert!(!blocks.is_empty(), "{document} shows code");

@@ -22,6 +22,7 @@ use crate::buckets::{Buckets, InMemory};
 use crate::reconcile::{clean_up, reconcile};
 use crate::types::Website;
 
+/// Runs websites: a Deployment, a Service and a ConfigMap for each Website
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]

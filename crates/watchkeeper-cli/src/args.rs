@@ -38,6 +38,7 @@ Examples:
   watchkeeper serve --listen 127.0.0.1:6443        only the control plane
   watchkeeper up --crds deploy/                    your CRDs, with a live view of their objects
   watchkeeper up --watch deployments,pods          a live view of any kinds
+  watchkeeper new website-operator                 a project with an operator and its tests
   watchkeeper --kubeconfig ~/.kube/config          on your own cluster
   watchkeeper crd --example | kubectl apply -f -   install the CRD and an example
   watchkeeper sample-controller --kubeconfig FILE  the controller, with log and metrics";
@@ -71,6 +72,11 @@ pub(crate) enum Command {
     /// Finds the cluster in this order: --kubeconfig, the files in KUBECONFIG, the service account of the pod it runs in, ~/.kube/config. The cluster
     /// must have the Foo CRD: `watchkeeper crd | kubectl apply -f -`.
     SampleController(Logged<ControllerArgs>),
+    /// Create a project with an operator that compiles, passes its tests and runs
+    ///
+    /// The project has a CRD with its Rust type, a controller, tests on an embedded API server, manifests for a cluster and a Containerfile. The
+    /// tests also check that the CRD and the role in its manifests match the code.
+    New(NewArgs),
     /// Print the Foo CRD, for `kubectl apply -f -`
     Crd(CrdArgs),
     /// Print shell completions
@@ -84,6 +90,21 @@ pub(crate) enum Command {
 pub(crate) struct DemoArgs {
     #[command(flatten)]
     pub(crate) options: sample_controller::Options,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewArgs {
+    /// Name of the project and of its folder: lower-case letters, digits and hyphens
+    pub(crate) name: String,
+    /// Kind of the objects that it looks after [default: derived from NAME: Website for website-operator]
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    /// API group of the kind: a domain name
+    #[arg(long, default_value = "example.dev")]
+    pub(crate) group: String,
+    /// Use the crates of this checkout of watchkeeper instead of the published ones
+    #[arg(long, value_name = "WORKSPACE", hide = true)]
+    pub(crate) path: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

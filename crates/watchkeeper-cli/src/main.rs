@@ -12,6 +12,7 @@ mod front;
 mod hangup;
 mod install;
 mod manifests;
+mod new;
 mod next;
 mod own;
 mod pen;
@@ -73,6 +74,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
             let client = client.connect(&env).await?.program("sample-controller", env!("CARGO_PKG_VERSION"));
             sample_controller::serve(&client, options, admin, stop).await?;
         }
+        Command::New(new) => new::run(&new)?,
         Command::Crd(crd) => print::crd(&crd)?,
         Command::Completions { shell } => print::completions(shell)?,
     }

@@ -6,7 +6,7 @@
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 mod args;
 mod handle;
-#[cfg(feature = "prometheus")]
+#[cfg(all(feature = "admin", feature = "prometheus"))]
 mod metrics;
 mod role;
 mod run;
@@ -175,6 +175,7 @@ impl ManagerBuilder {
         let env = client.env().fork(&format!("manager {}", self.name));
         let (recorder, sink) = record::recorder(&self.name, &client);
         #[cfg(feature = "admin")]
+        #[cfg_attr(not(feature = "prometheus"), expect(unused_mut, reason = "metrics are added to its pages"))]
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
         let factory = SharedInformerFactory::builder(&client).resync(self.resync).name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]

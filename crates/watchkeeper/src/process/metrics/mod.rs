@@ -12,4 +12,5 @@ pub use events::register_events;
 pub use informers::InformerCollector;
 pub use queues::QueueCollector;
 pub use reports::register_reports;
+#[cfg(feature = "admin")]
 pub(crate) use sheet::Sheet;

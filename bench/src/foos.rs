@@ -22,6 +22,7 @@ use watchkeeper::{Client, Env, Object, ObjectName, SharedInformerFactory};
 
 use crate::informer::Failure;
 use crate::measure::{print, rounded};
+use crate::requests::counters;
 
 /// Create Foos on a cluster where the sample controller runs, and wait until all are reconciled.
 #[derive(Debug, Args)]
@@ -200,16 +201,10 @@ fn count(text: &str) -> Writes {
     const RESOURCES: [&str; 3] = ["deployments", "foos", "events"];
     const VERBS: [&str; 4] = ["POST", "PUT", "PATCH", "APPLY"];
     let mut writes = Writes::default();
-    for line in text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")) {
-        let Some((labels, count)) = line.rsplit_once("} ") else { continue };
-        let label = |name: &str| {
-            let found = labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix("=\""));
-            found.and_then(|value| value.strip_suffix('"')).unwrap_or_default()
-        };
-        if RESOURCES.contains(&label("resource")) && VERBS.contains(&label("verb")) {
-            let count = count.parse::<f64>().unwrap_or_default() as u64;
-            writes.made += count;
-            writes.refused += if label("code") == "409" { count } else { 0 };
+    for counter in counters(text) {
+        if RESOURCES.contains(&counter.label("resource")) && VERBS.contains(&counter.label("verb")) {
+            writes.made += counter.count;
+            writes.refused += if counter.label("code") == "409" { counter.count } else { 0 };
         }
     }
     writes

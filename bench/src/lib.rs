@@ -4,6 +4,7 @@
 pub mod apiserver;
 pub mod behind;
 mod child;
+pub mod controller;
 pub mod foos;
 pub mod idle;
 pub mod informer;
@@ -12,6 +13,7 @@ pub mod measure;
 mod plot;
 pub mod queue;
 pub mod relist;
+mod requests;
 pub mod scale;
 pub mod serve;
 pub mod store;

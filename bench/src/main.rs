@@ -2,6 +2,7 @@
 
 use bench::apiserver::{self, ApiserverArgs};
 use bench::behind::{self, BehindArgs};
+use bench::controller::{self, ControllerArgs, OperatorArgs};
 use bench::foos::{self, FoosArgs};
 use bench::idle::{self, IdleArgs};
 use bench::informer::{self, InformerArgs};
@@ -47,6 +48,11 @@ enum Command {
     Behind(BehindArgs),
     /// Measure the sample controller on a cluster: time and writes for many Foos.
     Foos(FoosArgs),
+    /// Measure reconciles that change nothing: CPU time, requests and memory, beside the same operator on controller-runtime.
+    Controller(ControllerArgs),
+    /// Run the operator that `controller` measures.
+    #[command(hide = true)]
+    Operator(OperatorArgs),
     /// Measure syncs of a growing number of small Pods, each in its own process.
     Scale(ScaleArgs),
     /// Measure the memory of a relist where nothing changed, and where everything did.
@@ -67,6 +73,8 @@ fn main() {
         Command::Idle(args) => idle::run(&args),
         Command::Behind(args) => behind::run(&args),
         Command::Foos(args) => foos::run(&args),
+        Command::Controller(args) => controller::run(&args),
+        Command::Operator(args) => controller::operate(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Relist(args) => relist::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),

@@ -108,6 +108,19 @@ async fn foos_are_counted_with_what_was_written_for_them() {
 }
 
 #[test]
+fn reconciles_that_change_nothing_send_nothing_unless_told_to() {
+    let args = ["--websites=20", "--rounds=2", "--warm-up=1", "--runs=1", "--many=20", "--idle=1"];
+    let lines = bench(&[&["controller"], &args[..]].concat());
+    assert_eq!(each(&lines, "phase"), ["reconcile", "reconcile", "reconcile", "memory"]);
+    let reconciles = &lines[..3];
+    assert_eq!(each(reconciles, "trigger"), ["event", "queue", "event"]);
+    assert_eq!(each(reconciles, "reconciles"), [40; 3]);
+    assert_eq!(each(reconciles, "requests_per_reconcile"), [0.0, 0.0, 3.0]);
+    assert!(each(reconciles, "cpu_us_per_reconcile").into_iter().all(is_positive));
+    assert!(is_positive(&lines[3]["rss_mb"]) && lines[3]["objects"] == 80);
+}
+
+#[test]
 fn the_api_server_is_started_weighed_and_written_to() {
     // The command is of another package: cargo builds it for the tests of all, but not for those of this package alone.
     let profile = Path::new(env!("CARGO_BIN_EXE_bench")).parent().unwrap();

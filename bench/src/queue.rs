@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
-use watchkeeper::workqueue::RateLimitingQueue;
 use watchkeeper::workqueue::limiter::{self, ItemExponential};
+use watchkeeper::workqueue::{Priority, RateLimitingQueue, Reason, Trigger};
 use watchkeeper::{Env, ObjectName};
 
 use crate::measure::{Phase, megabytes, rounded};
@@ -33,6 +33,7 @@ pub struct QueueArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PhaseName {
     Alone,
+    Because,
     Crowd,
     Delayed,
     Limited,
@@ -49,7 +50,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 enum Line {
     /// One task adds a key, gets it and finishes it: the median and the best of batches short enough not to be preempted. Metrics are always
     /// on.
-    Alone { rounds: u64, keys: u64, ns_per_round: f64, best_ns_per_round: f64 },
+    Alone(Rounds),
+    /// The same with adds that say why: the object of the key changed.
+    Because(Rounds),
     /// Producers and workers, each on its own thread, until every key was processed after its last add.
     Crowd {
         producers: u64,
@@ -64,6 +67,14 @@ enum Line {
     Delayed(Pending),
     /// Keys that failed once.
     Limited(Pending),
+}
+
+#[derive(Debug, Serialize)]
+struct Rounds {
+    rounds: u64,
+    keys: u64,
+    ns_per_round: f64,
+    best_ns_per_round: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,7 +101,13 @@ pub fn run(args: &QueueArgs) -> Result<(), Failure> {
     for phase in PhaseName::value_variants() {
         if args.phase.is_empty() || args.phase.contains(phase) {
             match phase {
-                PhaseName::Alone => alone(args, &env)?,
+                PhaseName::Alone => Line::Alone(alone(args, &env, |queue, key, _| {
+                    queue.add_with(key, Priority::Normal);
+                })?),
+                PhaseName::Because => Line::Because(alone(args, &env, |queue, key, round| {
+                    let trigger = Trigger::itself(Reason::Changed, &round.into());
+                    queue.add_because(key, Priority::Normal, &trigger);
+                })?),
                 PhaseName::Crowd => crowd(args, &env)?,
                 PhaseName::Delayed => Line::Delayed(delayed(args.pending, &env)?),
                 PhaseName::Limited => Line::Limited(limited(args.pending, &env)?),
@@ -117,8 +134,13 @@ fn per(whole: Duration, parts: u64) -> f64 {
     rounded(whole.as_secs_f64() * 1e9 / parts.max(1) as f64, 1)
 }
 
-fn alone(args: &QueueArgs, env: &Env) -> Result<Line, Failure> {
+fn alone(
+    args: &QueueArgs,
+    env: &Env,
+    add: impl Fn(&RateLimitingQueue<ObjectName>, ObjectName, u64),
+) -> Result<Rounds, Failure> {
     let (queue, keys) = (queue(env), (0..args.keys).map(key).collect::<Vec<_>>());
+    let mut round = 0;
     let mut batches = Vec::new();
     runtime()?.block_on(async {
         let mut next = keys.iter().cycle();
@@ -126,7 +148,8 @@ fn alone(args: &QueueArgs, env: &Env) -> Result<Line, Failure> {
             let batch: Vec<_> = next.by_ref().take(BATCH as usize).cloned().collect();
             let start = env.clock.now();
             for key in batch {
-                queue.add(key);
+                round += 1;
+                add(&queue, key, round);
                 if let Some(item) = queue.get().await {
                     item.forget();
                 }
@@ -136,7 +159,7 @@ fn alone(args: &QueueArgs, env: &Env) -> Result<Line, Failure> {
     });
     batches.sort_unstable();
     let (best, median) = (batches.first().copied(), batches.get(batches.len() / 2).copied());
-    Ok(Line::Alone {
+    Ok(Rounds {
         rounds: args.rounds / BATCH * BATCH,
         keys: args.keys,
         ns_per_round: per(median.unwrap_or_default(), BATCH),

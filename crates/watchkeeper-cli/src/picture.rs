@@ -247,6 +247,7 @@ mod tests {
             retries: 4,
             last_error: Some(watchkeeper::workqueue::LastError { at: now, message: "no".into() }),
             last_success: None,
+            triggers: Vec::new(),
         };
         assert_eq!(
             trouble(&record, now, 80).as_deref(),

@@ -16,7 +16,8 @@ use watchkeeper::process::run_workers;
 use watchkeeper::queue::Deleted;
 use watchkeeper::workqueue::limiter::{self, ItemExponential};
 use watchkeeper::workqueue::{
-    Key, KeyRecord, LastError, Priority, QueueFigures, RateLimitingQueue, WorkItem, enqueue,
+    Cause, Key, KeyRecord, LastError, Priority, QueueFigures, RateLimitingQueue, Relation, WorkItem, enqueue,
+    enqueue_mapped,
 };
 use watchkeeper::{Env, Object, ObjectName};
 
@@ -70,6 +71,7 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
         retries: 0,
         last_error: None,
         last_success: None,
+        triggers: Vec::new(),
     };
     assert_eq!(queue.explain(&"foo"), Some(waiting.clone()));
 
@@ -214,6 +216,46 @@ async fn a_retry_keeps_the_priority_of_the_run() {
 fn config_map(version: u32) -> Object<ConfigMap> {
     let json = format!(r#"{{"metadata":{{"namespace":"ns","name":"a","resourceVersion":"{version}"}}}}"#);
     Object::from_json(json.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_handler_says_why_it_adds_a_key() {
+    let queue = RateLimitingQueue::new("test", limiter::default_controller(), &Env::simulated(1));
+    let why = || {
+        let item = ready(&queue).unwrap();
+        let triggers = item.triggers().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        item.forget();
+        triggers
+    };
+    let (old, new) = (config_map(1), config_map(2));
+    let mut itself = enqueue(queue.clone());
+    itself.add(&old, true);
+    assert_eq!(why(), "the object was in the initial list (version 1)");
+    itself.update(&old, &new);
+    assert_eq!(why(), "the object changed (version 2)");
+    itself.update(&new, &new);
+    assert_eq!(why(), "the object was resynced (version 2)");
+    itself.delete(&Deleted::Final(new.clone()));
+    assert_eq!(why(), "the object was deleted (version 2)");
+
+    let owner = |_: &Object<ConfigMap>| Some(ObjectName::cluster("owner"));
+    let mut mapped = enqueue_mapped(queue.clone(), owner);
+    mapped.update(&old, &new);
+    assert_eq!(why(), "ConfigMap ns/a changed (version 2)", "both states have one key");
+    let mut named = enqueue_mapped(queue.clone(), owner).kind("Settings").relation(Relation::Owner);
+    named.delete(&Deleted::Final(new.clone()));
+    assert_eq!(why(), "Settings ns/a was deleted (version 2)");
+    let figures = figures(&queue);
+    let counts: Vec<_> =
+        Cause::ALL.into_iter().zip(figures.triggers).filter(|(_, count)| *count > 0).collect();
+    let expected = [
+        (Cause::Itself, 2),
+        (Cause::Owner, 1),
+        (Cause::Mapping, 1),
+        (Cause::InitialList, 1),
+        (Cause::Resync, 1),
+    ];
+    assert_eq!(counts, expected);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::priority::Priority;
 use super::queue::{Added, Queue, Ticket};
 use super::slots::{Number, Slots};
 use super::tick::Tick;
+use super::trigger::Trigger;
 
 /// The delayed keys in front of a queue.
 ///
@@ -50,13 +51,15 @@ fn what<T>(slots: &Slots<T>, (due, order, number): Due) -> Option<What> {
 }
 
 impl Delays {
-    /// Lets a claimed slot join the queue at `due`. The earlier of two times wins, and the higher of two priorities.
+    /// Lets a claimed slot join the queue at `due`, for a retry or a requeue. The earlier of two times wins, and the
+    /// higher of two priorities.
     pub(super) fn delay<T: Hash + Eq + Clone>(
         &mut self,
         queue: &mut Queue<T>,
         number: Number,
         due: Tick,
         priority: Priority,
+        trigger: &Trigger,
     ) {
         let slot = &mut queue.slots[number];
         let old = slot.due;
@@ -65,6 +68,7 @@ impl Delays {
             return;
         }
         (slot.due, slot.due_order) = (Some(due), self.given);
+        slot.due_by_retry = matches!(trigger, Trigger::Retry);
         self.len += usize::from(old.is_none());
         self.push(queue, due, number);
     }
@@ -106,9 +110,14 @@ impl Delays {
                     let slot = &mut queue.slots[number];
                     (slot.due, slot.backing_off) = (None, false);
                     let priority = slot.due_priority;
+                    let trigger = if slot.due_by_retry { &Trigger::Retry } else { &Trigger::Requeue };
+                    queue.note_own(number, trigger, due);
                     runs += u64::from(queue.add(number, priority, due) != Added::Collapsed);
                 }
-                What::Unpark => queue.unpark(number, Priority::Low, due),
+                What::Unpark => {
+                    queue.note_own(number, &Trigger::OwnWrites, due);
+                    queue.unpark(number, Priority::Low, due);
+                }
             }
         }
         runs

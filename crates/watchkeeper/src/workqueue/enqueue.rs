@@ -1,15 +1,19 @@
 //! Handlers that enqueue keys for the changes of an informer.
 
+use std::sync::Arc;
+
 use super::item::Key;
 use super::priority::Priority;
 use super::rate_limiting::RateLimitingQueue;
+use super::trigger::{ObjectRef, Reason, Relation, Trigger};
 use crate::informer::{Change, Handler};
-use crate::object::{Object, ObjectName};
+use crate::object::{Object, ObjectName, ResourceVersion};
 use crate::queue::Deleted;
 
 /// Returns a handler that adds the key of every changed object, with the priority of [`Priority::of`].
 ///
-/// It runs in the informer's own task: see [`Handler::sees_every_state`].
+/// Each add carries the change as its [trigger](Trigger). The handler runs in the informer's own task: see
+/// [`Handler::sees_every_state`].
 ///
 /// ```
 /// # use watchkeeper::informer::Handler;
@@ -31,26 +35,35 @@ pub fn enqueue(queue: RateLimitingQueue<ObjectName>) -> Enqueue {
 #[derive(Debug)]
 pub struct Enqueue(RateLimitingQueue<ObjectName>);
 
+impl Enqueue {
+    fn enqueue<K>(&self, key: ObjectName, change: &Change<'_, K>) {
+        let version = change.last_known().map_or(&ResourceVersion::UNSET, Object::version);
+        let trigger = Trigger::itself(Reason::of(change), version);
+        self.0.add_because(key, Priority::of(change), &trigger);
+    }
+}
+
 impl<K> Handler<K> for Enqueue {
     fn sees_every_state(&self) -> bool {
         true
     }
 
     fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
-        self.0.add_with(object.key(), Priority::of(&Change::Added { object, in_initial_list }));
+        self.enqueue(object.key(), &Change::Added { object, in_initial_list });
     }
 
     fn update(&mut self, old: &Object<K>, new: &Object<K>) {
-        self.0.add_with(new.key(), Priority::of(&Change::Updated { old, new }));
+        self.enqueue(new.key(), &Change::Updated { old, new });
     }
 
     fn delete(&mut self, deleted: &Deleted<K>) {
-        self.0.add_with(deleted.key(), Priority::of(&Change::Deleted(deleted)));
+        self.enqueue(deleted.key(), &Change::Deleted(deleted));
     }
 
     /// A filter in front of this handler may keep this state, and not the final one.
     fn superseded(&mut self, last_cached: &Object<K>) {
-        self.0.add_with(last_cached.key(), Priority::Normal);
+        let trigger = Trigger::itself(Reason::Changed, last_cached.version());
+        self.0.add_because(last_cached.key(), Priority::Normal, &trigger);
     }
 }
 
@@ -87,7 +100,13 @@ where
     F: FnMut(&Object<K>) -> I + Send + 'static,
     I: IntoIterator<Item = T>,
 {
-    EnqueueMapped { queue, map }
+    EnqueueMapped { queue, map, kind: kind_of::<K>().into(), relation: Relation::Mapping }
+}
+
+/// Returns the name of a kind from that of its Rust type, which is the same in `k8s-openapi` and `kube-derive`.
+fn kind_of<K>() -> &'static str {
+    let path = std::any::type_name::<K>().trim_end_matches('>');
+    path.rsplit([':', '<']).next().unwrap_or(path)
 }
 
 /// The handler of [`enqueue_mapped`].
@@ -95,15 +114,42 @@ where
 pub struct EnqueueMapped<T: Key, F> {
     queue: RateLimitingQueue<T>,
     map: F,
+    kind: Arc<str>,
+    relation: Relation,
 }
 
 impl<T: Key, F> EnqueueMapped<T, F> {
-    fn enqueue<K, I>(&mut self, state: &Object<K>, priority: Priority)
-    where
-        F: FnMut(&Object<K>) -> I,
-        I: IntoIterator<Item = T>,
-    {
-        (self.map)(state).into_iter().for_each(|key| self.queue.add_with(key, priority));
+    /// Sets the name of the objects' kind in [triggers](Trigger). The default is the name of the Rust type, which does
+    /// not fit types for many kinds.
+    #[must_use]
+    pub fn kind(mut self, name: &str) -> Self {
+        self.kind = name.into();
+        self
+    }
+
+    /// Sets the relation of the objects to the keys in [triggers](Trigger); [`Relation::Mapping`] by default.
+    #[must_use]
+    pub fn relation(mut self, relation: Relation) -> Self {
+        self.relation = relation;
+        self
+    }
+
+    /// Adds the keys of an object that was last seen in `state`.
+    fn enqueue<K>(
+        &self,
+        keys: impl IntoIterator<Item = T>,
+        state: &Object<K>,
+        priority: Priority,
+        reason: Reason,
+    ) {
+        let mut trigger = None;
+        for key in keys {
+            let trigger = trigger.get_or_insert_with(|| {
+                let object = ObjectRef::new(self.kind.clone(), state.key());
+                Trigger::related(self.relation, object, reason, state.version())
+            });
+            self.queue.add_because(key, priority, trigger);
+        }
     }
 }
 
@@ -118,25 +164,33 @@ where
     }
 
     fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
-        self.enqueue(object, Priority::of(&Change::Added { object, in_initial_list }));
+        let change = Change::Added { object, in_initial_list };
+        let keys = (self.map)(object);
+        self.enqueue(keys, object, Priority::of(&change), Reason::of(&change));
     }
 
     fn update(&mut self, old: &Object<K>, new: &Object<K>) {
         let change = Change::Updated { old, new };
-        let priority = Priority::of(&change);
-        self.enqueue(new, priority);
+        let mut keys: Vec<T> = (self.map)(new).into_iter().collect();
         if !change.is_resync() {
-            self.enqueue(old, priority);
+            let before: Vec<T> = (self.map)(old).into_iter().collect();
+            if before != keys {
+                keys.extend(before);
+            }
         }
+        self.enqueue(keys, new, Priority::of(&change), Reason::of(&change));
     }
 
     fn delete(&mut self, deleted: &Deleted<K>) {
         if let Some(state) = deleted.last_known() {
-            self.enqueue(state, Priority::of(&Change::Deleted(deleted)));
+            let change = Change::Deleted(deleted);
+            let keys = (self.map)(state);
+            self.enqueue(keys, state, Priority::of(&change), Reason::of(&change));
         }
     }
 
     fn superseded(&mut self, last_cached: &Object<K>) {
-        self.enqueue(last_cached, Priority::Normal);
+        let keys = (self.map)(last_cached);
+        self.enqueue(keys, last_cached, Priority::Normal, Reason::Changed);
     }
 }

@@ -2,8 +2,10 @@
 
 use super::known::LastError;
 use super::priority::Priority;
+use super::recent::Recent;
 use super::slots::{Place, Slot};
 use super::tick::Tick;
+use super::trigger::Trigger;
 
 /// What is known of some keys only.
 #[derive(Default)]
@@ -11,6 +13,8 @@ pub(super) struct Extra {
     pub(super) last_error: Option<Box<LastError<Tick>>>,
     /// From the first park on until a run ends, also while the key is ready or with a worker in between.
     pub(super) parking: Option<Box<Parking>>,
+    /// Empty in a queue to which no key was added with a trigger.
+    pub(super) triggers: Recent,
 }
 
 /// A key that was given back without a run, and perhaps still is where it was put.
@@ -25,9 +29,17 @@ pub(super) struct Parking {
     pub(super) priority: Priority,
 }
 
+/// Allocated out of the way of the adds that find it.
+#[cold]
+#[inline(never)]
+fn new_extra() -> Box<Extra> {
+    Box::default()
+}
+
 impl<T> Slot<T> {
+    #[inline]
     pub(super) fn extra_mut(&mut self) -> &mut Extra {
-        self.extra.get_or_insert_default()
+        self.extra.get_or_insert_with(new_extra)
     }
 
     pub(super) fn last_error(&self) -> Option<&LastError<Tick>> {
@@ -51,7 +63,9 @@ impl<T> Slot<T> {
     /// Notes that it is parked; a time that stands from the parkings before in a row is kept.
     pub(super) fn park(&mut self, until: Tick, order: u32, priority: Priority, now: Tick) {
         let since = self.parked_since().unwrap_or(now);
-        self.extra_mut().parking = Some(Box::new(Parking { since, until, order, priority }));
+        let extra = self.extra_mut();
+        extra.parking = Some(Box::new(Parking { since, until, order, priority }));
+        extra.triggers.give_back();
     }
 
     /// Ends the row of parkings, with a run or because the queue shuts down.
@@ -59,5 +73,18 @@ impl<T> Slot<T> {
         if let Some(extra) = &mut self.extra {
             extra.parking = None;
         }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, trigger: &Trigger, at: Tick) {
+        self.extra_mut().triggers.note(trigger, at);
+    }
+
+    /// Notes that a worker takes the key; returns when it was parked first since its last run.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Tick> {
+        let extra = self.extra.as_mut()?;
+        extra.triggers.take();
+        Some(extra.parking.as_ref()?.since)
     }
 }

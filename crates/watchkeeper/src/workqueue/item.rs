@@ -11,6 +11,7 @@ use super::priority::Priority;
 use super::queue::{Taken, Ticket};
 use super::rate_limiting::RateLimitingQueue;
 use super::tick::Tick;
+use super::trigger::TriggerRecord;
 use crate::clock::Instant;
 
 /// A key of a work queue: anything small that can be hashed, compared, cloned cheaply and displayed for debugging.
@@ -79,6 +80,34 @@ impl<T: Key> WorkItem<T> {
     /// A worker can use this to limit the total time for which it parks a key.
     pub fn parked_since(&self) -> Option<Instant> {
         self.parked_since.map(|tick| self.queue.instant(tick))
+    }
+
+    /// Returns the triggers that led to this run, the newest first. A run that follows a [parking](Self::park) has those
+    /// from before it, too.
+    ///
+    /// A queue keeps the last four triggers of a key, and those that come during a run displace older ones: ask when the
+    /// run begins. Locks the queue briefly.
+    ///
+    /// ```
+    /// # use watchkeeper::Env;
+    /// # use watchkeeper::workqueue::{Priority, RateLimitingQueue, Reason, Trigger, limiter};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let queue = RateLimitingQueue::<&'static str>::new("foos", limiter::default_controller(), &Env::system());
+    /// for version in ["7", "8"] {
+    ///     let trigger = Trigger::itself(Reason::Changed, &version.into());
+    ///     queue.add_because("default/web", Priority::Normal, &trigger);
+    /// }
+    /// let item = queue.get().await.unwrap();
+    /// let triggers = item.triggers();
+    /// assert_eq!(triggers.len(), 1);
+    /// assert_eq!(triggers[0].to_string(), "the object changed (version 8), 2 times");
+    /// item.forget();
+    /// # }
+    /// ```
+    pub fn triggers(&self) -> Vec<TriggerRecord> {
+        let Some(ticket) = &self.ticket else { return Vec::new() };
+        self.queue.0.with(|keys, _| keys.triggers(ticket))
     }
 
     /// Finishes successful work: the key's failures are forgotten.

@@ -11,6 +11,7 @@ use super::priority::Priority;
 use super::queue::{Added, Queue, Taken, Ticket};
 use super::slots::Number;
 use super::tick::Tick;
+use super::trigger::{Trigger, TriggerRecord};
 use crate::clock::Instant;
 
 /// The whole queue except for waiting: queue, delayed keys, limiter and figures. Pure: the time is an argument.
@@ -50,9 +51,16 @@ impl<T: Key> Keys<T> {
         }
     }
 
+    pub(super) fn add_because(&mut self, key: T, priority: Priority, trigger: &Trigger, now: Tick) {
+        if let Some(number) = self.queue.claim(key) {
+            self.queue.note(number, trigger, now);
+            self.add_slot(number, priority, now);
+        }
+    }
+
     pub(super) fn add_after(&mut self, key: T, delay: Duration, now: Tick) {
         if let Some(number) = self.queue.claim(key) {
-            self.add_slot_after(number, delay, Priority::Normal, now);
+            self.add_slot_after(number, delay, Priority::Normal, &Trigger::Requeue, now);
         }
     }
 
@@ -67,12 +75,20 @@ impl<T: Key> Keys<T> {
         self.figures.adds += u64::from(added != Added::Collapsed);
     }
 
-    fn add_slot_after(&mut self, number: Number, delay: Duration, priority: Priority, now: Tick) {
+    fn add_slot_after(
+        &mut self,
+        number: Number,
+        delay: Duration,
+        priority: Priority,
+        trigger: &Trigger,
+        now: Tick,
+    ) {
         self.figures.retries += 1;
         if delay.is_zero() {
+            self.queue.note_own(number, trigger, now);
             self.add_slot(number, priority, now);
         } else {
-            self.delays.delay(&mut self.queue, number, now.after(delay), priority);
+            self.delays.delay(&mut self.queue, number, now.after(delay), priority, trigger);
         }
     }
 
@@ -83,7 +99,7 @@ impl<T: Key> Keys<T> {
         let delay = self.limiter.when(key, slot.failures, now.instant(self.epoch));
         slot.failures = slot.failures.saturating_add(1);
         slot.backing_off = !delay.is_zero();
-        self.add_slot_after(number, delay, priority, now);
+        self.add_slot_after(number, delay, priority, &Trigger::Retry, now);
     }
 
     pub(super) fn get(&mut self, now: Tick) -> Option<Taken<T>> {
@@ -107,7 +123,7 @@ impl<T: Key> Keys<T> {
                 if let Some(delay) = again
                     && open
                 {
-                    self.add_slot_after(number, delay, priority, now);
+                    self.add_slot_after(number, delay, priority, &Trigger::Requeue, now);
                 }
             }
             Outcome::GivenUp(message) => {
@@ -144,6 +160,9 @@ impl<T: Key> Keys<T> {
     pub(super) fn unpark(&mut self, key: &T, now: Tick) {
         if let Some(number) = self.queue.slots.find(key) {
             self.queue.slots[number].unparked = true;
+            if self.queue.slots[number].parked().is_some() {
+                self.queue.note_own(number, &Trigger::OwnWrites, now);
+            }
             self.queue.unpark(number, Priority::Low, now);
         }
     }
@@ -154,6 +173,7 @@ impl<T: Key> Keys<T> {
             running: self.queue.running(now),
             delayed: self.delays.len(),
             parked: self.queue.parked(),
+            triggers: self.queue.triggers(),
             ..self.figures.clone()
         }
     }
@@ -163,6 +183,12 @@ impl<T: Key> Keys<T> {
         if let Some(number) = self.queue.slots.find(key) {
             self.queue.slots[number].forgive();
         }
+    }
+
+    /// Returns the triggers that led to the current run of a key.
+    pub(super) fn triggers(&self, ticket: &Ticket) -> Vec<TriggerRecord> {
+        let extra = self.queue.slots[ticket.number()].extra.as_ref();
+        extra.map_or_else(Vec::new, |extra| extra.triggers.of_current_run(self.epoch))
     }
 
     pub(super) fn explain(&self, key: &T) -> Option<KeyRecord<T>> {

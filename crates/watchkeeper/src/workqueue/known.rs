@@ -5,6 +5,7 @@ use std::error::Error;
 use super::priority::Priority;
 use super::slots::Slot;
 use super::tick::Tick;
+use super::trigger::TriggerRecord;
 use crate::clock::Instant;
 use crate::report::WithCauses;
 
@@ -34,6 +35,12 @@ pub struct KeyRecord<T> {
     pub last_error: Option<LastError>,
     /// The time of the last success.
     pub last_success: Option<Instant>,
+    /// Its last four triggers, the newest first. Adds for one run that differ only in the version of the object count
+    /// as one.
+    ///
+    /// Empty unless keys are added with [`RateLimitingQueue::add_because`](super::RateLimitingQueue::add_because), as
+    /// [`enqueue`](super::enqueue) does.
+    pub triggers: Vec<TriggerRecord>,
 }
 
 /// A failed run of a key.
@@ -72,6 +79,7 @@ impl<T: Clone> Slot<T> {
             last_error: error
                 .map(|error| LastError { at: instant(error.at), message: error.message.clone() }),
             last_success: self.last_success.map(instant),
+            triggers: self.extra.as_ref().map_or_else(Vec::new, |extra| extra.triggers.records(epoch)),
         })
     }
 }

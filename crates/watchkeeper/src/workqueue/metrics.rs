@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::priority::Priority;
+use super::trigger::Cause;
 
 /// The metrics of a work queue for an exporter: see [`RateLimitingQueue::metrics`](super::RateLimitingQueue::metrics).
 ///
@@ -41,6 +42,9 @@ pub struct QueueFigures {
     pub delayed: usize,
     /// The number of [parked](super::WorkItem::park) keys. They count neither in `depth` nor in `delayed`.
     pub parked: usize,
+    /// The number of adds by cause, in the order of [`Cause::ALL`]. It includes adds that collapse, and no adds without
+    /// a trigger.
+    pub triggers: [u64; Cause::ALL.len()],
 }
 
 /// Work in progress, at one moment.

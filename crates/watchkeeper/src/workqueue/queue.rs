@@ -10,6 +10,7 @@ use super::priority::Priority;
 use super::ready::Ready;
 use super::slots::{List, Number, Place, Slots};
 use super::tick::Tick;
+use super::trigger::{Cause, Trigger};
 
 /// The pure queue: no lock, no clock, no waiting.
 ///
@@ -26,6 +27,10 @@ pub(super) struct Queue<T> {
     kept: usize,
     /// The number of parked keys.
     parked: usize,
+    /// The number of adds by cause, in the order of [`Cause::ALL`].
+    triggers: [u64; Cause::ALL.len()],
+    /// Whether a key was ever added with a trigger: if not, slots keep none.
+    keeps_triggers: bool,
     /// Never reset once set.
     shutting_down: bool,
 }
@@ -72,6 +77,8 @@ impl<T: Hash + Eq + Clone> Queue<T> {
             idle: List::EMPTY,
             kept,
             parked: 0,
+            triggers: [0; Cause::ALL.len()],
+            keeps_triggers: false,
             shutting_down: false,
         }
     }
@@ -89,6 +96,28 @@ impl<T: Hash + Eq + Clone> Queue<T> {
             self.slots[number].place = Place::Nowhere;
         }
         Some(number)
+    }
+
+    /// Records why a claimed slot is about to be added.
+    #[inline]
+    pub(super) fn note(&mut self, number: Number, trigger: &Trigger, now: Tick) {
+        self.triggers[trigger.cause() as usize] += 1;
+        self.keeps_triggers = true;
+        self.slots[number].note(trigger, now);
+    }
+
+    /// Records why the queue itself adds a slot. Slots of a queue without triggers stay small.
+    pub(super) fn note_own(&mut self, number: Number, trigger: &Trigger, now: Tick) {
+        if self.keeps_triggers {
+            self.note(number, trigger, now);
+        } else {
+            self.triggers[trigger.cause() as usize] += 1;
+        }
+    }
+
+    /// Returns the number of adds by cause.
+    pub(super) fn triggers(&self) -> [u64; Cause::ALL.len()] {
+        self.triggers
     }
 
     /// Marks a claimed slot as in need of a run.
@@ -143,8 +172,8 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         slot.started = Some(now);
         let waited = slot.added.take().map_or(0, |added| now.since(added));
         slot.unparked = false;
-        let (priority, failures, parked_since) = (slot.priority, slot.failures, slot.parked_since());
-        let key = slot.key.clone()?;
+        let parked_since = slot.take();
+        let (priority, failures, key) = (slot.priority, slot.failures, slot.key.clone()?);
         Some((Taken { ticket: Ticket(number), key, priority, failures, parked_since }, waited))
     }
 
@@ -186,6 +215,9 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         let (added, added_priority) = (slot.added, slot.priority);
         let stays = added.is_none() && !slot.unparked && until > now;
         if !stays {
+            if added.is_none() {
+                self.note_own(number, &Trigger::OwnWrites, now);
+            }
             let priority = added.map_or(priority, |_| added_priority);
             self.unpark(number, priority, added.unwrap_or(now));
         }

@@ -14,6 +14,7 @@ use super::priority::Priority;
 use super::queue::Queue;
 use super::shared::{Shared, Time};
 use super::tick::Tick;
+use super::trigger::Trigger;
 use crate::clock::{Clock, Instant};
 use crate::env::Env;
 use crate::report::Reporter;
@@ -116,6 +117,14 @@ impl<T: Key> RateLimitingQueue<T> {
     /// Adds `item` with a priority. A waiting key keeps the highest one that it was added with.
     pub fn add_with(&self, item: T, priority: Priority) {
         self.0.with(|keys, now| keys.add(item, priority, now));
+    }
+
+    /// Adds `item` as [`add_with`](Self::add_with) does, and records why: see [`WorkItem::triggers`] and
+    /// [`KeyRecord::triggers`].
+    ///
+    /// From the first `add_because` on, the queue also records retries, delayed adds and the ends of parkings.
+    pub fn add_because(&self, item: T, priority: Priority, trigger: &Trigger) {
+        self.0.with(|keys, now| keys.add_because(item, priority, trigger, now));
     }
 
     /// Adds `item` after `delay`, at once if that is zero.

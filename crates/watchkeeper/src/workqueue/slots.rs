@@ -35,6 +35,8 @@ pub(super) struct Slot<T> {
     /// The time at which it is to be added, and the priority.
     pub(super) due: Option<Tick>,
     pub(super) due_priority: Priority,
+    /// Whether that time is the end of a backoff.
+    pub(super) due_by_retry: bool,
     /// Distinguishes equal due times, in the order in which they were given.
     pub(super) due_order: u32,
 
@@ -151,6 +153,7 @@ impl<T> Slot<T> {
             started: None,
             due: None,
             due_priority: Priority::default(),
+            due_by_retry: false,
             due_order: 0,
             failures: 0,
             backing_off: false,

@@ -10,6 +10,9 @@ use crate::clock::{FAR, Instant};
 pub(super) struct Tick(NonZeroU64);
 
 impl Tick {
+    /// The creation of the queue.
+    pub(super) const EPOCH: Self = Self(NonZeroU64::MIN);
+
     /// Returns `time` for a queue created at `epoch`.
     pub(super) fn at(time: Instant, epoch: Instant) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos(time.saturating_duration_since(epoch))))

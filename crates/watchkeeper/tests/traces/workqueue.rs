@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `add a`, `add a low`, `add a high` | adds a key |
 //! | `add a after 3s` | adds it later |
+//! | `change a 7`, `change a 7 Pod/p` | adds it because its object, or another one, changed to version 7 |
 //! | `get` | one more worker asks for a key, and waits where there is none |
 //! | `done a` | its worker succeeded |
 //! | `again a after 3s` | its worker succeeded, and wants it back later |
@@ -13,6 +14,8 @@
 //! | `unpark a` | what it was parked for has happened |
 //! | `drop a` | its worker decided nothing |
 //! | `explain a` | says why a key is not worked on |
+//! | `why a` | says what led to the run of its worker, the newest first |
+//! | `triggers a` | says what led to its last runs, the newest first |
 //! | `wait 5ms`, `wait 3s` | lets time pass |
 //! | `shut down`, `drain` | refuses new keys; the same, and waits for the workers |
 //!
@@ -23,9 +26,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use watchkeeper::Env;
 use watchkeeper::workqueue::limiter::ItemExponential;
-use watchkeeper::workqueue::{KeyRecord, Priority, RateLimitingQueue, WorkItem};
+use watchkeeper::workqueue::{
+    KeyRecord, ObjectRef, Priority, RateLimitingQueue, Reason, Relation, Trigger, TriggerRecord, WorkItem,
+};
+use watchkeeper::{Env, ObjectName};
 
 use crate::trace::{Step, check, replay};
 
@@ -64,6 +69,7 @@ impl Run {
         let mut pause = Duration::ZERO;
         match step.words() {
             ("add", words) => self.add(step, &words),
+            ("change", words) => self.change(step, &words),
             ("get", _) => self.get(),
             ("done", keys) => self.take(step, keys[0]).forget(),
             ("again", words) => self.take(step, words[0]).retry_after(duration(step, words[2])),
@@ -81,6 +87,14 @@ impl Run {
             ("explain", keys) => {
                 let line = self.explain(keys[0]);
                 self.happened.lock().push(line);
+            }
+            ("why", keys) => {
+                let triggers = self.items.lock().get(keys[0]).map(WorkItem::triggers);
+                self.tell(&triggers.unwrap_or_else(|| step.refuse("no worker has that key")));
+            }
+            ("triggers", keys) => {
+                let record = self.queue.explain(&keys[0].to_owned());
+                self.tell(&record.map(|record| record.triggers).unwrap_or_default());
             }
             ("wait", words) => pause = duration(step, words[0]),
             ("shut", _) => self.queue.shut_down(),
@@ -116,6 +130,23 @@ impl Run {
             [key, "after", delay] => self.queue.add_after((*key).to_owned(), duration(step, delay)),
             _ => step.refuse("no such add"),
         }
+    }
+
+    fn change(&self, step: &Step, words: &[&str]) {
+        let (key, trigger) = match words {
+            [key, version] => (key, Trigger::itself(Reason::Changed, &(*version).into())),
+            [key, version, object] => {
+                let Some((kind, name)) = object.split_once('/') else { step.refuse("expected Kind/name") };
+                let object = ObjectRef::new(kind, ObjectName::cluster(name));
+                (key, Trigger::related(Relation::Owner, object, Reason::Changed, &(*version).into()))
+            }
+            _ => step.refuse("no such change"),
+        };
+        self.queue.add_because((*key).to_owned(), Priority::Normal, &trigger);
+    }
+
+    fn tell(&self, triggers: &[TriggerRecord]) {
+        self.happened.lock().extend(triggers.iter().map(ToString::to_string));
     }
 
     fn get(&mut self) {

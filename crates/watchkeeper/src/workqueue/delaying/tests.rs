@@ -26,7 +26,7 @@ impl Delaying {
 
     fn delay_with(&mut self, key: &'static str, due: Tick, priority: Priority) {
         if let Some(number) = self.queue.claim(key) {
-            self.delays.delay(&mut self.queue, number, due, priority);
+            self.delays.delay(&mut self.queue, number, due, priority, &Trigger::Requeue);
         }
     }
 

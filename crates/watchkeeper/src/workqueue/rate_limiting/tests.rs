@@ -10,6 +10,7 @@ use crate::workqueue::limiter::{self, ItemExponential};
 
 mod crowd;
 mod parking;
+mod triggers;
 mod upstream;
 
 const MS: Duration = Duration::from_millis(1);

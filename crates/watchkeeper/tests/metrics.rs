@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, InformerId, MetricsProvider, on_change};
 use watchkeeper::process::metrics::{InformerCollector, QueueCollector};
 use watchkeeper::source::{Reply, ScriptedSource};
-use watchkeeper::workqueue::{Priority, limiter};
+use watchkeeper::workqueue::{Priority, Reason, Trigger, limiter};
 use watchkeeper::{Env, RateLimitingQueue, SharedInformer};
 
 fn page(registry: &Registry) -> String {
@@ -122,6 +122,8 @@ async fn a_page_has_the_figures_of_every_queue_each_metric_once() {
     foos.add(1);
     foos.add_with(2, Priority::Low);
     foos.add_after(3, Duration::from_secs(60));
+    foos.add_because(4, Priority::High, &Trigger::itself(Reason::Changed, &"7".into()));
+    foos.get().await.unwrap().park(env.clock.now() + Duration::from_secs(60));
     let first = foos.get().await.unwrap();
     env.clock.sleep(Duration::from_secs(4)).await;
     let told = page(&registry);
@@ -129,13 +131,16 @@ async fn a_page_has_the_figures_of_every_queue_each_metric_once() {
         r#"workqueue_depth{name="foos",priority="low"} 1.0"#,
         r#"workqueue_depth{name="foos",priority="normal"} 0.0"#,
         r#"workqueue_depth{name="bars",priority="normal"} 0.0"#,
-        r#"workqueue_adds_total{name="foos"} 2"#,
+        r#"workqueue_adds_total{name="foos"} 3"#,
+        r#"watchkeeper_workqueue_triggers_total{name="foos",cause="itself"} 1"#,
+        r#"watchkeeper_workqueue_triggers_total{name="bars",cause="itself"} 0"#,
         r#"workqueue_retries_total{name="foos"} 1"#,
-        r#"workqueue_queue_duration_seconds_count{name="foos"} 1"#,
+        r#"workqueue_queue_duration_seconds_count{name="foos"} 2"#,
         r#"workqueue_unfinished_work_seconds{name="foos"} 4.0"#,
         r#"workqueue_longest_running_processor_seconds{name="foos"} 4.0"#,
         r#"workqueue_running{name="foos"} 1.0"#,
         r#"workqueue_delayed{name="foos"} 1.0"#,
+        r#"workqueue_parked{name="foos"} 1.0"#,
     ] {
         assert_eq!(told.lines().filter(|found| *found == line).count(), 1, "{line}\n{told}");
     }

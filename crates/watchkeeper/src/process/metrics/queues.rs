@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::sheet::{Series, Sheet};
-use crate::workqueue::{Histogram, Key, Priority, QueueFigures, QueueMetrics, RateLimitingQueue};
+use crate::workqueue::{Cause, Histogram, Key, Priority, QueueFigures, QueueMetrics, RateLimitingQueue};
 
 /// Exports work queues to Prometheus: `workqueue_depth` and the other metrics of client-go, read at each scrape. Clones
 /// share the queues.
@@ -54,7 +54,7 @@ impl QueueCollector {
 /// One gauge of a queue.
 type Gauge = fn(&QueueFigures) -> f64;
 
-const GAUGES: [(&str, &str, Gauge); 4] = [
+const GAUGES: [(&str, &str, Gauge); 5] = [
     (
         "workqueue_unfinished_work_seconds",
         "Sum of the ages of the current runs: if it keeps growing, workers are stuck",
@@ -65,6 +65,9 @@ const GAUGES: [(&str, &str, Gauge); 4] = [
     }),
     ("workqueue_running", "Keys that are with a worker", |of| of.running.count as f64),
     ("workqueue_delayed", "Keys that become due later", |of| of.delayed as f64),
+    ("workqueue_parked", "Keys that wait for something outside the queue, such as their own writes", |of| {
+        of.parked as f64
+    }),
 ];
 
 impl Collector for QueueCollector {
@@ -85,6 +88,12 @@ impl Collector for QueueCollector {
         let mut series = sheet.counters("workqueue_retries", "Adds with a delay, rate limited or not")?;
         for (name, figures) in &asked {
             series.counter(&[*name], figures.retries)?;
+        }
+        let mut series = sheet.counters("watchkeeper_workqueue_triggers", "Adds that say why, by cause")?;
+        for (name, figures) in &asked {
+            for (cause, adds) in Cause::ALL.into_iter().zip(figures.triggers) {
+                series.counter(&[*name, ("cause", cause.as_str())], adds)?;
+            }
         }
         let mut series =
             sheet.histograms("workqueue_queue_duration_seconds", "Time from the add to the worker")?;

@@ -7,4 +7,5 @@ mod faults;
 mod manager;
 mod many;
 mod outcomes;
+mod triggers;
 mod website;

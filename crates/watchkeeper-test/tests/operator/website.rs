@@ -50,6 +50,8 @@ impl Website {
 pub(crate) struct Outside {
     pub(crate) buckets: Mutex<BTreeMap<String, usize>>,
     pub(crate) reconciles: AtomicUsize,
+    /// What led to each reconcile.
+    pub(crate) triggers: Mutex<Vec<Vec<String>>>,
 }
 
 const SECRET: IndexKey<Website> = IndexKey::field("secret", "spec.secret");
@@ -80,6 +82,7 @@ pub(crate) fn register(manager: &mut Manager, outside: &Arc<Outside>) -> Result<
 
 async fn reconcile(site: Arc<Website>, cx: Context<Website>, outside: Arc<Outside>) -> Result<Action, Error> {
     outside.reconciles.fetch_add(1, Relaxed);
+    outside.triggers.lock().push(cx.triggers().iter().map(ToString::to_string).collect());
     if !site.spec.secret.is_empty() && cx.get::<Secret>(&site.spec.secret)?.is_none() {
         let message = format!("secret {} does not exist", site.spec.secret);
         return Err(Error::terminal("MissingSecret", message));

@@ -25,7 +25,7 @@ use super::writes::Writes;
 use crate::clock::FAR;
 use crate::object::{Kind, Object, ObjectName};
 use crate::store::Index;
-use crate::workqueue::{RateLimiter, RateLimitingQueue, limiter};
+use crate::workqueue::{RateLimiter, RateLimitingQueue, Relation, limiter};
 
 /// A controller in the making: assembled in one expression, which [`reconcile`](Self::reconcile) ends.
 ///
@@ -79,6 +79,7 @@ impl<K: Kind> Wiring<K> {
         &self,
         manager: &mut Manager,
         watch: &Watch<W>,
+        relation: Relation,
         indexes: Vec<Index<W>>,
         map: Arc<Map<W, K>>,
     ) -> Result<(), SetupError> {
@@ -87,6 +88,8 @@ impl<K: Kind> Wiring<K> {
             predicates: watch.predicates.clone(),
             map,
             mains: self.mains.clone(),
+            kind: W::kind(&watch.kind).into(),
+            relation,
         };
         attach(manager, &self.controller, watch, indexes, related).map(drop)
     }
@@ -152,7 +155,7 @@ impl<'m, K: Kind> Controller<'m, K> {
             manager.needs::<W>(&watch.kind, &[Verb::Get, Verb::Create, Verb::Patch]);
             let by_owner =
                 Index::new(CONTROLLER_INDEX, |object: &Object<W>| object.controller().map(|owner| owner.uid));
-            wiring.attach(manager, &watch, vec![by_owner], Arc::new(map))
+            wiring.attach(manager, &watch, Relation::Owner, vec![by_owner], Arc::new(map))
         }));
         self
     }
@@ -180,8 +183,9 @@ impl<'m, K: Kind> Controller<'m, K> {
     where
         F: Fn(&Object<W>, &View<'_, K>) -> Vec<ObjectName> + Send + Sync + 'static,
     {
-        self.relations
-            .push(Box::new(move |manager, wiring| wiring.attach(manager, &watch, Vec::new(), Arc::new(map))));
+        self.relations.push(Box::new(move |manager, wiring| {
+            wiring.attach(manager, &watch, Relation::Mapping, Vec::new(), Arc::new(map))
+        }));
         self
     }
 

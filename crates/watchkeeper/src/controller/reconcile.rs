@@ -69,13 +69,15 @@ impl<K: Kind> Reconciler<K> {
         let _active = self.figures.start();
         let clock = &self.shared.env.clock;
         let started = clock.now();
+        let triggers = item.triggers();
         let span = tracing::info_span!(
             "reconcile",
             controller = &*self.shared.name,
             key = %item.key(),
             attempt = item.attempts(),
+            trigger = triggers.first().map(tracing::field::display),
         );
-        let context = Context::new(&self.shared, item.key(), item.attempts());
+        let context = Context::new(&self.shared, item.key(), item.attempts(), triggers);
         let outcome = self.run(&context).instrument(span).await;
         self.settle(item, &context, outcome, clock.now() - started);
     }

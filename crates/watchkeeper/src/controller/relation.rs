@@ -6,9 +6,9 @@ use super::caches::{KindCaches, View};
 use super::context::is_cluster_scoped;
 use super::predicate::Predicates;
 use crate::informer::{Change, Handler};
-use crate::object::{Kind, Object, ObjectName};
+use crate::object::{Kind, Object, ObjectName, ResourceVersion};
 use crate::queue::Deleted;
-use crate::workqueue::{Priority, RateLimitingQueue};
+use crate::workqueue::{ObjectRef, Priority, RateLimitingQueue, Reason, Relation, Trigger};
 
 /// Maps an object to the keys that depend on it.
 pub(super) type Map<W, K> = dyn Fn(&Object<W>, &View<'_, K>) -> Vec<ObjectName> + Send + Sync;
@@ -20,8 +20,10 @@ pub(super) struct Itself<K> {
 }
 
 impl<K> Itself<K> {
-    fn enqueue(&self, object: &Object<K>, priority: Priority) {
-        self.queue.add_with(object.key(), priority);
+    fn enqueue(&self, key: ObjectName, change: &Change<'_, K>) {
+        let version = change.last_known().map_or(&ResourceVersion::UNSET, Object::version);
+        let trigger = Trigger::itself(Reason::of(change), version);
+        self.queue.add_because(key, Priority::of(change), &trigger);
     }
 }
 
@@ -37,21 +39,17 @@ impl<K: 'static> Handler<K> for Itself<K> {
     }
 
     fn add(&mut self, object: &Object<K>, in_initial_list: bool) {
-        self.enqueue(object, Priority::of(&Change::Added { object, in_initial_list }));
+        self.enqueue(object.key(), &Change::Added { object, in_initial_list });
     }
 
     fn update(&mut self, old: &Object<K>, new: &Object<K>) {
         if self.predicates.pass(old, new) {
-            self.enqueue(new, Priority::of(&Change::Updated { old, new }));
+            self.enqueue(new.key(), &Change::Updated { old, new });
         }
     }
 
     fn delete(&mut self, deleted: &Deleted<K>) {
-        let priority = Priority::of(&Change::Deleted(deleted));
-        match deleted.last_known() {
-            Some(object) => self.enqueue(object, priority),
-            None => self.queue.add_with(deleted.key(), priority),
-        }
+        self.enqueue(deleted.key(), &Change::Deleted(deleted));
     }
 }
 
@@ -61,12 +59,25 @@ pub(super) struct Related<W, K: Kind> {
     pub(super) predicates: Predicates<W>,
     pub(super) map: Arc<Map<W, K>>,
     pub(super) mains: Arc<KindCaches<K>>,
+    /// The name of the related kind, for triggers.
+    pub(super) kind: Arc<str>,
+    pub(super) relation: Relation,
 }
 
 impl<W, K: Kind> Related<W, K> {
-    pub(super) fn enqueue(&self, state: &Object<W>, priority: Priority) {
-        for key in (self.map)(state, &View(&self.mains)) {
-            self.queue.add_with(key, priority);
+    fn keys(&self, state: &Object<W>) -> Vec<ObjectName> {
+        (self.map)(state, &View(&self.mains))
+    }
+
+    /// Enqueues the keys of an object that was last seen in `state`.
+    fn enqueue(&self, keys: Vec<ObjectName>, state: &Object<W>, priority: Priority, reason: Reason) {
+        if keys.is_empty() {
+            return;
+        }
+        let object = ObjectRef::new(self.kind.clone(), state.key());
+        let trigger = Trigger::related(self.relation, object, reason, state.version());
+        for key in keys {
+            self.queue.add_because(key, priority, &trigger);
         }
     }
 }
@@ -77,7 +88,8 @@ impl<W: 'static, K: Kind> Handler<W> for Related<W, K> {
     }
 
     fn add(&mut self, object: &Object<W>, in_initial_list: bool) {
-        self.enqueue(object, Priority::of(&Change::Added { object, in_initial_list }));
+        let change = Change::Added { object, in_initial_list };
+        self.enqueue(self.keys(object), object, Priority::of(&change), Reason::of(&change));
     }
 
     /// Both states count: where an object goes from one owner to the next, both are reconciled.
@@ -86,21 +98,25 @@ impl<W: 'static, K: Kind> Handler<W> for Related<W, K> {
             return;
         }
         let change = Change::Updated { old, new };
-        let priority = Priority::of(&change);
-        self.enqueue(new, priority);
+        let mut keys = self.keys(new);
         if !change.is_resync() {
-            self.enqueue(old, priority);
+            let before = self.keys(old);
+            if before != keys {
+                keys.extend(before);
+            }
         }
+        self.enqueue(keys, new, Priority::of(&change), Reason::of(&change));
     }
 
     fn delete(&mut self, deleted: &Deleted<W>) {
         if let Some(state) = deleted.last_known() {
-            self.enqueue(state, Priority::of(&Change::Deleted(deleted)));
+            let change = Change::Deleted(deleted);
+            self.enqueue(self.keys(state), state, Priority::of(&change), Reason::of(&change));
         }
     }
 
     fn superseded(&mut self, last_cached: &Object<W>) {
-        self.enqueue(last_cached, Priority::Normal);
+        self.enqueue(self.keys(last_cached), last_cached, Priority::Normal, Reason::Changed);
     }
 }
 
@@ -111,6 +127,8 @@ impl<W, K: Kind> Clone for Related<W, K> {
             predicates: self.predicates.clone(),
             map: self.map.clone(),
             mains: self.mains.clone(),
+            kind: self.kind.clone(),
+            relation: self.relation,
         }
     }
 }

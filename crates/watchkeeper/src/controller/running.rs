@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::reconcile::Reconciler;
 use crate::object::{Kind, ObjectName};
 use crate::process::Workers;
-use crate::workqueue::RateLimitingQueue;
+use crate::workqueue::{Priority, RateLimitingQueue, Trigger};
 
 /// A controller whose kind is forgotten.
 pub(super) trait Run: Send {
@@ -67,6 +67,6 @@ async fn forward(
     stop: &CancellationToken,
 ) {
     while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {
-        queue.add(key);
+        queue.add_because(key, Priority::Normal, &Trigger::External);
     }
 }

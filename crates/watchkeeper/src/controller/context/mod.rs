@@ -26,6 +26,7 @@ use crate::env::Env;
 use crate::object::{Kind, Object, ObjectName};
 use crate::record::{EventRecorder, EventType};
 use crate::source::Requests;
+use crate::workqueue::TriggerRecord;
 
 /// What a reconcile of one object of kind `K` reads from and writes through. Clones share it.
 ///
@@ -38,6 +39,7 @@ struct Inner<K: Kind> {
     shared: Arc<Shared<K>>,
     key: ObjectName,
     attempt: u32,
+    triggers: Arc<[TriggerRecord]>,
     /// The main object as this run saw or wrote it last; none where it is gone.
     main: Arc<Mutex<Option<Object<K>>>>,
     /// Whether writes set and check owner references.
@@ -58,9 +60,14 @@ pub(super) struct Shared<K: Kind> {
 }
 
 impl<K: Kind> Context<K> {
-    pub(super) fn new(shared: &Arc<Shared<K>>, key: &ObjectName, attempt: u32) -> Self {
+    pub(super) fn new(
+        shared: &Arc<Shared<K>>,
+        key: &ObjectName,
+        attempt: u32,
+        triggers: Vec<TriggerRecord>,
+    ) -> Self {
         let (shared, key, main) = (shared.clone(), key.clone(), Arc::default());
-        Self(Arc::new(Inner { shared, key, attempt, main, owning: true }))
+        Self(Arc::new(Inner { shared, key, attempt, triggers: triggers.into(), main, owning: true }))
     }
 
     /// The key of the object that is reconciled.
@@ -73,6 +80,14 @@ impl<K: Kind> Context<K> {
         self.0.attempt
     }
 
+    /// What led to this run, the newest first: at most four triggers, such as `Deployment default/web changed (version 7)`.
+    ///
+    /// For logs and metrics. What to do follows from the state of the objects alone: triggers collapse, and after a restart
+    /// every object has one from the initial list.
+    pub fn triggers(&self) -> &[TriggerRecord] {
+        &self.0.triggers
+    }
+
     /// The clock, generator and reporter of the controller.
     pub fn env(&self) -> &Env {
         &self.0.shared.env
@@ -82,11 +97,12 @@ impl<K: Kind> Context<K> {
     /// shared, or are in another namespace.
     #[must_use]
     pub fn unowned(&self) -> Self {
-        let Inner { shared, key, attempt, main, .. } = &*self.0;
+        let Inner { shared, key, attempt, triggers, main, .. } = &*self.0;
         Self(Arc::new(Inner {
             shared: shared.clone(),
             key: key.clone(),
             attempt: *attempt,
+            triggers: triggers.clone(),
             main: main.clone(),
             owning: false,
         }))

@@ -38,7 +38,7 @@ pub(crate) struct Applied {
 /// An object that a reconcile applies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child<'a> {
-    /// What tells kinds apart, such as group and kind.
+    pub(crate) group: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) name: &'a ObjectName,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Answer<'a> {
 /// What is remembered of a child.
 #[derive(Debug)]
 struct Entry {
-    /// The hash of kind and name.
+    /// The hash of group, kind and name.
     id: u64,
     uid: Uid,
     /// The hash of what was sent last.
@@ -290,7 +290,7 @@ impl Applied {
     }
 
     fn id(&self, child: Child<'_>) -> u64 {
-        self.hasher.hash_one((child.kind, child.name))
+        self.hasher.hash_one((child.group, child.kind, child.name))
     }
 
     /// What is compared of a version; `None` for one that says nothing.
@@ -321,21 +321,23 @@ fn insert(entries: &mut Box<[Entry]>, entry: Entry, now: Tick) {
 /// Where the hyphens of a UUID stand.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
+/// Where its pairs of digits stand.
+const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
 /// The bytes of a UUID in its usual form, in lower case.
 fn uuid(text: &str) -> Option<[u8; 16]> {
-    let text = text.as_bytes();
-    if text.len() != 36 || HYPHENS.iter().any(|at| text[*at] != b'-') {
+    let text: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    if HYPHENS.iter().any(|at| text[*at] != b'-') {
         return None;
     }
-    let mut digits = text.iter().enumerate().filter(|(at, _)| !HYPHENS.contains(at)).map(|(_, digit)| digit);
-    let mut digit = || match digits.next()? {
+    let digit = |at: usize| match text[at] {
         digit @ b'0'..=b'9' => Some(digit - b'0'),
         digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
         _ => None,
     };
     let mut bytes = [0; 16];
-    for byte in &mut bytes {
-        *byte = digit()? << 4 | digit()?;
+    for (byte, at) in bytes.iter_mut().zip(PAIRS) {
+        *byte = digit(at)? << 4 | digit(at + 1)?;
     }
     Some(bytes)
 }

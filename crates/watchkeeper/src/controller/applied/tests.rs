@@ -43,7 +43,7 @@ impl Fixture {
     }
 
     fn child(&self) -> Child<'_> {
-        Child { kind: "apps/Deployment", name: &self.name }
+        Child { group: "apps", kind: "Deployment", name: &self.name }
     }
 
     fn sent(&self, desired: u64, version: u64) {
@@ -89,6 +89,7 @@ async fn nothing_is_skipped_that_is_not_remembered() {
         (&other, fixture.child()),
         (&fixture.owner, Child { name: &other, ..fixture.child() }),
         (&fixture.owner, Child { kind: "Service", ..fixture.child() }),
+        (&fixture.owner, Child { group: "extensions", ..fixture.child() }),
     ] {
         let decision = fixture.applied.decide(fixture.now, owner, child, DESIRED, metadata);
         assert_eq!(decision, Decision::Send, "{owner} {child:?}");

@@ -1,6 +1,5 @@
 //! Server-side apply of the objects that the main object owns, skipped when nothing has changed.
 
-use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -10,8 +9,9 @@ use serde::Serialize;
 use super::Context;
 use super::write::{Outgoing, WriteError};
 use crate::controller::applied::{Answer, Cached, Child, Decision};
+use crate::controller::caches::Part;
 use crate::controller::canonical::{hash_of, hash_of_answer};
-use crate::object::{Kind, Object, ObjectName, ResourceVersion};
+use crate::object::{JsonError, Kind, Object, ObjectName};
 
 impl<K: Kind> Context<K> {
     /// Applies an object by server-side apply under the controller's field manager, and takes over fields that others manage. The
@@ -50,12 +50,14 @@ impl<K: Kind> Context<K> {
     ) -> Result<Arc<W>, WriteError> {
         let name = self.place_of::<W>(kind, object)?;
         let desired = self.desired_hash(kind, object)?;
-        let known = self.known::<W>(kind, &name);
-        let kind_id = kind_id::<W>(kind);
-        let child = Child { kind: &kind_id, name: &name };
+        let caches = self.shared().caches.find::<W>(kind);
+        let parts = caches.map(|caches| caches.covering(&name)).unwrap_or_default();
+        let known = parts.iter().find_map(|part| self.cached(part, &name));
+        let (group, kind_name) = (W::group(kind), W::kind(kind));
+        let child = Child { group: &group, kind: &kind_name, name: &name };
         let (now, applied) = (self.env().clock.now(), &self.shared().applied);
         let hash = || known.as_ref().map_or(Ok(0), |known| hash_of_answer(known.json(), applied.hasher()));
-        let cached = self.cached_child::<W>(kind, &name, known.as_ref(), &hash);
+        let cached = cached_child(&parts, known.as_ref(), &hash);
         match (applied.decide(now, self.key(), child, desired, cached), &known) {
             // As the last apply left it, so the owner is the same, too.
             (Decision::Skip, Some(known)) => return Ok(known.get()?),
@@ -87,7 +89,8 @@ impl<K: Kind> Context<K> {
 
     /// Forgets what was applied of an object that is deleted.
     pub(super) fn forget_applied<W: Kind>(&self, kind: &W::DynamicType, name: &ObjectName) {
-        self.shared().applied.forget_child(self.key(), Child { kind: &kind_id::<W>(kind), name });
+        let child = Child { group: &W::group(kind), kind: &W::kind(kind), name };
+        self.shared().applied.forget_child(self.key(), child);
     }
 
     /// The name of an object in the namespace that it will be in.
@@ -120,27 +123,6 @@ impl<K: Kind> Context<K> {
         Ok(whole.finish())
     }
 
-    fn cached_child<'a, W: Kind>(
-        &self,
-        kind: &W::DynamicType,
-        name: &ObjectName,
-        known: Option<&'a Object<W>>,
-        hash: &'a dyn Fn() -> Result<u64, crate::object::JsonError>,
-    ) -> Cached<'a> {
-        let parts =
-            self.shared().caches.find::<W>(kind).map(|caches| caches.covering(name)).unwrap_or_default();
-        let Some(known) = known else {
-            return if parts.is_empty() { Cached::NoCache } else { Cached::Absent };
-        };
-        let (uid, version, deleting): (&str, &ResourceVersion, bool) =
-            (known.uid(), known.version(), known.is_deleting());
-        if parts.iter().all(|part| part.metadata_only) {
-            Cached::Metadata { uid, version, deleting }
-        } else {
-            Cached::Object { uid, version, deleting, hash }
-        }
-    }
-
     /// The error of an apply that somebody else reverts, with the managers of the object.
     async fn fighting<W: Kind>(&self, kind: &W::DynamicType, name: ObjectName, sends: usize) -> WriteError {
         let own = self.shared().requests.field_manager().unwrap_or_default();
@@ -166,8 +148,19 @@ fn other_managers<W: Kind>(object: &W, own: &str) -> Vec<String> {
     managers
 }
 
-/// What tells the kinds of children apart.
-fn kind_id<W: Kind>(kind: &W::DynamicType) -> Cow<'_, str> {
-    let group = W::group(kind);
-    if group.is_empty() { W::kind(kind) } else { format!("{}.{group}", W::kind(kind)).into() }
+/// A child as the caches that cover it have it.
+fn cached_child<'a, W: Kind>(
+    parts: &[Arc<Part<W>>],
+    known: Option<&'a Object<W>>,
+    hash: &'a dyn Fn() -> Result<u64, JsonError>,
+) -> Cached<'a> {
+    let Some(known) = known else {
+        return if parts.is_empty() { Cached::NoCache } else { Cached::Absent };
+    };
+    let (uid, version, deleting) = (known.uid(), known.version(), known.is_deleting());
+    if parts.iter().all(|part| part.metadata_only) {
+        Cached::Metadata { uid, version, deleting }
+    } else {
+        Cached::Object { uid, version, deleting, hash }
+    }
 }

@@ -1,5 +1,6 @@
 //! Writes of the main object's status, and only of what differs.
 
+use foldhash::fast::FixedState;
 use kube_core::object::HasStatus;
 use kube_core::params::Patch;
 use serde::de::DeserializeOwned;
@@ -8,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::write::{Outgoing, WriteError};
-use crate::object::Kind;
+use crate::controller::canonical::hash_of;
+use crate::object::{JsonError, Kind};
 
 #[derive(Deserialize)]
 struct StatusOf<S> {
@@ -36,9 +38,19 @@ impl<K: Kind> Context<K> {
         S: Serialize + DeserializeOwned + Default + Send,
     {
         let main = self.main().ok_or_else(|| WriteError::Gone(self.key().clone()))?;
-        let Some(difference) = difference_of(main.view::<StatusOf<S>>()?.status, change)
-            .map_err(|source| WriteError::Encode { kind: self.describe_main(), source: source.into() })?
-        else {
+        let unencodable = |source| WriteError::Encode { kind: self.describe_main(), source };
+        let read = || main.view::<StatusOf<S>>().map(|view| view.status);
+        let hasher = self.shared().applied.hasher();
+        let before = read()?;
+        let unchanged = hash_of_status(before.as_ref(), hasher).map_err(unencodable)?;
+        let mut status = before.unwrap_or_default();
+        change(&mut status);
+        // Most often nothing has changed, which takes no JSON values to see.
+        if hash_of_status(Some(&status), hasher).map_err(unencodable)? == unchanged {
+            return Ok(());
+        }
+        let difference = difference(read()?.as_ref(), &status);
+        let Some(difference) = difference.map_err(|source| unencodable(source.into()))? else {
             return Ok(());
         };
         let metadata = json!({ "resourceVersion": main.version().to_string(), "uid": main.uid() });
@@ -64,15 +76,18 @@ impl<K: Kind> Context<K> {
     }
 }
 
-/// The merge patch from the status `before` to what `change` makes of it; none if they are equal.
-fn difference_of<S: Serialize + Default>(
-    before: Option<S>,
-    change: impl FnOnce(&mut S),
-) -> Result<Option<Value>, serde_json::Error> {
-    let mut old = before.as_ref().map_or(Ok(Value::Object(Map::new())), serde_json::to_value)?;
-    let mut status = before.unwrap_or_default();
-    change(&mut status);
-    let mut new = serde_json::to_value(status)?;
+/// The hash of a status as JSON; of an empty one if there is none.
+fn hash_of_status<S: Serialize>(status: Option<&S>, hasher: &FixedState) -> Result<u64, JsonError> {
+    match status {
+        Some(status) => hash_of(status, hasher),
+        None => hash_of(&Map::new(), hasher),
+    }
+}
+
+/// The merge patch from the status `before` to the status `after`; none if they are equal.
+fn difference<S: Serialize>(before: Option<&S>, after: &S) -> Result<Option<Value>, serde_json::Error> {
+    let mut old = before.map_or(Ok(Value::Object(Map::new())), serde_json::to_value)?;
+    let mut new = serde_json::to_value(after)?;
     // In a merge patch a null takes a member away, so there are none in what is stored.
     drop_nulls(&mut old);
     drop_nulls(&mut new);
@@ -130,27 +145,51 @@ mod tests {
         phase: Option<String>,
     }
 
+    fn status(ready: i32) -> Status {
+        Status { ready, phase: None }
+    }
+
     #[test]
     fn a_status_that_is_the_same_is_not_written() {
-        let status = |ready| Some(Status { ready, phase: None });
-        assert_eq!(difference_of(status(1), |status| status.ready = 1).unwrap(), None);
-        let changed = difference_of(status(1), |status| status.ready = 2).unwrap();
-        assert_eq!(changed, Some(json!({"ready": 2})));
+        assert_eq!(difference(Some(&status(1)), &status(1)).unwrap(), None);
+        assert_eq!(difference(Some(&status(1)), &status(2)).unwrap(), Some(json!({"ready": 2})));
     }
 
     #[test]
     fn a_field_that_is_null_counts_as_absent() {
-        let status = Some(json!({"ready": 1}));
-        assert_eq!(difference_of(status.clone(), |status| status["phase"] = Value::Null).unwrap(), None);
-        assert_eq!(
-            difference_of(status, |status| status["ready"] = Value::Null).unwrap(),
-            Some(json!({"ready": null}))
-        );
+        let absent = json!({"ready": 1});
+        assert_eq!(difference(Some(&absent), &json!({"ready": 1, "phase": null})).unwrap(), None);
+        let patch = difference(Some(&absent), &json!({"ready": null})).unwrap();
+        assert_eq!(patch, Some(json!({"ready": null})));
     }
 
     #[test]
     fn a_first_status_is_written_whole() {
-        let first = difference_of(None, |status: &mut Status| status.phase = Some("Up".to_owned())).unwrap();
+        let first = difference(None, &Status { ready: 0, phase: Some("Up".to_owned()) }).unwrap();
         assert_eq!(first, Some(json!({"ready": 0, "phase": "Up"})));
+    }
+
+    #[test]
+    fn hashes_are_equal_where_there_is_no_difference_and_only_there() {
+        let states = [
+            None,
+            Some(json!({})),
+            Some(json!({"phase": null})),
+            Some(json!({"ready": 1})),
+            Some(json!({"ready": 1, "phase": null})),
+            Some(json!({"ready": 1, "list": [{"a": null}]})),
+            Some(json!({"ready": 1, "list": [{}]})),
+            Some(json!({"ready": 1, "list": []})),
+            Some(json!({"ready": 1.0})),
+        ];
+        let hasher = FixedState::with_seed(1);
+        for (before, after) in
+            states.iter().flat_map(|before| states.iter().map(move |after| (before, after)))
+        {
+            let Some(written) = after else { continue };
+            let hash = |status: &Option<Value>| hash_of_status(status.as_ref(), &hasher).unwrap();
+            let is_same = difference(before.as_ref(), written).unwrap().is_none();
+            assert_eq!(hash(before) == hash(after), is_same, "{before:?} and {after:?}");
+        }
     }
 }

@@ -175,7 +175,10 @@ impl ManagerBuilder {
         let env = client.env().fork(&format!("manager {}", self.name));
         let (recorder, sink) = record::recorder(&self.name, &client);
         #[cfg(feature = "admin")]
-        #[cfg_attr(not(feature = "prometheus"), expect(unused_mut, reason = "metrics are added to its pages"))]
+        #[cfg_attr(
+            not(feature = "prometheus"),
+            expect(unused_mut, reason = "metrics are added to its pages")
+        )]
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
         let factory = SharedInformerFactory::builder(&client).resync(self.resync).name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]

@@ -91,16 +91,18 @@ struct Shared<T: Key> {
 
 struct State<T: Key> {
     keys: HashMap<T, Open, FixedState>,
-    /// By the cache that they wait for.
-    parked: BTreeMap<usize, Parked<T>>,
+    /// By the cache that has not seen a write of theirs.
+    waiting: BTreeMap<usize, Waiting<T>>,
+    /// Keys that wrote objects which are gone again without a notification: they are reconciled again.
+    vanished: Vec<T>,
     wakers: BTreeMap<usize, Arc<Waker<T>>>,
     sweep_at: usize,
     hasher: FixedState,
 }
 
-/// The parked keys that wait for one cache.
-struct Parked<T> {
-    /// Each with the version that the cache must reach.
+/// The keys with writes that one cache has not seen, parked or not.
+struct Waiting<T> {
+    /// Each with the version that the cache must reach for the first of them.
     keys: HashMap<T, u64, FixedState>,
     /// The version that the cache had when it last published.
     reached: u64,
@@ -143,7 +145,8 @@ impl<T: Key + Sync> Writes<T> {
         let hasher = env.generator.fork("writes").hasher();
         let state = State {
             keys: HashMap::with_hasher(hasher.clone()),
-            parked: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            vanished: Vec::new(),
             wakers: BTreeMap::new(),
             sweep_at: SWEEP,
             hasher,
@@ -313,10 +316,14 @@ impl<T: Key + Sync> Writes<T> {
 impl<T: Key + Sync> Shared<T> {
     /// Changes the state; afterwards the count of keys with anything open is right.
     fn change<R>(&self, change: impl FnOnce(&mut State<T>) -> R) -> R {
-        let mut state = self.state.lock();
-        let result = change(&mut state);
-        state.sweep();
-        self.open.store(state.keys.len(), Ordering::Release);
+        let (result, vanished) = {
+            let mut state = self.state.lock();
+            let result = change(&mut state);
+            state.sweep();
+            self.open.store(state.keys.len(), Ordering::Release);
+            (result, std::mem::take(&mut state.vanished))
+        };
+        vanished.into_iter().for_each(|key| self.queue.add(key));
         result
     }
 
@@ -330,7 +337,9 @@ impl<T: Key + Sync> Shared<T> {
                 Some(at) => write.follow(writes.swap_remove(at)),
                 None => write,
             };
+            let needs = write.needs();
             writes.push(write);
+            state.wait_for(cache.id(), needs, key.clone());
             !state.wakers.contains_key(&cache.id())
         });
         if is_new_cache {
@@ -368,76 +377,81 @@ impl<T: Key> State<T> {
     /// What is still open of `key`, without the writes that its caches have seen.
     fn open(&mut self, key: &T) -> Option<&mut Open> {
         let open = self.keys.get_mut(key)?;
-        open.writes.retain(|write| !write.is_seen());
+        let mut has_vanished = false;
+        open.writes.retain(|write| {
+            let is_seen = write.is_seen();
+            has_vanished |= is_seen && write.has_vanished();
+            !is_seen
+        });
+        if has_vanished {
+            self.vanished.push(key.clone());
+        }
         if open.is_empty() {
             self.keys.remove(key);
         }
         self.keys.get_mut(key)
     }
 
-    /// Whether `key`, which has been waiting since `since`, may start. If not, it is entered among the parked keys.
+    /// Whether `key`, which has been waiting since `since`, may start.
     fn turn(&mut self, key: &T, since: Instant, now: Instant) -> Turn {
-        let Some(open) = self.open(key) else { return Turn::Now };
-        if open.in_flight > 0 {
-            return Turn::Later(now + IN_FLIGHT);
-        }
-        let Some(write) = open.awaited() else { return Turn::Now };
-        // What a request of a dropped run wrote may be younger than the wait.
-        let until = since.max(write.entered) + PATIENCE;
-        if now < until {
-            let (cache, needs) = (write.cache.id(), write.needs());
-            self.park(cache, needs, key.clone());
-            return Turn::Later(until);
-        }
-        open.writes.iter_mut().for_each(|write| write.overdue = true);
-        Turn::Overdue
+        let turn = match self.open(key) {
+            None => Turn::Now,
+            Some(open) if open.in_flight > 0 => Turn::Later(now + IN_FLIGHT),
+            Some(open) => match open.awaited() {
+                None => Turn::Now,
+                // What a request of a dropped run wrote may be younger than the wait.
+                Some(write) if now < since.max(write.entered) + PATIENCE => {
+                    Turn::Later(since.max(write.entered) + PATIENCE)
+                }
+                Some(_) => {
+                    open.writes.iter_mut().for_each(|write| write.overdue = true);
+                    Turn::Overdue
+                }
+            },
+        };
+        // Its run, now or later, finds out.
+        self.vanished.retain(|vanished| vanished != key);
+        turn
     }
 
-    /// Whether nothing keeps a parked key from starting any more.
-    fn is_ready(&mut self, key: &T) -> bool {
-        self.open(key).is_none_or(|open| open.in_flight == 0 && open.awaited().is_none())
-    }
-
-    fn park(&mut self, cache: usize, needs: u64, key: T) {
+    fn wait_for(&mut self, cache: usize, needs: u64, key: T) {
         let hasher = &self.hasher;
-        let parked = self
-            .parked
+        let waiting = self
+            .waiting
             .entry(cache)
-            .or_insert_with(|| Parked { keys: HashMap::with_hasher(hasher.clone()), reached: 0 });
-        parked.keys.insert(key, needs);
+            .or_insert_with(|| Waiting { keys: HashMap::with_hasher(hasher.clone()), reached: 0 });
+        let least = waiting.keys.entry(key).or_insert(needs);
+        *least = needs.min(*least);
     }
 
-    /// The parked keys that may start now that `cache` has published; those that wait for another cache are moved to it.
+    /// The keys that may start, as far as they are parked, now that `cache` has published.
     fn woken_by(&mut self, cache: &dyn Cache) -> Vec<T> {
-        let Some(parked) = self.parked.get_mut(&cache.id()) else { return Vec::new() };
+        let Some(waiting) = self.waiting.get_mut(&cache.id()) else { return Vec::new() };
         // A cache that has ended, or was set back, shows all it will ever show.
         let reached = cache.version().and_then(|version| version.as_number()).unwrap_or(u64::MAX);
-        let is_set_back = reached < parked.reached;
-        parked.reached = reached;
-        let due: Vec<_> =
-            parked.keys.extract_if(|_, needs| *needs <= reached || is_set_back).map(|(key, _)| key).collect();
-        let mut woken = Vec::new();
-        for key in due {
-            match self
-                .open(&key)
-                .and_then(|open| open.awaited().map(|write| (write.cache.id(), write.needs())))
-            {
-                Some((cache, needs)) => self.park(cache, needs, key),
-                None if self.is_ready(&key) => woken.push(key),
-                // The end of the request that is in flight wakes it.
-                None => {}
+        let is_set_back = reached < waiting.reached;
+        waiting.reached = reached;
+        let due = waiting.keys.extract_if(|_, needs| *needs <= reached || is_set_back);
+        let mut due: Vec<_> = due.map(|(key, _)| key).collect();
+        due.retain(|key| {
+            let Some(open) = self.open(key) else { return true };
+            let is_ready = open.in_flight == 0 && open.awaited().is_none();
+            let unseen = open.writes.iter().filter(|write| write.cache.id() == cache.id());
+            if let Some(needs) = unseen.map(Write::needs).min() {
+                self.wait_for(cache.id(), needs, key.clone());
             }
-        }
-        woken
+            is_ready
+        });
+        due
     }
 
     /// Drops from time to time what the caches have seen of keys that do not come back.
     fn sweep(&mut self) {
         if self.keys.len() >= self.sweep_at {
-            for open in self.keys.values_mut() {
-                open.writes.retain(|write| !write.is_seen());
+            let keys: Vec<_> = self.keys.keys().cloned().collect();
+            for key in &keys {
+                self.open(key);
             }
-            self.keys.retain(|_, open| !open.is_empty());
             self.sweep_at = SWEEP.max(2 * self.keys.len());
         }
     }

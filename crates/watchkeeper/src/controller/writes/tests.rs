@@ -81,6 +81,7 @@ async fn a_key_that_wrote_to_two_caches_waits_for_both() {
     setup.writes.enter(&1, &pods, &pod, false);
     setup.queue.add(1);
     assert!(setup.admit().is_none());
+    setup.cache.add(map("a", 5));
     reach(&setup.cache, 9);
     assert!(setup.is_idle());
     reach(&pods, 9);
@@ -237,4 +238,21 @@ async fn a_thousand_keys_that_wait_are_woken_each_at_its_version() {
     assert_eq!(setup.queue.len(), 500);
     reach(&setup.cache, 1_000);
     assert_eq!(setup.queue.len(), 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_object_was_gone_before_the_cache_had_it_is_reconciled_again() {
+    let setup = setup();
+    setup.wrote(1, 5);
+    // A relist: the object was created and deleted in between, and no handler hears of it.
+    reach(&setup.cache, 7);
+    setup.admit().expect("enqueued by the cache").forget();
+    assert!(setup.is_idle() && setup.open_keys() == 0);
+    setup.wrote(1, 9);
+    setup.cache.write(|batch| {
+        batch.put(&map("a", 9));
+        batch.set_version(9.into());
+    });
+    assert!(setup.is_idle(), "the cache has it");
+    assert_eq!(setup.open_keys(), 0);
 }

@@ -14,6 +14,8 @@ pub(super) trait Cache: Send + Sync {
     /// The version that the store has reached; `None` where the store is gone, or nobody fills it any more.
     fn version(&self) -> Option<ResourceVersion>;
     fn contains(&self, name: &ObjectName) -> bool;
+    /// Whether the object of that name and uid is there.
+    fn has(&self, name: &ObjectName, uid: &str) -> bool;
     /// Whether the object of that name and uid is there, and not being deleted.
     fn is_alive(&self, name: &ObjectName, uid: &str) -> bool;
     fn subscribe(&self, subscriber: Weak<dyn Subscriber>);
@@ -31,6 +33,11 @@ impl<K: Send + Sync + 'static> Cache for WeakIndexer<K> {
 
     fn contains(&self, name: &ObjectName) -> bool {
         self.upgrade().is_some_and(|store| store.get(name).is_some())
+    }
+
+    fn has(&self, name: &ObjectName, uid: &str) -> bool {
+        let cached = self.upgrade().and_then(|store| store.get(name));
+        cached.is_some_and(|object| object.uid() == uid)
     }
 
     fn is_alive(&self, name: &ObjectName, uid: &str) -> bool {
@@ -84,6 +91,17 @@ impl Write {
         } else {
             is_fresh || (self.outside && !self.cache.contains(&self.name))
         }
+    }
+
+    /// Whether the cache is past the write and does not have the object: it is gone again, and as the cache never had it, nobody was
+    /// notified of that.
+    pub(super) fn has_vanished(&self) -> bool {
+        let is_past = self.cache.version().is_some_and(|reached| reached >= self.version);
+        is_past
+            && !self.deleted
+            && !self.outside
+            && !self.version.is_unset()
+            && !self.cache.has(&self.name, &self.uid)
     }
 
     /// The version that the cache must reach before this write can be seen; zero where other changes of the cache may show it.

@@ -17,7 +17,7 @@ use super::index_key::IndexKey;
 use super::manager::{Manager, Registered, Verb};
 use super::outcome::{Action, Error};
 use super::reconcile::{Reconcile, ReconcileDeleted, Reconciler};
-use super::relation::{Itself, Map, Related, controller_key};
+use super::relation::{Itself, Map, Related};
 use super::running::RunningController;
 use super::setup::SetupError;
 use super::watch::Watch;
@@ -150,7 +150,7 @@ impl<'m, K: Kind> Controller<'m, K> {
             }
             let kind = wiring.kind.clone();
             let map = move |object: &Object<W>, _: &View<'_, K>| {
-                controller_key::<W, K>(object, &kind).into_iter().collect()
+                object.controller_of_kind::<K>(&kind).into_iter().collect()
             };
             manager.needs::<W>(&watch.kind, &[Verb::Get, Verb::Create, Verb::Patch]);
             let by_owner =

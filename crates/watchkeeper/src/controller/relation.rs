@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::caches::{KindCaches, View};
-use super::context::is_cluster_scoped;
 use super::predicate::Predicates;
 use crate::informer::{Change, Handler};
 use crate::object::{Kind, Object, ObjectName, ResourceVersion};
@@ -131,16 +130,4 @@ impl<W, K: Kind> Clone for Related<W, K> {
             relation: self.relation,
         }
     }
-}
-
-/// The key of the object of kind `K` that controls `object`, if one does.
-pub(super) fn controller_key<W, K: Kind>(object: &Object<W>, kind: &K::DynamicType) -> Option<ObjectName> {
-    let owner = object.controller()?;
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    if owner.kind != K::kind(kind) || group != K::group(kind) {
-        return None;
-    }
-    // An owner is in the namespace of what it owns, or in none.
-    let namespace = if is_cluster_scoped::<K>() { None } else { object.namespace() };
-    Some(ObjectName::namespaced(namespace.unwrap_or(""), &owner.name))
 }

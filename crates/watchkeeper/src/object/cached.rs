@@ -240,9 +240,17 @@ impl<K> Object<K> {
 
     /// Returns the key of the owner that controls this object if that owner is of kind `F`, in any version.
     pub fn controller_of<F: Resource<DynamicType: Default, Scope: 'static>>(&self) -> Option<ObjectName> {
-        let (owner, kind) = (self.controller()?, F::DynamicType::default());
+        self.controller_of_kind::<F>(&F::DynamicType::default())
+    }
+
+    /// As [`controller_of`](Self::controller_of), for a kind known at run time.
+    pub(crate) fn controller_of_kind<F: Resource<Scope: 'static>>(
+        &self,
+        kind: &F::DynamicType,
+    ) -> Option<ObjectName> {
+        let owner = self.controller()?;
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        if owner.kind != F::kind(&kind) || group != F::group(&kind) {
+        if owner.kind != F::kind(kind) || group != F::group(kind) {
             return None;
         }
         // An owner is in the namespace of its dependents, or cluster-scoped.

@@ -102,12 +102,13 @@ start_apiserver() {
     local flag extra=()
     while read -r flag; do extra+=("$flag"); done <"$data/kube-apiserver.flags"
     # No endpoints for the service `kubernetes`: a loopback address is not allowed there, and no pod would use it. By default the server
-    # would keep watches open for a minute after it was told to stop: with a grace period it ends them.
+    # would keep watches open for a minute after it was told to stop: with a grace period it ends them. The range has an address for each of
+    # the Services of a test with thousands.
     start kube-apiserver --bind-address=127.0.0.1 --secure-port="$api_port" --advertise-address=127.0.0.1 --endpoint-reconciler-type=none \
         --tls-cert-file="$data/apiserver.crt" --tls-private-key-file="$data/apiserver.key" --cert-dir="$data" \
         --etcd-servers="https://127.0.0.1:$etcd_port" --etcd-cafile="$data/ca.crt" \
         --etcd-certfile="$data/etcd-client.crt" --etcd-keyfile="$data/etcd-client.key" \
-        --service-cluster-ip-range=10.0.0.0/24 --allow-privileged=true \
+        --service-cluster-ip-range=10.0.0.0/16 --allow-privileged=true \
         --service-account-issuer=https://kubernetes.default.svc --service-account-key-file="$data/service-account.pub" \
         --service-account-signing-key-file="$data/service-account.key" \
         --authorization-mode=RBAC --token-auth-file="$data/tokens.csv" --disable-admission-plugins=ServiceAccount \

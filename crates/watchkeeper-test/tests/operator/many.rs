@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Waits until every website has its children as it wants them, for ten minutes at most.
-    async fn converged(&self) {
+    async fn converged(&self, operator: &ManagerHandle) {
         let end = self.client.env().clock.now() + Duration::from_secs(600);
         loop {
             let (sites, deployments) = (self.list::<Website>().await, self.list::<Deployment>().await);
@@ -65,7 +65,12 @@ impl World {
             if up == self.sites && others == (self.sites, self.sites) {
                 return;
             }
-            assert!(self.client.env().clock.now() < end, "{up} of {} are up, others {others:?}", self.sites);
+            if self.client.env().clock.now() >= end {
+                let late = sites.iter().find(|site| !is_up(site)).and_then(|site| site.metadata.name.clone());
+                let late = ObjectName::namespaced(&self.namespace, &late.unwrap_or_default());
+                let why = operator.explain("website", &late);
+                panic!("{up} of {} are up, others {others:?}; {late}: {why:?}", self.sites);
+            }
             self.client.env().clock.sleep(Duration::from_secs(1)).await;
         }
     }
@@ -116,7 +121,7 @@ impl World {
             sites.create(&site).await.unwrap();
         })
         .await;
-        self.converged().await;
+        self.converged(&handle).await;
         // Edits and deletes by hand, and a restart in the middle of them.
         let generator = self.client.env().generator.fork("vandal");
         let chosen: Vec<_> =
@@ -137,8 +142,8 @@ impl World {
         self.each(first.iter().copied(), vandalize).await;
         end().await;
         self.each(second.iter().copied(), vandalize).await;
-        let (_, end) = self.start(&outside);
-        self.converged().await;
+        let (handle, end) = self.start(&outside);
+        self.converged(&handle).await;
         self.client.env().clock.sleep(Duration::from_secs(2)).await;
         end().await;
         // At rest: a restart sends each apply at most once, and changes no version.
@@ -161,12 +166,12 @@ async fn a_thousand_websites_converge_on_the_embedded_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_websites_converge_on_a_real_server() {
+async fn a_thousand_websites_converge_on_a_real_server() {
     let Some(file) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG").map(PathBuf::from) else { return };
     let env = Env::system();
     let client = ClientArgs { kubeconfig: Some(file), ..ClientArgs::default() }.connect(&env).await.unwrap();
     let namespace = format!("websites-{}", env.generator.below(1 << 32));
     let made = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
     client.api::<Namespace>().create(&made).await.unwrap();
-    World { client, namespace, sites: 100 }.story().await;
+    World { client, namespace, sites: 1_000 }.story().await;
 }

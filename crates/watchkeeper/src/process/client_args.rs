@@ -35,6 +35,8 @@ use crate::source::{Client, ClientError};
 /// ```
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+// Else this text would be the description of a program that has none.
+#[cfg_attr(feature = "clap", command(about = None, long_about = None))]
 pub struct ClientArgs {
     /// Kubeconfig file to use
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]

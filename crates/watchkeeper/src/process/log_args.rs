@@ -25,6 +25,8 @@ const PANIC: &str = "watchkeeper::panic";
 /// ```
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+// Else this text would be the description of a program that has none.
+#[cfg_attr(feature = "clap", command(about = None, long_about = None))]
 pub struct LogArgs {
     /// Log level: off, error, warn, info, debug or trace, or one per module, such as info,watchkeeper=debug; RUST_LOG
     /// is used without it

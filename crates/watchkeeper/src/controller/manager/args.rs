@@ -122,24 +122,36 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::process::AdminArgs;
 
-    #[test]
-    fn the_help_of_a_program_has_its_own_description_or_none() {
+    /// The short and the long description of a program.
+    fn descriptions<P: CommandFactory>() -> [Option<String>; 2] {
+        let command = P::command();
+        [command.get_about(), command.get_long_about()].map(|text| text.map(ToString::to_string))
+    }
+
+    fn assert_describes_no_program<A: clap::Args>() {
         #[derive(Parser)]
-        struct Bare {
+        struct Bare<A: clap::Args> {
             #[command(flatten)]
-            _manager: ManagerArgs,
+            _flags: A,
         }
         /// Runs websites
         #[derive(Parser)]
-        struct Described {
+        struct Described<A: clap::Args> {
             #[command(flatten)]
-            _manager: ManagerArgs,
+            _flags: A,
         }
-        let bare = Bare::command();
-        assert_eq!((bare.get_about(), bare.get_long_about()), (None, None));
-        let described = Described::command();
-        assert_eq!(described.get_about().map(ToString::to_string).as_deref(), Some("Runs websites"));
-        assert_eq!(described.get_long_about(), None);
+        let flags = std::any::type_name::<A>();
+        assert_eq!(descriptions::<Bare<A>>(), [None, None], "{flags}");
+        assert_eq!(descriptions::<Described<A>>(), [Some("Runs websites".to_owned()), None], "{flags}");
+    }
+
+    #[test]
+    fn the_help_of_a_program_has_its_own_description_or_none() {
+        assert_describes_no_program::<ManagerArgs>();
+        assert_describes_no_program::<ClientArgs>();
+        assert_describes_no_program::<LogArgs>();
+        assert_describes_no_program::<AdminArgs>();
     }
 }

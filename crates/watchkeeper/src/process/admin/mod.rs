@@ -18,6 +18,8 @@ use crate::env::Env;
 /// scrapers, use `0.0.0.0:8080` and a network policy.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+// Else this text would be the description of a program that has none.
+#[cfg_attr(feature = "clap", command(about = None, long_about = None))]
 pub struct AdminArgs {
     /// Address to serve /metrics, /healthz and /readyz on; `off` disables them
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDR:PORT", default_value_t))]

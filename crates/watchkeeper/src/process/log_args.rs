@@ -6,11 +6,13 @@ use std::panic::PanicHookInfo;
 use std::{env, io, panic};
 
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 #[cfg(feature = "clap")]
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::filter::ParseError;
-use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Registry};
 
 /// The target of logged panics, which no level turns off.
 const PANIC: &str = "watchkeeper::panic";
@@ -82,12 +84,35 @@ impl LogArgs {
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
-        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let level = self.level(env::var("RUST_LOG").ok(), default);
-        let subscriber = self.subscriber(&level, writer, io::stderr().is_terminal() && !is_plain)?;
-        tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadyInstalled)?;
-        panic::set_hook(Box::new(log_panic));
-        Ok(())
+        let subscriber = self.subscriber(&level, writer, is_coloured())?;
+        install(subscriber)
+    }
+
+    /// Logs as [`install`](Self::install) does, and passes spans and events to `layer` too: for traces, such as those
+    /// of OpenTelemetry, and for logs that go elsewhere.
+    ///
+    /// The level of the log is not that of `layer`, which has a filter of its own or gets everything, down to the
+    /// traces of the HTTP client.
+    ///
+    /// ```no_run
+    /// use watchkeeper::process::LogArgs;
+    /// use watchkeeper::tracing_subscriber::Layer;
+    /// use watchkeeper::tracing_subscriber::filter::LevelFilter;
+    /// use watchkeeper::tracing_subscriber::layer::Identity;
+    ///
+    /// # fn main() -> Result<(), watchkeeper::process::LogError> {
+    /// let traces = Identity::new(); // such as tracing_opentelemetry::layer()
+    /// LogArgs::default().install_with("info", traces.with_filter(LevelFilter::INFO))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn install_with<L>(&self, default: &str, layer: L) -> Result<(), LogError>
+    where
+        L: Layer<Registry> + Send + Sync,
+    {
+        let level = self.level(env::var("RUST_LOG").ok(), default);
+        let subscriber = self.subscriber_with(&level, io::stderr, is_coloured(), layer)?;
+        install(subscriber)
     }
 
     fn level(&self, variable: Option<String>, default: &str) -> String {
@@ -100,20 +125,58 @@ impl LogArgs {
         level: &str,
         writer: W,
         colours: bool,
-    ) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
+    ) -> Result<impl Subscriber + Send + Sync + use<W>, LogError>
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
-        let bad = |source| LogError::Level { level: level.to_owned(), source };
-        let panics = format!("{PANIC}=error").parse().map_err(bad)?;
-        let filter = EnvFilter::builder().parse(level).map_err(bad)?.add_directive(panics);
-        let builder: SubscriberBuilder<_, _, _, W> =
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
-        Ok(match self.log_format {
-            LogFormat::Text => Box::new(builder.finish()),
-            LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
-        })
+        Ok(tracing_subscriber::registry().with(self.lines(writer, colours)).with(filter(level)?))
     }
+
+    /// The log beside `layer`: here the level is that of the lines alone.
+    fn subscriber_with<W, L>(
+        &self,
+        level: &str,
+        writer: W,
+        colours: bool,
+        layer: L,
+    ) -> Result<impl Subscriber + Send + Sync + use<W, L>, LogError>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+        L: Layer<Registry> + Send + Sync,
+    {
+        let lines = self.lines(writer, colours).with_filter(filter(level)?);
+        Ok(tracing_subscriber::registry().with(layer).with(lines))
+    }
+
+    /// The layer that writes the lines of the log.
+    fn lines<S, W>(&self, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        let lines = fmt::layer().with_writer(writer).with_ansi(colours);
+        match self.log_format {
+            LogFormat::Text => lines.boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        }
+    }
+}
+
+fn filter(level: &str) -> Result<EnvFilter, LogError> {
+    let bad = |source| LogError::Level { level: level.to_owned(), source };
+    let panics = format!("{PANIC}=error").parse().map_err(bad)?;
+    Ok(EnvFilter::builder().parse(level).map_err(bad)?.add_directive(panics))
+}
+
+fn is_coloured() -> bool {
+    let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !is_plain
+}
+
+fn install(subscriber: impl Subscriber + Send + Sync) -> Result<(), LogError> {
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::AlreadyInstalled)?;
+    panic::set_hook(Box::new(log_panic));
+    Ok(())
 }
 
 /// Refuses a single word that is not a level: it would be a module, and disable the log of all others.
@@ -141,6 +204,8 @@ mod tests {
     use clap::Parser;
     use parking_lot::Mutex;
     use serde_json::Value;
+    use tracing::span::{Attributes, Id};
+    use tracing_subscriber::layer::Context;
 
     use super::*;
 
@@ -214,6 +279,42 @@ mod tests {
             (&lines[0]["level"], &lines[0]["message"], &lines[0]["number"]),
             (&"ERROR".into(), &"bad".into(), &1.into())
         );
+    }
+
+    /// Counts the events and spans that it gets.
+    #[derive(Clone, Default)]
+    struct Counter(Arc<Mutex<(usize, usize)>>);
+
+    impl Layer<Registry> for Counter {
+        fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, Registry>) {
+            self.0.lock().0 += 1;
+        }
+
+        fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, Registry>) {
+            self.0.lock().1 += 1;
+        }
+    }
+
+    #[test]
+    fn a_further_layer_has_its_own_level_and_leaves_the_log_as_it_is() {
+        let seen = |flags: &[&str], of_layer: LevelFilter| {
+            let (lines, counter) = (Lines::default(), Counter::default());
+            let (writer, layer) = (lines.clone(), counter.clone().with_filter(of_layer));
+            let args = args(flags);
+            let subscriber =
+                args.subscriber_with(&args.level(None, "info"), move || writer.clone(), false, layer);
+            tracing::subscriber::with_default(subscriber.unwrap(), || {
+                let _span = tracing::info_span!("work").entered();
+                tracing::error!("bad");
+                tracing::info!("good");
+                tracing::debug!("detail");
+            });
+            let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+            (text.lines().count(), *counter.0.lock())
+        };
+        assert_eq!(seen(&[], LevelFilter::INFO), (2, (2, 1)));
+        assert_eq!(seen(&["--log-level", "off"], LevelFilter::DEBUG), (0, (3, 1)));
+        assert_eq!(seen(&["--log-level", "debug"], LevelFilter::OFF), (3, (0, 0)));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use tracing_subscriber::{Layer, Registry};
+
 use super::Manager;
 use crate::controller::setup::SetupError;
 use crate::env::Env;
@@ -68,9 +70,59 @@ impl ManagerArgs {
         name: &str,
         register: impl FnOnce(&mut Manager) -> Result<(), SetupError>,
     ) -> ExitCode {
-        if let Err(error) = self.log.install("info") {
-            return fail(&error);
+        match self.log.install("info") {
+            Ok(()) => self.logged(name, register).await,
+            Err(error) => fail(&error),
         }
+    }
+
+    /// Runs as [`run`](Self::run) does, and passes spans and events to `layer` too, which has a filter of its own: for traces, such as
+    /// those of OpenTelemetry. Each reconcile is a span of level INFO with controller, key, attempt and trigger.
+    ///
+    /// ```no_run
+    /// # use std::process::ExitCode;
+    /// # use watchkeeper::clap::{self, Parser};
+    /// # use watchkeeper::controller::{Manager, ManagerArgs, SetupError};
+    /// use watchkeeper::tracing_subscriber::Layer;
+    /// use watchkeeper::tracing_subscriber::filter::LevelFilter;
+    /// use watchkeeper::tracing_subscriber::layer::Identity;
+    ///
+    /// # #[derive(Parser)]
+    /// # struct Args {
+    /// #     #[command(flatten)]
+    /// #     manager: ManagerArgs,
+    /// # }
+    /// # fn register(manager: &mut Manager) -> Result<(), SetupError> {
+    /// #     let _ = manager;
+    /// #     Ok(())
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> ExitCode {
+    /// let traces = Identity::new(); // such as tracing_opentelemetry::layer()
+    /// Args::parse().manager.run_with("website-operator", traces.with_filter(LevelFilter::INFO), register).await
+    /// # }
+    /// ```
+    pub async fn run_with<L>(
+        self,
+        name: &str,
+        layer: L,
+        register: impl FnOnce(&mut Manager) -> Result<(), SetupError>,
+    ) -> ExitCode
+    where
+        L: Layer<Registry> + Send + Sync,
+    {
+        match self.log.install_with("info", layer) {
+            Ok(()) => self.logged(name, register).await,
+            Err(error) => fail(&error),
+        }
+    }
+
+    /// Runs with a log.
+    async fn logged(
+        self,
+        name: &str,
+        register: impl FnOnce(&mut Manager) -> Result<(), SetupError>,
+    ) -> ExitCode {
         match self.start(name, register).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -136,6 +136,12 @@ impl TestCluster {
         &self.client
     }
 
+    /// A client for a program without a [`Manager`]: what its requests need counts as [needed](Self::permissions).
+    pub fn recorded_client(&self) -> Client {
+        let kube = kube_client::Client::new(self.permissions.record(&self.server), "default");
+        Client::from_kube(kube, self.client.env())
+    }
+
     /// The embedded server.
     pub fn server(&self) -> &ApiServer {
         &self.server
@@ -166,8 +172,7 @@ impl TestCluster {
     /// If one runs, or the operator cannot be registered or started.
     pub async fn start_operator(&mut self, register: impl FnOnce(&mut Manager) -> Result<(), SetupError>) {
         assert!(self.operator.is_none(), "an operator runs already: stop it first");
-        let kube = kube_client::Client::new(self.permissions.record(&self.server), "default");
-        let client = Client::from_kube(kube, self.client.env()).program("operator", "test");
+        let client = self.recorded_client().program("operator", "test");
         let mut manager = Manager::builder("operator", &client).build();
         if let Err(error) = register(&mut manager) {
             panic!("the operator cannot be registered: {}", watchkeeper::report::WithCauses(&error));

@@ -25,6 +25,12 @@ impl Permissions {
         self.0.lock().clone()
     }
 
+    /// Adds a permission that is needed though no request of the test shows it: that of a path which the test does not take, or one
+    /// that only an admission plugin of a real cluster asks for.
+    pub fn add(&self, group: &str, resource: &str, verb: &str) {
+        self.0.lock().add(group, resource, verb);
+    }
+
     /// Checks the rules of the roles in a manifest: they grant what is needed, and nothing else.
     ///
     /// # Errors

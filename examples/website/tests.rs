@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use k8s_openapi::api::core::v1::Event;
 use kube_core::params::Patch;
 use serde_json::json;
+use watchkeeper::controller::Role;
 use watchkeeper_sim::{Cluster, Rates, Simulation};
 use watchkeeper_test::TestCluster;
 
@@ -92,6 +93,21 @@ async fn the_role_grants_what_the_operator_needs_and_nothing_else() {
     cluster.delete::<Website>("default/site").await;
     cluster.eventually_gone::<Website>("default/site").await;
     cluster.permissions().check(include_str!("role.yaml")).unwrap_or_else(|error| panic!("{error}"));
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_that_print_role_prints_is_all_that_the_operator_needs() {
+    let mut printed = Role::default();
+    let cluster = TestCluster::builder().env(&Env::simulated(1)).start(|manager| {
+        register(manager, Arc::<InMemory>::default())?;
+        printed = manager.role();
+        Ok(())
+    });
+    let cluster = cluster.await;
+    cluster.apply(include_str!("site.yaml")).await;
+    cluster.eventually::<Website>("default/site", |site| site.status.is_some()).await;
+    assert_eq!(cluster.permissions().role(), printed);
     cluster.stop().await;
 }
 

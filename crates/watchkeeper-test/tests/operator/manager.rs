@@ -9,7 +9,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret};
 use kube_client::client::Body;
+use kube_derive::CustomResource;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use watchkeeper::controller::{
@@ -325,4 +328,36 @@ async fn keys_from_a_channel_are_reconciled() {
     env.clock.sleep(Duration::from_secs(1)).await;
     assert_eq!(*seen.lock(), ["default/gone"]);
     cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_has_the_status_of_a_kind_that_is_reconciled_and_whose_definition_has_one() {
+    fn site(manager: &mut Manager) {
+        Controller::<Website>::new(manager).reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+    }
+    let client = client();
+    let has_status = |register: fn(&mut Manager)| {
+        let mut manager = manager(&client);
+        register(&mut manager);
+        manager.role().allows("example.dev", "websites/status", "patch")
+    };
+    assert!(has_status(|manager| {
+        site(manager);
+        manager.crd::<Website>();
+    }));
+    assert!(!has_status(|manager| manager.crd::<Website>()), "nothing reconciles it");
+    assert!(!has_status(site), "it is not known whether the kind has a status");
+    assert!(has_status(|manager| {
+        site(manager);
+        manager.role_mut().add("example.dev", "websites/status", "patch");
+    }));
+
+    #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[kube(group = "example.dev", version = "v1", kind = "Plain", plural = "websites", namespaced)]
+    #[kube(crates(kube_core = "watchkeeper::kube_core", k8s_openapi = "watchkeeper::k8s_openapi"))]
+    struct PlainSpec {}
+    assert!(!has_status(|manager| {
+        site(manager);
+        manager.crd::<Plain>();
+    }));
 }

@@ -284,7 +284,7 @@ impl<'m, K: Kind> Controller<'m, K> {
         let queue = RateLimitingQueue::new(&name, limiter, &env);
         let kind = main.kind.clone();
         let verbs: &[Verb] = if finalizer.is_some() { &[Verb::Get, Verb::Patch] } else { &[Verb::Get] };
-        manager.needs::<K>(&kind, verbs);
+        manager.reconciles::<K>(&kind, verbs);
         let indexes = indexes.iter().map(IndexKey::index).collect::<Result<Vec<_>, _>>();
         let indexes = indexes
             .map_err(|source| SetupError::Index { controller: name.clone(), source: source.into() })?;

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
 use kube_core::CustomResourceExt;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +86,8 @@ pub struct Manager {
     runnables: Vec<Runnable>,
     /// With the version that the program uses.
     crds: Vec<(CustomResourceDefinition, String)>,
+    /// Group and plural of the kinds that controllers reconcile.
+    mains: Vec<(String, String)>,
     role: Role,
     sync_timeout: Duration,
     drain: Duration,
@@ -211,6 +215,7 @@ impl ManagerBuilder {
             optional: Vec::new(),
             runnables: Vec::new(),
             crds: Vec::new(),
+            mains: Vec::new(),
             role: Role::default(),
             sync_timeout: self.sync_timeout,
             drain: self.drain,
@@ -299,12 +304,32 @@ impl Manager {
         self.runnables.push(Runnable { name: name.to_owned(), start: Box::new(start) });
     }
 
-    /// The permissions that the registered controllers need for certain: those of their informers, of the objects they own, and of
-    /// events.
+    /// The permissions that the registered controllers need: those of their informers, of the objects they own, of finalizers,
+    /// events and [definitions](Self::crd), of the status of the kinds they reconcile if such a definition has the subresource, and
+    /// those added to [`role_mut`](Self::role_mut).
     pub fn role(&self) -> Role {
         let mut role = self.role.clone();
         role.allow_events();
+        for (definition, version) in &self.crds {
+            let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
+            let is_reconciled = self.mains.iter().any(|main| (&main.0, &main.1) == (group, plural));
+            if is_reconciled && has_status(definition, version) {
+                role.allow(group, &format!("{plural}/status"), &[Verb::Patch]);
+            }
+        }
         role
+    }
+
+    /// The role to add permissions to that only the code of reconciles knows of.
+    ///
+    /// ```
+    /// # use watchkeeper::controller::Manager;
+    /// # fn register(manager: &mut Manager) {
+    /// manager.role_mut().add("apps", "deployments/scale", "patch");
+    /// # }
+    /// ```
+    pub fn role_mut(&mut self) -> &mut Role {
+        &mut self.role
     }
 
     /// A handle to ask about the controllers while they run.
@@ -332,10 +357,24 @@ impl Manager {
         self.optional.push(Box::new(move |stop| kind.run(stop).boxed()));
     }
 
+    /// Notes that a controller reconciles a kind, and needs `verbs` on it.
+    pub(super) fn reconciles<K: Kind>(&mut self, kind: &K::DynamicType, verbs: &[Verb]) {
+        self.mains.push((K::group(kind).into_owned(), K::plural(kind).into_owned()));
+        self.needs::<K>(kind, verbs);
+    }
+
     /// Notes that controllers need `verbs` on a kind.
     pub(super) fn needs<W: Kind>(&mut self, kind: &W::DynamicType, verbs: &[Verb]) {
         self.role.allow(&W::group(kind), &W::plural(kind), verbs);
     }
+}
+
+/// Whether a version of a kind has the status subresource.
+fn has_status(definition: &CustomResourceDefinition, version: &str) -> bool {
+    let subresources = |served: &&CustomResourceDefinitionVersion| {
+        served.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some())
+    };
+    definition.spec.versions.iter().filter(subresources).any(|served| served.name == version)
 }
 
 impl fmt::Debug for Manager {

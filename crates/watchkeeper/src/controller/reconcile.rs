@@ -74,7 +74,8 @@ impl<K: Kind> Reconciler<K> {
             "reconcile",
             controller = &*self.shared.name,
             key = %item.key(),
-            attempt = item.attempts(),
+            // A number in OpenTelemetry, too, which has signed ones only.
+            attempt = i64::from(item.attempts()),
             trigger = triggers.first().map(tracing::field::display),
         );
         let context = Context::new(&self.shared, item.key(), item.attempts(), triggers);

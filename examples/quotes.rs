@@ -85,8 +85,10 @@ fn the_guide_names_the_dependencies_at_the_versions_of_the_workspace() {
 
 #[test]
 fn the_code_that_documents_show_is_that_of_an_example() {
-    let examples = WEBSITE.map(|file| read(&format!("examples/website/{file}")));
-    let examples = examples.each_ref().map(|text| lines(text));
+    let website = WEBSITE.iter().map(|file| format!("website/{file}"));
+    let files = website.chain(["otlp/main.rs".to_owned()]);
+    let examples: Vec<_> = files.map(|file| read(&format!("examples/{file}"))).collect();
+    let examples: Vec<_> = examples.iter().map(|text| lines(text)).collect();
     for document in ["README.md", "docs/guide.md", "docs/from-controller-runtime.md", "docs/from-kube-rs.md"]
     {
         let text = read(document);

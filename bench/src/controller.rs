@@ -2,6 +2,8 @@
 
 mod operator;
 mod process;
+// The operator of the tests; children.go of the controller-runtime peer has the same children.
+#[path = "../../crates/watchkeeper-test/tests/operator/kind.rs"]
 mod website;
 
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 mod children;
 mod contexts;
 mod faults;
+mod kind;
 mod manager;
 mod many;
 mod outcomes;

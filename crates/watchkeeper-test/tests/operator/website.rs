@@ -5,39 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, PodSpec, PodTemplateSpec, Secret, Service, ServicePort, ServiceSpec,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta};
-use kube_derive::CustomResource;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use parking_lot::Mutex;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use watchkeeper::controller::{
     Action, Conditions, Context, Controller, Error, IndexKey, Manager, SetupError, Watch, generation_changed,
 };
 use watchkeeper::record::EventType;
 
-#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[kube(group = "example.dev", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
-#[kube(crates(kube_core = "watchkeeper::kube_core", k8s_openapi = "watchkeeper::k8s_openapi"))]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct WebsiteSpec {
-    pub(crate) image: String,
-    pub(crate) replicas: i32,
-    #[serde(default)]
-    pub(crate) secret: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct WebsiteStatus {
-    #[serde(default)]
-    pub(crate) ready_replicas: i32,
-    #[serde(default)]
-    pub(crate) conditions: Vec<Condition>,
-}
+pub(crate) use crate::kind::{Website, WebsiteSpec};
+use crate::kind::{config_map, deployment, service};
 
 impl Website {
     pub(crate) fn is_ready(&self) -> bool {
@@ -99,39 +76,6 @@ async fn reconcile(site: Arc<Website>, cx: Context<Website>, outside: Arc<Outsid
     .await?;
     cx.event(EventType::Normal, "Synced", "website is up to date");
     Ok(Action::done())
-}
-
-fn metadata(site: &Website) -> ObjectMeta {
-    let labels = BTreeMap::from([("app".to_owned(), "site".to_owned())]);
-    ObjectMeta { name: site.metadata.name.clone(), labels: Some(labels), ..ObjectMeta::default() }
-}
-
-pub(crate) fn config_map(site: &Website) -> ConfigMap {
-    let data = BTreeMap::from([("index.html".to_owned(), format!("served by {}", site.spec.image))]);
-    ConfigMap { metadata: metadata(site), data: Some(data), ..ConfigMap::default() }
-}
-
-pub(crate) fn deployment(site: &Website) -> Deployment {
-    let container =
-        Container { name: "web".to_owned(), image: Some(site.spec.image.clone()), ..Container::default() };
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: metadata(site).labels, ..ObjectMeta::default() }),
-        spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
-    };
-    let spec = DeploymentSpec {
-        replicas: Some(site.spec.replicas),
-        selector: LabelSelector { match_labels: metadata(site).labels, ..LabelSelector::default() },
-        template,
-        ..DeploymentSpec::default()
-    };
-    Deployment { metadata: metadata(site), spec: Some(spec), ..Deployment::default() }
-}
-
-pub(crate) fn service(site: &Website) -> Service {
-    let port = ServicePort { port: 80, ..ServicePort::default() };
-    let spec =
-        ServiceSpec { selector: metadata(site).labels, ports: Some(vec![port]), ..ServiceSpec::default() };
-    Service { metadata: metadata(site), spec: Some(spec), ..Service::default() }
 }
 
 pub(crate) fn manifest(name: &str, replicas: i32) -> String {

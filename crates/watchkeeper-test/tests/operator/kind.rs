@@ -1,4 +1,4 @@
-//! The kind of the operator, and the children of its objects.
+//! The kind of the operator, and the children of its objects. The benchmark of controllers has the same, by this file.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct WebsiteSpec {
 }
 
 /// What the operator knows of a Website.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WebsiteStatus {
     #[serde(default)]

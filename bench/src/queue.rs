@@ -106,7 +106,7 @@ pub fn run(args: &QueueArgs) -> Result<(), Failure> {
                 })?),
                 PhaseName::Because => Line::Because(alone(args, &env, |queue, key, round| {
                     let trigger = Trigger::itself(Reason::Changed, &round.into());
-                    queue.add_because(key, Priority::Normal, &trigger);
+                    queue.add_because(key, Priority::Normal, trigger);
                 })?),
                 PhaseName::Crowd => crowd(args, &env)?,
                 PhaseName::Delayed => Line::Delayed(delayed(args.pending, &env)?),

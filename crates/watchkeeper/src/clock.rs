@@ -68,6 +68,7 @@ impl Clock {
     }
 
     /// Returns the monotonic time.
+    #[inline]
     pub fn now(&self) -> Instant {
         match &self.0 {
             Face::System => Instant::now(),

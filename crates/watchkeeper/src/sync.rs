@@ -8,8 +8,8 @@ pub(crate) mod model;
 #[cfg(not(test))]
 pub(crate) use arc_swap::ArcSwap;
 #[cfg(test)]
-pub(crate) use model::{ArcSwap, Mutex, Notify};
+pub(crate) use model::{ArcSwap, Mutex, MutexGuard, Notify};
 #[cfg(not(test))]
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(test))]
 pub(crate) use tokio::sync::Notify;

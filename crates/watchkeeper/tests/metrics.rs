@@ -122,7 +122,7 @@ async fn a_page_has_the_figures_of_every_queue_each_metric_once() {
     foos.add(1);
     foos.add_with(2, Priority::Low);
     foos.add_after(3, Duration::from_secs(60));
-    foos.add_because(4, Priority::High, &Trigger::itself(Reason::Changed, &"7".into()));
+    foos.add_because(4, Priority::High, Trigger::itself(Reason::Changed, &"7".into()));
     foos.get().await.unwrap().park(env.clock.now() + Duration::from_secs(60));
     let first = foos.get().await.unwrap();
     env.clock.sleep(Duration::from_secs(4)).await;

@@ -22,7 +22,7 @@ impl<K> Itself<K> {
     fn enqueue(&self, key: ObjectName, change: &Change<'_, K>) {
         let version = change.last_known().map_or(&ResourceVersion::UNSET, Object::version);
         let trigger = Trigger::itself(Reason::of(change), version);
-        self.queue.add_because(key, Priority::of(change), &trigger);
+        self.queue.add_because(key, Priority::of(change), trigger);
     }
 }
 
@@ -76,7 +76,7 @@ impl<W, K: Kind> Related<W, K> {
         let object = ObjectRef::new(self.kind.clone(), state.key());
         let trigger = Trigger::related(self.relation, object, reason, state.version());
         for key in keys {
-            self.queue.add_because(key, priority, &trigger);
+            self.queue.add_because(key, priority, trigger.clone());
         }
     }
 }

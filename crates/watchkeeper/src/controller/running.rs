@@ -67,6 +67,6 @@ async fn forward(
     stop: &CancellationToken,
 ) {
     while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {
-        queue.add_because(key, Priority::Normal, &Trigger::External);
+        queue.add_because(key, Priority::Normal, Trigger::External);
     }
 }

@@ -110,12 +110,12 @@ impl Delays {
                     let slot = &mut queue.slots[number];
                     (slot.due, slot.backing_off) = (None, false);
                     let priority = slot.due_priority;
-                    let trigger = if slot.due_by_retry { &Trigger::Retry } else { &Trigger::Requeue };
+                    let trigger = if slot.due_by_retry { Trigger::Retry } else { Trigger::Requeue };
                     queue.note_own(number, trigger, due);
                     runs += u64::from(queue.add(number, priority, due) != Added::Collapsed);
                 }
                 What::Unpark => {
-                    queue.note_own(number, &Trigger::OwnWrites, due);
+                    queue.note_own(number, Trigger::OwnWrites, due);
                     queue.unpark(number, Priority::Low, due);
                 }
             }

@@ -39,7 +39,7 @@ impl Enqueue {
     fn enqueue<K>(&self, key: ObjectName, change: &Change<'_, K>) {
         let version = change.last_known().map_or(&ResourceVersion::UNSET, Object::version);
         let trigger = Trigger::itself(Reason::of(change), version);
-        self.0.add_because(key, Priority::of(change), &trigger);
+        self.0.add_because(key, Priority::of(change), trigger);
     }
 }
 
@@ -63,7 +63,7 @@ impl<K> Handler<K> for Enqueue {
     /// A filter in front of this handler may keep this state, and not the final one.
     fn superseded(&mut self, last_cached: &Object<K>) {
         let trigger = Trigger::itself(Reason::Changed, last_cached.version());
-        self.0.add_because(last_cached.key(), Priority::Normal, &trigger);
+        self.0.add_because(last_cached.key(), Priority::Normal, trigger);
     }
 }
 
@@ -142,14 +142,14 @@ impl<T: Key, F> EnqueueMapped<T, F> {
         priority: Priority,
         reason: Reason,
     ) {
-        let mut trigger = None;
-        for key in keys {
-            let trigger = trigger.get_or_insert_with(|| {
-                let object = ObjectRef::new(self.kind.clone(), state.key());
-                Trigger::related(self.relation, object, reason, state.version())
-            });
-            self.queue.add_because(key, priority, trigger);
+        let mut keys = keys.into_iter();
+        let Some(mut key) = keys.next() else { return };
+        let object = ObjectRef::new(self.kind.clone(), state.key());
+        let trigger = Trigger::related(self.relation, object, reason, state.version());
+        for next in keys {
+            self.queue.add_because(std::mem::replace(&mut key, next), priority, trigger.clone());
         }
+        self.queue.add_because(key, priority, trigger);
     }
 }
 

@@ -75,8 +75,8 @@ impl<T> Slot<T> {
         }
     }
 
-    #[inline]
-    pub(super) fn note(&mut self, trigger: &Trigger, at: Tick) {
+    #[inline(always)]
+    pub(super) fn note(&mut self, trigger: &mut Trigger, at: Tick) {
         self.extra_mut().triggers.note(trigger, at);
     }
 

@@ -96,7 +96,7 @@ impl<T: Key> WorkItem<T> {
     /// # let queue = RateLimitingQueue::<&'static str>::new("foos", limiter::default_controller(), &Env::system());
     /// for version in ["7", "8"] {
     ///     let trigger = Trigger::itself(Reason::Changed, &version.into());
-    ///     queue.add_because("default/web", Priority::Normal, &trigger);
+    ///     queue.add_because("default/web", Priority::Normal, trigger);
     /// }
     /// let item = queue.get().await.unwrap();
     /// let triggers = item.triggers();

@@ -51,7 +51,7 @@ impl<T: Key> Keys<T> {
         }
     }
 
-    pub(super) fn add_because(&mut self, key: T, priority: Priority, trigger: &Trigger, now: Tick) {
+    pub(super) fn add_because(&mut self, key: T, priority: Priority, trigger: &mut Trigger, now: Tick) {
         if let Some(number) = self.queue.claim(key) {
             self.queue.note(number, trigger, now);
             self.add_slot(number, priority, now);
@@ -60,7 +60,7 @@ impl<T: Key> Keys<T> {
 
     pub(super) fn add_after(&mut self, key: T, delay: Duration, now: Tick) {
         if let Some(number) = self.queue.claim(key) {
-            self.add_slot_after(number, delay, Priority::Normal, &Trigger::Requeue, now);
+            self.add_slot_after(number, delay, Priority::Normal, Trigger::Requeue, now);
         }
     }
 
@@ -80,7 +80,7 @@ impl<T: Key> Keys<T> {
         number: Number,
         delay: Duration,
         priority: Priority,
-        trigger: &Trigger,
+        trigger: Trigger,
         now: Tick,
     ) {
         self.figures.retries += 1;
@@ -88,7 +88,7 @@ impl<T: Key> Keys<T> {
             self.queue.note_own(number, trigger, now);
             self.add_slot(number, priority, now);
         } else {
-            self.delays.delay(&mut self.queue, number, now.after(delay), priority, trigger);
+            self.delays.delay(&mut self.queue, number, now.after(delay), priority, &trigger);
         }
     }
 
@@ -99,7 +99,7 @@ impl<T: Key> Keys<T> {
         let delay = self.limiter.when(key, slot.failures, now.instant(self.epoch));
         slot.failures = slot.failures.saturating_add(1);
         slot.backing_off = !delay.is_zero();
-        self.add_slot_after(number, delay, priority, &Trigger::Retry, now);
+        self.add_slot_after(number, delay, priority, Trigger::Retry, now);
     }
 
     pub(super) fn get(&mut self, now: Tick) -> Option<Taken<T>> {
@@ -123,7 +123,7 @@ impl<T: Key> Keys<T> {
                 if let Some(delay) = again
                     && open
                 {
-                    self.add_slot_after(number, delay, priority, &Trigger::Requeue, now);
+                    self.add_slot_after(number, delay, priority, Trigger::Requeue, now);
                 }
             }
             Outcome::GivenUp(message) => {
@@ -161,7 +161,7 @@ impl<T: Key> Keys<T> {
         if let Some(number) = self.queue.slots.find(key) {
             self.queue.slots[number].unparked = true;
             if self.queue.slots[number].parked().is_some() {
-                self.queue.note_own(number, &Trigger::OwnWrites, now);
+                self.queue.note_own(number, Trigger::OwnWrites, now);
             }
             self.queue.unpark(number, Priority::Low, now);
         }

@@ -98,18 +98,18 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         Some(number)
     }
 
-    /// Records why a claimed slot is about to be added.
-    #[inline]
-    pub(super) fn note(&mut self, number: Number, trigger: &Trigger, now: Tick) {
+    /// Records why a claimed slot is about to be added. Leaves a trigger that is no longer needed.
+    #[inline(always)]
+    pub(super) fn note(&mut self, number: Number, trigger: &mut Trigger, now: Tick) {
         self.triggers[trigger.cause() as usize] += 1;
         self.keeps_triggers = true;
         self.slots[number].note(trigger, now);
     }
 
     /// Records why the queue itself adds a slot. Slots of a queue without triggers stay small.
-    pub(super) fn note_own(&mut self, number: Number, trigger: &Trigger, now: Tick) {
+    pub(super) fn note_own(&mut self, number: Number, mut trigger: Trigger, now: Tick) {
         if self.keeps_triggers {
-            self.note(number, trigger, now);
+            self.note(number, &mut trigger, now);
         } else {
             self.triggers[trigger.cause() as usize] += 1;
         }
@@ -216,7 +216,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         let stays = added.is_none() && !slot.unparked && until > now;
         if !stays {
             if added.is_none() {
-                self.note_own(number, &Trigger::OwnWrites, now);
+                self.note_own(number, Trigger::OwnWrites, now);
             }
             let priority = added.map_or(priority, |_| added_priority);
             self.unpark(number, priority, added.unwrap_or(now));

@@ -12,7 +12,7 @@ use super::limiter::RateLimiter;
 use super::metrics::{QueueFigures, QueueMetrics};
 use super::priority::Priority;
 use super::queue::Queue;
-use super::shared::{Shared, Time};
+use super::shared::{Shared, Time, release};
 use super::tick::Tick;
 use super::trigger::Trigger;
 use crate::clock::{Clock, Instant};
@@ -116,15 +116,21 @@ impl<T: Key> RateLimitingQueue<T> {
 
     /// Adds `item` with a priority. A waiting key keeps the highest one that it was added with.
     pub fn add_with(&self, item: T, priority: Priority) {
-        self.0.with(|keys, now| keys.add(item, priority, now));
+        let now = self.0.time.now();
+        let mut state = self.0.shared.begin(now);
+        state.keys.add(item, priority, now);
+        release(state);
     }
 
     /// Adds `item` as [`add_with`](Self::add_with) does, and records why: see [`WorkItem::triggers`] and
     /// [`KeyRecord::triggers`].
     ///
     /// From the first `add_because` on, the queue also records retries, delayed adds and the ends of parkings.
-    pub fn add_because(&self, item: T, priority: Priority, trigger: &Trigger) {
-        self.0.with(|keys, now| keys.add_because(item, priority, trigger, now));
+    pub fn add_because(&self, item: T, priority: Priority, mut trigger: Trigger) {
+        let now = self.0.time.now();
+        let mut state = self.0.shared.begin(now);
+        state.keys.add_because(item, priority, &mut trigger, now);
+        release(state);
     }
 
     /// Adds `item` after `delay`, at once if that is zero.
@@ -205,7 +211,11 @@ impl<T: Key> RateLimitingQueue<T> {
     /// Cancel-safe: a key leaves the queue only when this returns, and the wake-up of a cancelled `get` passes to
     /// another.
     pub async fn get(&self) -> Option<WorkItem<T>> {
-        let taken = self.0.shared.get(&self.0.time).await?;
+        // Usually a key is ready, so no wait needs to be prepared.
+        let taken = match self.0.shared.try_get(self.0.time.now()) {
+            Some(taken) => taken,
+            None => self.0.shared.get(&self.0.time).await?,
+        };
         Some(WorkItem::new(self.clone(), taken))
     }
 

@@ -10,18 +10,18 @@ const KEPT: u32 = 4;
 /// The last triggers of one key, in a ring.
 ///
 /// The first trigger of a run is written without a look at the others. Only those that come while the run is pending
-/// are compared with each other, and merged if they differ only in the version of the object.
+/// are compared with each other, and merged if they differ only in the version of the object. All numbers wrap.
 #[derive(Default)]
 pub(super) struct Recent {
     /// The first place of the ring; the others are allocated when they are needed.
     first: Entry,
     others: Option<Box<Others>>,
-    /// The number of the newest entry that led to an earlier run than the last one.
-    before: u32,
-    /// The number of the newest entry when a worker last took the key.
-    taken: u32,
-    /// The number of the newest entry, counted from 1. Wraps, as all numbers: only their distances count.
-    newest: u32,
+    /// The number of the next entry.
+    next: u32,
+    /// The number of the current run or, if there is none, of the last one.
+    run: u32,
+    /// The run to which the newest entry leads.
+    noted: u32,
 }
 
 type Others = [Entry; KEPT as usize - 1];
@@ -31,61 +31,81 @@ struct Entry {
     at: Tick,
     /// Zero for a place that was never used.
     times: u32,
+    /// The run to which it leads.
+    run: u32,
 }
 
 impl Default for Entry {
     fn default() -> Self {
-        Self { trigger: Trigger::External, at: Tick::EPOCH, times: 0 }
+        Self { trigger: Trigger::External, at: Tick::EPOCH, times: 0, run: 0 }
     }
 }
 
 impl Recent {
-    /// Records a trigger.
-    #[inline]
-    pub(super) fn note(&mut self, trigger: &Trigger, at: Tick) {
-        if self.newest == self.taken {
-            self.push(trigger, at);
-        } else {
-            self.merge(trigger, at);
+    /// Records a trigger of the next run. It leaves the one that it displaces, which the caller drops: it may be the
+    /// last reference to a name, and the queue is locked.
+    #[inline(always)]
+    pub(super) fn note(&mut self, trigger: &mut Trigger, at: Tick) {
+        let run = self.run.wrapping_add(1);
+        if self.noted == run {
+            return self.merge(trigger, at);
         }
+        self.noted = run;
+        self.push(trigger, at, 1);
     }
 
-    #[inline]
-    fn push(&mut self, trigger: &Trigger, at: Tick) {
-        self.newest = self.newest.wrapping_add(1);
-        // Field by field, so that the entry is not put together elsewhere first.
-        let place = self.place_mut(self.newest);
-        place.trigger = trigger.clone();
-        place.at = at;
-        place.times = 1;
+    #[inline(always)]
+    fn push(&mut self, trigger: &mut Trigger, at: Tick, times: u32) {
+        let (number, run) = (self.next, self.noted);
+        self.next = number.wrapping_add(1);
+        let place = self.place_mut(number);
+        std::mem::swap(&mut place.trigger, trigger);
+        (place.at, place.times, place.run) = (at, times, run);
     }
 
     /// Records a trigger of a pending run: a trigger of that run which differs only in the version is replaced.
     #[cold]
-    fn merge(&mut self, trigger: &Trigger, at: Tick) {
-        let (newest, pending) = (self.newest, self.newest.wrapping_sub(self.taken));
-        let is_like = |entry: &Entry| entry.trigger.is_like(trigger);
-        let age =
-            (0..pending.min(KEPT)).find(|age| self.place(newest.wrapping_sub(*age)).is_some_and(is_like));
-        let Some(age) = age else { return self.push(trigger, at) };
-        let old = std::mem::take(self.place_mut(newest.wrapping_sub(age)));
-        for age in (0..age).rev() {
-            let newer = std::mem::take(self.place_mut(newest.wrapping_sub(age)));
-            *self.place_mut(newest.wrapping_sub(age + 1)) = newer;
+    #[inline(never)]
+    fn merge(&mut self, trigger: &mut Trigger, at: Tick) {
+        let is_like = |entry: &Entry| entry.run == self.noted && entry.trigger.is_like(trigger);
+        let like = self.entries().find(|(_, entry)| is_like(entry));
+        let like = like.map(|(number, entry)| (number, entry.times));
+        let times = like.map_or(1, |(number, times)| {
+            self.remove(number);
+            times.saturating_add(1)
+        });
+        self.push(trigger, at, times);
+    }
+
+    /// Removes an entry: the newer ones move to the places before them.
+    fn remove(&mut self, mut number: u32) {
+        self.next = self.next.wrapping_sub(1);
+        while number != self.next {
+            let newer = std::mem::take(self.place_mut(number.wrapping_add(1)));
+            *self.place_mut(number) = newer;
+            number = number.wrapping_add(1);
         }
-        let times = old.times.saturating_add(1);
-        *self.place_mut(newest) = Entry { trigger: trigger.clone(), at, times };
     }
 
     /// Notes that a worker takes the key.
     #[inline]
     pub(super) fn take(&mut self) {
-        (self.before, self.taken) = (self.taken, self.newest);
+        self.run = self.run.wrapping_add(1);
     }
 
-    /// Notes that the key is given back without a run: what led to this one leads to the next.
+    /// Notes that the key is given back without a run: what led to this one leads to the next, as does what came since.
     pub(super) fn give_back(&mut self) {
-        self.taken = self.before;
+        let (run, later) = (self.run, self.run.wrapping_add(1));
+        for age in 1..=KEPT {
+            let number = self.next.wrapping_sub(age);
+            if self.place(number).is_some_and(|entry| entry.run == later) {
+                self.place_mut(number).run = run;
+            }
+        }
+        if self.noted == later {
+            self.noted = run;
+        }
+        self.run = run.wrapping_sub(1);
     }
 
     /// Returns all of them, the newest first.
@@ -95,28 +115,27 @@ impl Recent {
 
     /// Returns those that led to the run for which a worker took the key, if they are still there, the newest first.
     pub(super) fn of_current_run(&self, epoch: Instant) -> Vec<TriggerRecord> {
-        let led = self.taken.wrapping_sub(self.before);
-        let led = self.entries().filter(|(number, _)| self.taken.wrapping_sub(*number) < led);
+        let led = self.entries().filter(|(_, entry)| entry.run == self.run);
         led.map(|(_, entry)| entry.record(epoch)).collect()
     }
 
     /// Iterates over the entries and their numbers, the newest first.
     fn entries(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        let numbers = (0..KEPT).map(|age| self.newest.wrapping_sub(age));
+        let numbers = (1..=KEPT).map(|age| self.next.wrapping_sub(age));
         numbers.filter_map(|number| Some((number, self.place(number)?)))
     }
 
     fn place(&self, number: u32) -> Option<&Entry> {
-        let entry = match number.wrapping_sub(1) % KEPT {
+        let entry = match number % KEPT {
             0 => &self.first,
             index => &self.others.as_ref()?[index as usize - 1],
         };
         (entry.times > 0).then_some(entry)
     }
 
-    #[inline]
+    #[inline(always)]
     fn place_mut(&mut self, number: u32) -> &mut Entry {
-        match number.wrapping_sub(1) % KEPT {
+        match number % KEPT {
             0 => &mut self.first,
             index => &mut self.others.get_or_insert_with(others)[index as usize - 1],
         }

@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::queue::Taken;
 use super::tick::Tick;
 use super::waiting::{Place, Waiters, Waiting};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The time source of a waiting `get`.
 pub(super) trait Time {
@@ -46,34 +46,43 @@ impl<T: Key> Shared<T> {
         Self { state: Mutex::new(State::new(keys)) }
     }
 
-    /// Runs one operation at `now`, after moving due keys into the queue.
-    pub(super) fn with<R>(&self, now: Tick, operation: impl FnOnce(&mut State<T>) -> R) -> R {
-        self.change(|state| {
-            state.keys.advance(now);
-            operation(state)
-        })
+    /// Locks the queue for one operation at `now`, after moving due keys into it. [`release`] must follow.
+    ///
+    /// For operations that are frequent: [`with`](Self::with) copies a key on its way through the closure.
+    #[inline]
+    pub(super) fn begin(&self, now: Tick) -> MutexGuard<'_, State<T>> {
+        let mut state = self.state.lock();
+        state.keys.advance(now);
+        state
     }
 
-    /// Runs one operation under the lock, then wakes as many waiters as there is work for.
-    pub(super) fn change<R>(&self, operation: impl FnOnce(&mut State<T>) -> R) -> R {
-        let (result, wakers) = {
-            let mut state = self.state.lock();
-            let result = operation(&mut state);
-            (result, state.anyone_waits().then(|| state.whom_to_wake()))
-        };
-        if let Some(wakers) = wakers {
-            wakers.into_iter().for_each(Waker::wake);
-        }
+    /// Runs one operation at `now`, after moving due keys into the queue.
+    pub(super) fn with<R>(&self, now: Tick, operation: impl FnOnce(&mut State<T>) -> R) -> R {
+        let mut state = self.begin(now);
+        let result = operation(&mut state);
+        release(state);
         result
+    }
+
+    /// Runs one operation under the lock.
+    pub(super) fn change<R>(&self, operation: impl FnOnce(&mut State<T>) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = operation(&mut state);
+        release(state);
+        result
+    }
+
+    /// Returns the next key, if one is ready.
+    #[inline]
+    pub(super) fn try_get(&self, now: Tick) -> Option<Taken<T>> {
+        let mut state = self.begin(now);
+        let taken = state.keys.get(now);
+        release(state);
+        taken
     }
 
     /// Waits for the next key. Cancel-safe: a key leaves the queue only when this returns.
     pub(super) async fn get(&self, time: &impl Time) -> Option<Taken<T>> {
-        // Usually a key is ready, so no wait needs to be prepared.
-        let now = time.now();
-        if let Some(taken) = self.with(now, |state| state.keys.get(now)) {
-            return Some(taken);
-        }
         let mut waiting = Waiting::new(self);
         loop {
             let look = poll_fn(|context| Poll::Ready(waiting.look(context.waker(), time.now())));
@@ -118,6 +127,21 @@ impl<T: Key> Shared<T> {
         })
         .await;
     }
+}
+
+/// Releases the lock after an operation, then wakes as many waiters as there is work for.
+#[inline]
+pub(super) fn release<T: Key>(state: MutexGuard<'_, State<T>>) {
+    if state.anyone_waits() {
+        wake(state);
+    }
+}
+
+#[inline(never)]
+fn wake<T: Key>(mut state: MutexGuard<'_, State<T>>) {
+    let wakers = state.whom_to_wake();
+    drop(state);
+    wakers.into_iter().for_each(Waker::wake);
 }
 
 /// A waiter for a drain.

@@ -14,6 +14,7 @@ impl Tick {
     pub(super) const EPOCH: Self = Self(NonZeroU64::MIN);
 
     /// Returns `time` for a queue created at `epoch`.
+    #[inline]
     pub(super) fn at(time: Instant, epoch: Instant) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos(time.saturating_duration_since(epoch))))
     }
@@ -34,6 +35,7 @@ impl Tick {
 }
 
 /// In 64 bits, which hold 584 years.
+#[inline]
 fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }

@@ -87,24 +87,27 @@ impl Reason {
     }
 }
 
-/// A reference to an object by its kind and name. A clone copies a pointer.
+/// A reference to an object by its kind and name. A clone copies two pointers.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ObjectRef(Arc<(Arc<str>, ObjectName)>);
+pub struct ObjectRef {
+    kind: Arc<str>,
+    name: ObjectName,
+}
 
 impl ObjectRef {
     /// Returns a reference to the object `name` of `kind`.
     pub fn new(kind: impl Into<Arc<str>>, name: ObjectName) -> Self {
-        Self(Arc::new((kind.into(), name)))
+        Self { kind: kind.into(), name }
     }
 
     /// Returns the name of its kind, such as `Deployment`.
     pub fn kind(&self) -> &str {
-        &self.0.0
+        &self.kind
     }
 
     /// Returns its name, with its namespace if it has one.
     pub fn name(&self) -> &ObjectName {
-        &self.0.1
+        &self.name
     }
 }
 
@@ -146,10 +149,17 @@ impl Trigger {
         match self {
             // From a table, as most adds have one of these.
             Self::Object { relation, reason, .. } => CAUSES[*relation as usize][*reason as usize],
+            other => other.cause_without_object(),
+        }
+    }
+
+    #[cold]
+    fn cause_without_object(&self) -> Cause {
+        match self {
             Self::Retry => Cause::Retry,
             Self::Requeue => Cause::Requeue,
             Self::OwnWrites => Cause::OwnWrites,
-            Self::External => Cause::External,
+            Self::Object { .. } | Self::External => Cause::External,
         }
     }
 

@@ -142,7 +142,7 @@ impl Run {
             }
             _ => step.refuse("no such change"),
         };
-        self.queue.add_because((*key).to_owned(), Priority::Normal, &trigger);
+        self.queue.add_because((*key).to_owned(), Priority::Normal, trigger);
     }
 
     fn tell(&self, triggers: &[TriggerRecord]) {

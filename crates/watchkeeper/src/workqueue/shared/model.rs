@@ -90,6 +90,8 @@ impl ModelTime {
                     timers.now = timers.now.max(due.since(tick(0)));
                     let now = tick(timers.now);
                     timers.set.extract_if(.., |(due, _)| *due <= now).for_each(|(_, waker)| waker.wake());
+                    // On to the next one, whether or not another is set meanwhile.
+                    context.waker().wake_by_ref();
                 }
                 if timers.stopped { Poll::Ready(()) } else { Poll::Pending }
             })

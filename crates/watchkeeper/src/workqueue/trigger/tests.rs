@@ -63,5 +63,5 @@ fn triggers_are_alike_that_differ_in_the_version_only() {
 
 #[test]
 fn a_trigger_is_small() {
-    assert_eq!(size_of::<Trigger>(), 24);
+    assert_eq!(size_of::<Trigger>(), 56);
 }

@@ -5,7 +5,7 @@ use crate::workqueue::{Cause, KeyRecord, Reason, Trigger, TriggerRecord};
 
 /// Adds `foo` because its object changed.
 fn change(queue: &RateLimitingQueue<&'static str>, version: u64) {
-    queue.add_because("foo", Priority::Normal, &Trigger::itself(Reason::Changed, &version.into()));
+    queue.add_because("foo", Priority::Normal, Trigger::itself(Reason::Changed, &version.into()));
 }
 
 fn texts(records: &[TriggerRecord]) -> Vec<String> {
@@ -23,7 +23,7 @@ async fn a_worker_is_told_what_led_to_its_run() {
     change(&queue, 1);
     env.clock.sleep(SECOND).await;
     change(&queue, 2);
-    queue.add_because("foo", Priority::Low, &Trigger::External);
+    queue.add_because("foo", Priority::Low, Trigger::External);
     let item = ready(&queue).unwrap();
     let expected = ["it was added from outside", "the object changed (version 2), 2 times"];
     assert_eq!(texts(&item.triggers()), expected);

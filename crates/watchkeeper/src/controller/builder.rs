@@ -17,7 +17,7 @@ use super::index_key::IndexKey;
 use super::manager::{Manager, Registered, Verb};
 use super::outcome::{Action, Error};
 use super::reconcile::{Reconcile, ReconcileDeleted, Reconciler};
-use super::relation::{Itself, Map, Related};
+use super::relation::{Map, Passing};
 use super::running::RunningController;
 use super::setup::SetupError;
 use super::watch::Watch;
@@ -25,7 +25,7 @@ use super::writes::Writes;
 use crate::clock::FAR;
 use crate::object::{Kind, Object, ObjectName};
 use crate::store::Index;
-use crate::workqueue::{RateLimiter, RateLimitingQueue, Relation, limiter};
+use crate::workqueue::{RateLimiter, RateLimitingQueue, Relation, enqueue, enqueue_mapped, limiter};
 
 /// A controller in the making: assembled in one expression, which [`reconcile`](Self::reconcile) ends.
 ///
@@ -83,15 +83,11 @@ impl<K: Kind> Wiring<K> {
         indexes: Vec<Index<W>>,
         map: Arc<Map<W, K>>,
     ) -> Result<(), SetupError> {
-        let related = Related {
-            queue: self.queue.clone(),
-            predicates: watch.predicates.clone(),
-            map,
-            mains: self.mains.clone(),
-            kind: W::kind(&watch.kind).into(),
-            relation,
-        };
-        attach(manager, &self.controller, watch, indexes, related).map(drop)
+        let mains = self.mains.clone();
+        let keys = move |object: &Object<W>| map(object, &View(&mains));
+        let handler = enqueue_mapped(self.queue.clone(), keys).kind(&W::kind(&watch.kind)).relation(relation);
+        let handler = Passing { predicates: watch.predicates.clone(), handler };
+        attach(manager, &self.controller, watch, indexes, handler).map(drop)
     }
 }
 
@@ -288,7 +284,7 @@ impl<'m, K: Kind> Controller<'m, K> {
         let indexes = indexes.iter().map(IndexKey::index).collect::<Result<Vec<_>, _>>();
         let indexes = indexes
             .map_err(|source| SetupError::Index { controller: name.clone(), source: source.into() })?;
-        let itself = Itself { queue: queue.clone(), predicates: main.predicates.clone() };
+        let itself = Passing { predicates: main.predicates.clone(), handler: enqueue(queue.clone()) };
         let mains = attach(manager, &name, &main, indexes, itself)?;
         let wiring = Wiring {
             controller: name.clone(),

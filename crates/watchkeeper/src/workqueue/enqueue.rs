@@ -32,7 +32,7 @@ pub fn enqueue(queue: RateLimitingQueue<ObjectName>) -> Enqueue {
 }
 
 /// The handler of [`enqueue`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Enqueue(RateLimitingQueue<ObjectName>);
 
 impl Enqueue {
@@ -110,7 +110,7 @@ fn kind_of<K>() -> &'static str {
 }
 
 /// The handler of [`enqueue_mapped`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EnqueueMapped<T: Key, F> {
     queue: RateLimitingQueue<T>,
     map: F,

@@ -26,7 +26,7 @@ pub(crate) use api_source::Edit;
 pub use api_source::{ApiSource, Query, Scope};
 pub(crate) use client::without_userinfo;
 pub use client::{Client, ClientError};
-pub use requests::{Requests, Written};
+pub use requests::Requests;
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
 
 use crate::object::ResourceVersion;

@@ -1,4 +1,4 @@
-//! The sender of all requests of a process: a deadline for each, and hooks for writes.
+//! The sender of all requests of a process, with a deadline for each.
 
 use std::fmt;
 use std::future::Future;
@@ -7,27 +7,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
 use kube_client::client::Body;
-use parking_lot::RwLock;
 
 use super::api::Api;
 use super::user_agent::UserAgent;
 use crate::clock::Clock;
 use crate::env::Env;
-use crate::object::{Kind, Object, ObjectName, ResourceVersion};
+use crate::object::Kind;
 use crate::wire::{ApiError, Class, OBJECT_CAP};
 
-/// Sends requests to an API server, each with a deadline. Clones share client and listeners.
+/// Sends requests to an API server, each with a deadline. Clones share the client.
 ///
 /// ```no_run
 /// # use std::time::Duration;
 /// # use watchkeeper::Client;
-/// # fn set_up(client: &Client) {
+/// # fn set_up(client: &Client) -> watchkeeper::source::Requests {
 /// let requests = client.requests().clone().manager("website-operator").deadline(Duration::from_secs(10));
-/// requests.on_write(|written| println!("wrote {} in version {}", written.key, written.version));
+/// # requests
 /// # }
 /// ```
 #[derive(Clone)]
@@ -37,23 +36,6 @@ pub struct Requests {
     clock: Clock,
     deadline: Duration,
     manager: Option<Arc<str>>,
-    listeners: Arc<RwLock<Vec<Listener>>>,
-}
-
-type Listener = Arc<dyn Fn(&Written) + Send + Sync>;
-
-/// A write that the API server has acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Written {
-    /// The path of the request, without the query.
-    pub path: String,
-    /// The key of the written object.
-    pub key: ObjectName,
-    /// The uid of the written object.
-    pub uid: String,
-    /// The version after the write.
-    pub version: ResourceVersion,
 }
 
 impl Requests {
@@ -71,14 +53,7 @@ impl Requests {
     }
 
     pub(super) fn new(kube: Client, env: &Env, agent: UserAgent) -> Self {
-        Self {
-            kube,
-            agent,
-            clock: env.clock.clone(),
-            deadline: Duration::from_secs(30),
-            manager: None,
-            listeners: Arc::default(),
-        }
+        Self { kube, agent, clock: env.clock.clone(), deadline: Duration::from_secs(30), manager: None }
     }
 
     /// Sets the deadline of each request; 30 s by default.
@@ -95,11 +70,6 @@ impl Requests {
         self
     }
 
-    /// Calls `listener` with every acknowledged write from now on, before the write returns; it must not block.
-    pub fn on_write(&self, listener: impl Fn(&Written) + Send + Sync + 'static) {
-        self.listeners.write().push(Arc::new(listener));
-    }
-
     /// Returns requests about objects of kind `K`, known at compile time.
     pub fn api<K: Kind<DynamicType: Default>>(&self) -> Api<'_, K> {
         self.api_of(K::DynamicType::default())
@@ -112,18 +82,12 @@ impl Requests {
 
     /// Sends one request and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
-        let is_write = request.method() != Method::GET;
-        let path = request.uri().path().to_owned();
-        let body = self.within_deadline(async {
+        self.within_deadline(async {
             let body = self.exchange(request.map(Body::from)).await?.into_body();
             let whole = Limited::new(body, OBJECT_CAP).collect().await;
             whole.map(|body| body.to_bytes()).map_err(ApiError::from_transport)
-        });
-        let body = body.await?;
-        if is_write {
-            self.notify(path, &body);
-        }
-        Ok(body)
+        })
+        .await
     }
 
     /// Sends one request and reads the answer to its end without keeping it.
@@ -151,18 +115,6 @@ impl Requests {
     ) -> Result<T, ApiError> {
         let late = |_| ApiError::new(Class::Timeout, format!("no answer within {:?}", self.deadline));
         self.clock.timeout(self.deadline, answer).await.map_err(late)?
-    }
-
-    fn notify(&self, path: String, body: &[u8]) {
-        let listeners = self.listeners.read().clone();
-        if listeners.is_empty() {
-            return;
-        }
-        // The answer to a delete may be a Status, which has no name.
-        let Ok(object) = Object::<()>::from_json(body) else { return };
-        let (key, version) = (object.key(), object.version().clone());
-        let written = Written { path, key, uid: object.uid().to_owned(), version };
-        listeners.iter().for_each(|listener| listener(&written));
     }
 }
 

@@ -86,6 +86,32 @@ async fn a_factory_makes_one_informer_per_kind_and_starts_each_once() {
 
 // client-go: TestSyncResult
 #[tokio::test(start_paused = true)]
+async fn informers_start_in_the_order_in_which_they_were_made() {
+    let lists = async |make: &dyn Fn(&SharedInformerFactory)| {
+        let (_env, builder, seen) = factory_on(empty_list);
+        let factory = builder.build();
+        make(&factory);
+        run(&factory).await;
+        let lists = seen.lock().clone();
+        lists.iter().map(|list| list.split(['/', '?']).nth(3).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let down = lists(&|factory| {
+        factory.lister::<Secret>();
+        factory.lister::<Pod>();
+        factory.lister::<Node>();
+        factory.lister::<ConfigMap>();
+    });
+    assert_eq!(down.await, ["secrets", "pods", "nodes", "configmaps"]);
+    let up = lists(&|factory| {
+        factory.lister::<ConfigMap>();
+        factory.lister::<Node>();
+        factory.lister::<Pod>();
+        factory.lister::<Secret>();
+    });
+    assert_eq!(up.await, ["configmaps", "nodes", "pods", "secrets"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_factory_names_the_kinds_that_did_not_sync() {
     let (env, builder, _) =
         factory_on(|path| if path.contains("secrets") { "{".into() } else { empty_list(path) });
@@ -152,7 +178,7 @@ async fn informers_of_one_kind_differ_by_scope_and_selection() {
     factory.in_namespace("a").informer::<Pod>();
     factory.in_namespace("a").cluster_wide().selecting(web.clone()).informer::<Pod>();
     factory.in_namespace("b").selecting(web).informer::<Pod>();
-    let names = "[\"pods\", \"pods with app=web\", \"pods in a\", \"pods in b with app=web\"]";
+    let names = "[\"pods\", \"pods in a\", \"pods with app=web\", \"pods in b with app=web\"]";
     assert_eq!(format!("{factory:?}"), format!("SharedInformerFactory {{ informers: {names} }}"));
     run(&factory).await;
     let mut seen = seen.lock().clone();

@@ -1,7 +1,6 @@
 //! The informer factory: one informer per kind, made on first use, started and stopped together.
 
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -51,7 +50,8 @@ pub struct SharedInformerFactory {
 struct Shared {
     client: Client,
     settings: Settings,
-    informers: Mutex<BTreeMap<Key, Entry>>,
+    /// In the order in which they were made, which is that of their start: it must not depend on the binary.
+    informers: Mutex<Vec<(Key, Entry)>>,
     /// Held while the caller's code makes an informer: no other thread makes the same one, and the code may request
     /// others.
     making: ReentrantMutex<()>,
@@ -70,7 +70,7 @@ struct Tasks {
 }
 
 /// The identity of an informer.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq)]
 struct Key {
     type_id: TypeId,
     /// Distinguishes kinds of one type at run time.
@@ -202,11 +202,13 @@ impl SharedInformerFactory {
             metadata_only: *metadata_only,
         };
         let _making = shared.making.lock();
-        let there = shared.informers.lock().get(&key).map(|entry| entry.informer.clone());
-        let informer = there.unwrap_or_else(|| {
-            let builder = self.builder_of::<K>(kind);
-            let made = Entry { informer: Arc::new(make(builder)), started: false };
-            shared.informers.lock().entry(key).or_insert(made).informer.clone()
+        let informer = shared.find(&key).unwrap_or_else(|| {
+            let made: Arc<dyn AnyInformer> = Arc::new(make(self.builder_of::<K>(kind)));
+            // `make` may have requested the same one.
+            shared.find(&key).unwrap_or_else(|| {
+                shared.informers.lock().push((key, Entry { informer: made.clone(), started: false }));
+                made
+            })
         });
         let informer: &dyn Any = &*informer;
         match informer.downcast_ref::<SharedInformer<K>>() {
@@ -227,8 +229,8 @@ impl SharedInformerFactory {
         self.informer::<K>().lister()
     }
 
-    /// Starts every informer that has not been started; may be called again after more were made. No informer starts
-    /// after [`SharedInformerFactory::join`]. Must be called on a tokio runtime.
+    /// Starts every informer that has not been started, in the order in which they were made; may be called again after
+    /// more were made. No informer starts after [`SharedInformerFactory::join`]. Must be called on a tokio runtime.
     ///
     /// An informer that panics, for example because its source does, cancels `stop`, so that no controller goes on with
     /// a stale cache. Pass a child token if parts depend on the token that do not depend on the caches. `join` returns
@@ -317,6 +319,11 @@ impl Caches {
 }
 
 impl Shared {
+    fn find(&self, key: &Key) -> Option<Arc<dyn AnyInformer>> {
+        let informers = self.informers.lock();
+        informers.iter().find(|(known, _)| known == key).map(|(_, entry)| entry.informer.clone())
+    }
+
     /// Returns the builder of an informer, with all settings.
     fn prepare<K: Kind>(
         &self,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use http::Request;
 use kube_core::params::{DeleteParams, Patch, Preconditions};
@@ -14,7 +13,7 @@ use super::Context;
 use super::read::{ReadError, is_cluster_scoped, is_scope_unknown};
 use crate::controller::caches::KindCaches;
 use crate::controller::writes::Unknown;
-use crate::object::{DecodeError, JsonError, Kind, Object, ObjectName};
+use crate::object::{DecodeError, IdentityError, JsonError, Kind, Object, ObjectName};
 use crate::wire::{ApiError, Class};
 
 /// Why a write of a context failed.
@@ -107,6 +106,9 @@ pub(super) struct Outgoing<W: Kind> {
     pub(super) uid: String,
     pub(super) request: Result<Request<Vec<u8>>, ApiError>,
 }
+
+/// The object in the answer to a write. That to a delete may be a Status, which has no name.
+type Answer<W> = Result<Object<W>, IdentityError>;
 
 impl<K: Kind> Context<K> {
     /// Creates an object. It belongs to the main object: its namespace, unless it says another, and its owner reference are set.
@@ -223,14 +225,13 @@ impl<K: Kind> Context<K> {
     /// Sends a write, and enters its answer.
     pub(super) async fn send<W: Kind>(&self, outgoing: Outgoing<W>) -> Result<Object<W>, WriteError> {
         let action = action::<W>(outgoing.verb, &outgoing.kind, &outgoing.name);
-        let bytes = self.exchange(outgoing).await?;
-        Object::from_json(&bytes)
-            .map_err(|error| WriteError::Api { action, source: ApiError::undecodable(error) })
+        let answer = self.exchange(outgoing).await?;
+        answer.map_err(|error| WriteError::Api { action, source: ApiError::undecodable(error) })
     }
 
     /// Sends a write: the one place through which writes of a context leave. If this run is dropped meanwhile, the request goes on
     /// and its outcome is entered all the same.
-    pub(super) async fn exchange<W: Kind>(&self, outgoing: Outgoing<W>) -> Result<Bytes, WriteError> {
+    async fn exchange<W: Kind>(&self, outgoing: Outgoing<W>) -> Result<Answer<W>, WriteError> {
         let Outgoing { verb, kind, name, uid, request } = outgoing;
         let action = action::<W>(verb, &kind, &name);
         let request = match request {
@@ -239,7 +240,7 @@ impl<K: Kind> Context<K> {
         };
         let (context, requests) = (self.clone(), self.shared().requests.clone());
         let whole = async move {
-            let answer = requests.send(request).await;
+            let answer = requests.send(request).await.map(|bytes| Object::from_json(&bytes));
             context.enter::<W>(verb, &kind, &name, &uid, &answer);
             answer
         };
@@ -254,14 +255,11 @@ impl<K: Kind> Context<K> {
         kind: &W::DynamicType,
         name: &ObjectName,
         uid: &str,
-        answer: &Result<Bytes, ApiError>,
+        answer: &Result<Answer<W>, ApiError>,
     ) {
         let Some(caches) = self.shared().caches.find::<W>(kind) else { return };
         match answer {
-            Ok(bytes) => {
-                let object = Object::<W>::from_json(bytes).ok();
-                self.enter_state(&caches, name, uid, object.as_ref(), verb == "delete");
-            }
+            Ok(answer) => self.enter_state(&caches, name, uid, answer.as_ref().ok(), verb == "delete"),
             Err(error) if is_outcome_unknown(error) => {
                 let (context, uid) = (self.clone(), uid.to_owned());
                 let (kind_name, of, at) = (W::kind(kind).into_owned(), kind.clone(), name.clone());

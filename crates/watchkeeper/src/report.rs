@@ -120,8 +120,19 @@ impl Reporter {
 
     /// Reports an error that was handled.
     pub fn error(&self, part: &'static str, subject: &str, error: &(dyn Error + 'static)) {
+        let report = Report { part, subject, incident: Incident::Error(error) };
+        self.log(&report);
+        self.tell_error(&report);
+    }
+
+    /// Reports an error that was handled, and that another line of the log has.
+    pub(crate) fn logged_error(&self, part: &'static str, subject: &str, error: &(dyn Error + 'static)) {
+        self.tell_error(&Report { part, subject, incident: Incident::Error(error) });
+    }
+
+    fn tell_error(&self, report: &Report<'_>) {
         self.0.errors.fetch_add(1, Ordering::Relaxed);
-        self.publish(&Report { part, subject, incident: Incident::Error(error) });
+        self.tell(report);
     }
 
     /// Runs `code` and returns its result; if it panics, reports the panic and returns `None`.
@@ -138,7 +149,9 @@ impl Reporter {
     /// Reports a caught panic by its payload.
     pub fn panic(&self, part: &'static str, subject: &str, payload: &(dyn Any + Send)) {
         self.0.panics.fetch_add(1, Ordering::Relaxed);
-        self.publish(&Report { part, subject, incident: Incident::Panic(panic_message(payload)) });
+        let report = Report { part, subject, incident: Incident::Panic(panic_message(payload)) };
+        self.log(&report);
+        self.tell(&report);
     }
 
     /// Returns the number of reported errors.
@@ -151,7 +164,7 @@ impl Reporter {
         self.0.panics.load(Ordering::Relaxed)
     }
 
-    fn publish(&self, report: &Report<'_>) {
+    fn log(&self, report: &Report<'_>) {
         if let Some(left_out) = self.may_log() {
             if left_out > 0 {
                 tracing::warn!(left_out, "reports came too fast, and some were not logged");
@@ -162,6 +175,9 @@ impl Reporter {
                 Incident::Panic(_) => tracing::error!(part, subject, "{incident}"),
             }
         }
+    }
+
+    fn tell(&self, report: &Report<'_>) {
         // The lock is not held while hooks run: a hook may report, or add a hook.
         let hooks = self.0.hooks.lock().clone();
         for hook in hooks {

@@ -5,6 +5,7 @@ mod children;
 mod contexts;
 mod faults;
 mod kind;
+mod logs;
 mod manager;
 mod many;
 mod outcomes;

@@ -192,8 +192,11 @@ impl<K: Kind> Reconciler<K> {
                 item.retry_after(delay);
             }
             Verdict::GiveUp(reason) => {
-                context.event(EventType::Warning, reason, &error.to_string());
-                item.give_up(error.into_inner());
+                let is_recorded = context.record(EventType::Warning, reason, &error.to_string());
+                match error.into_inner() {
+                    error if is_recorded => item.give_up_with_event(error),
+                    error => item.give_up(error),
+                }
             }
         }
     }

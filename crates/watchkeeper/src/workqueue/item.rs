@@ -172,6 +172,13 @@ impl<T: Key> WorkItem<T> {
         self.settle(Outcome::GivenUp(message));
     }
 
+    /// As [`give_up`](Self::give_up), for an error that an event tells: the event is logged, too.
+    pub(crate) fn give_up_with_event(mut self, error: Box<dyn Error + Send + Sync>) {
+        let error = GivenUp { attempts: self.attempts, source: error };
+        self.queue.0.reporter.logged_error("workqueue", &self.subject(), &error);
+        self.settle(Outcome::GivenUp(message(&error)));
+    }
+
     /// Returns the key to the queue because its work cannot begin yet, until it is
     /// [unparked](RateLimitingQueue::unpark) or added, and at most until `until`.
     ///
@@ -217,9 +224,12 @@ impl<T: Key> WorkItem<T> {
 
     /// Reports `error`; returns its message, to be kept.
     fn report(&self, error: &(dyn Error + 'static)) -> Box<str> {
-        let subject = format!("{} {:?}", self.queue.name(), self.key);
-        self.queue.0.reporter.error("workqueue", &subject, error);
+        self.queue.0.reporter.error("workqueue", &self.subject(), error);
         message(error)
+    }
+
+    fn subject(&self) -> String {
+        format!("{} {:?}", self.queue.name(), self.key)
     }
 
     /// Returns the key; returns the number of retries in a row that this causes, zero for none.

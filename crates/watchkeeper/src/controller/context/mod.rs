@@ -110,10 +110,14 @@ impl<K: Kind> Context<K> {
 
     /// Records an event on the main object. Does nothing if the object is gone.
     pub fn event(&self, event: EventType, reason: &str, message: &str) {
-        let Some(main) = self.main() else { return };
-        if let Ok(object) = main.get() {
-            self.0.shared.recorder.event_of(&*object, &self.0.shared.kind, event, reason, message);
-        }
+        self.record(event, reason, message);
+    }
+
+    /// Records an event on the main object; returns whether it is there, and can be decoded.
+    pub(super) fn record(&self, event: EventType, reason: &str, message: &str) -> bool {
+        let Some(object) = self.main().and_then(|main| main.get().ok()) else { return false };
+        self.0.shared.recorder.event_of(&*object, &self.0.shared.kind, event, reason, message);
+        true
     }
 
     /// The main object as this run saw or wrote it last.

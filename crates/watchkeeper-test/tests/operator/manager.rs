@@ -19,8 +19,9 @@ use watchkeeper::controller::{
     Action, Controller, Error, IndexKey, Manager, ManagerError, SetupError, Watch,
 };
 use watchkeeper::process::AdminAddress;
+use watchkeeper::record::EventType;
 use watchkeeper::report::WithCauses;
-use watchkeeper::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
+use watchkeeper::source::{ByteStream, ListOptions, ListerWatcher, Scope, Selection, WatchOptions};
 use watchkeeper::wire::ApiError;
 use watchkeeper::{Client, Env, ObjectName};
 use watchkeeper_apiserver::ApiServer;
@@ -73,6 +74,28 @@ async fn it_runs_until_the_stop_and_finishes_what_is_under_way() {
     assert_eq!((client.env().clock.now() - before).as_secs(), 14);
     let others = handle.figures()[0].reconciles[0].1;
     assert_eq!(others, 1, "no key was started after the stop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_reconcile_that_ends_after_the_stop_are_written_before_the_end() {
+    let client = client();
+    let mut manager = manager(&client);
+    Controller::<Namespace>::new(&mut manager)
+        .reconcile(|_, cx| async move {
+            cx.env().clock.sleep(Duration::from_secs(15)).await;
+            cx.event(EventType::Normal, "Finished", "just in time");
+            Ok(Action::done())
+        })
+        .unwrap();
+    let (handle, stop) = (manager.handle(), CancellationToken::new());
+    let run = tokio::spawn(manager.run(stop.clone()));
+    handle.wait_until_running().await;
+    client.env().clock.sleep(Duration::from_secs(1)).await;
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    let events = client.api::<Event>().list(&Scope::Cluster, &Selection::default()).await.unwrap();
+    let reasons: Vec<_> = events.into_parts().0.into_iter().filter_map(|event| event.reason).collect();
+    assert_eq!(reasons, ["Finished"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,3 +45,4 @@ pub use listen::credentials::{Credentials, CredentialsError};
 pub use listen::serve::{ListenOptions, Listening, ServeError};
 pub use persist::disk::DataDirError;
 pub use server::{ApiServer, ApiServerBuilder, ApiService};
+pub use state::checkpoint::Checkpoint;

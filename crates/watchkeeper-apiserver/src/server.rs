@@ -22,6 +22,7 @@ use crate::http::shared::{BOOKMARK_PERIOD, Shared};
 use crate::persist::disk::{DataDirError, Disk};
 use crate::persist::durable::Durable;
 use crate::persist::restore::restore;
+use crate::state::checkpoint::Checkpoint;
 use crate::state::core::Core;
 
 /// An API server. Clones share one state.
@@ -86,6 +87,33 @@ impl ApiServer {
         self.shared.run(|core| core.store.compact());
     }
 
+    /// Returns the objects and kinds of this moment: see [`ApiServerBuilder::build_from`] and [`ApiServer::restore`].
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint::of(&self.shared.core.lock())
+    }
+
+    /// Returns to an earlier state, as a cluster does whose etcd is restored from a backup: later changes are lost, and
+    /// revisions are used again. Every open watch ends. For servers in memory.
+    ///
+    /// # Panics
+    ///
+    /// If the server has a data folder.
+    pub fn restore(&self, checkpoint: &Checkpoint) {
+        assert!(
+            self.shared.durable.is_none(),
+            "a server with a data folder cannot return to an earlier state"
+        );
+        self.shared.run(|core| checkpoint.restore(core));
+    }
+
+    /// Returns every object as its group and resource, such as `/pods` or `apps/deployments`, and its JSON in the stored version; in
+    /// the order of resources, namespaces and names.
+    pub fn objects(&self) -> Vec<(String, Bytes)> {
+        let core = self.shared.core.lock();
+        let objects = core.store.objects();
+        objects.map(|(id, stored)| (id.as_str().to_owned(), stored.bytes.clone())).collect()
+    }
+
     /// Ends every open watch without an error, as a restarting server does.
     pub fn end_watches(&self) {
         self.shared.run(|core| core.store.end_watches());
@@ -132,6 +160,20 @@ impl ApiServerBuilder {
     pub fn build(self) -> ApiServer {
         let mut core = Core::new(&self.env, self.history);
         core.create_defaults();
+        self.with(Arc::new(Mutex::new(core)), None)
+    }
+
+    /// Builds a server in memory with the objects and kinds of a checkpoint. Definitions are not compiled again.
+    ///
+    /// ```
+    /// # use watchkeeper::Env;
+    /// # use watchkeeper_apiserver::ApiServer;
+    /// let checkpoint = ApiServer::new(&Env::simulated(1)).checkpoint();
+    /// let server = ApiServer::builder(&Env::simulated(2)).build_from(&checkpoint);
+    /// assert_eq!(server.revision(), checkpoint.revision());
+    /// ```
+    pub fn build_from(self, checkpoint: &Checkpoint) -> ApiServer {
+        let core = checkpoint.core(&self.env);
         self.with(Arc::new(Mutex::new(core)), None)
     }
 

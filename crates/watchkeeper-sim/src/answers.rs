@@ -1,71 +1,64 @@
 //! Fault responses that replace the server's own.
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use kube_client::client::Body;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::net::BoxError;
+use crate::net::AnswerBody;
 
-pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub(crate) type Answer = Response<AnswerBody>;
 
-fn answer(code: StatusCode, content_type: &'static str, body: String) -> Answer {
+fn answer(code: u16, content_type: &'static str, body: String) -> Answer {
     let body = Full::from(body).map_err(|never| match never {});
     let mut response = Response::new(body.boxed_unsync());
-    *response.status_mut() = code;
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-fn status(code: StatusCode, reason: &str, message: &str) -> Answer {
+fn status(code: u16, reason: &str, message: &str) -> Answer {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code.as_u16(),
+        "message": message, "reason": reason, "code": code,
     });
     answer(code, "application/json", status.to_string())
 }
 
-/// 410: a watch from an expired version.
-pub(crate) fn expired() -> Answer {
-    status(StatusCode::GONE, "Expired", "too old resource version")
+/// The answer of a server that refuses a request with this status.
+pub(crate) fn refused(code: u16, what: &str) -> Answer {
+    match code {
+        403 => status(code, "Forbidden", &format!("{what} is forbidden: simulated")),
+        404 => status(code, "NotFound", "the server could not find the requested resource"),
+        409 => status(
+            code,
+            "Conflict",
+            "Operation cannot be fulfilled: the object has been modified; \
+             please apply your changes to the latest version and try again",
+        ),
+        410 => status(code, "Expired", "too old resource version"),
+        429 => throttled(),
+        503 => status(code, "ServiceUnavailable", "the server is currently unable to handle the request"),
+        504 => status(code, "Timeout", "Timeout: request did not complete within the allotted timeout"),
+        _ => status(code, "InternalError", "Internal error occurred: simulated"),
+    }
 }
 
-/// 409: a write whose version is outdated, or that lost to other writers.
-pub(crate) fn conflict() -> Answer {
-    let message = "Operation cannot be fulfilled: the object has been modified; \
-                   please apply your changes to the latest version and try again";
-    status(StatusCode::CONFLICT, "Conflict", message)
-}
-
-/// 429: too many requests, in plain text, as API priority and fairness answers.
-pub(crate) fn throttled(seconds: u64) -> Answer {
+/// Too many requests, in plain text, as API priority and fairness answers.
+fn throttled() -> Answer {
     let message = "Too many requests, please try again later.\n";
-    let mut answer = answer(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", message.to_owned());
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    let mut answer = answer(429, "text/plain; charset=utf-8", message.to_owned());
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1));
     answer
 }
 
-/// 500: an internal error, before or after the server has acted.
-pub(crate) fn failed() -> Answer {
-    let message = "Internal error occurred: simulated";
-    status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
-}
-
-/// Returns whether a real server may answer the request with a conflict: a patch, or an update with a resourceVersion.
-pub(crate) async fn may_conflict(request: Request<Body>) -> Result<(bool, Request<Body>), BoxError> {
-    if request.method() == Method::PATCH {
-        return Ok((true, request));
-    }
-    if request.method() != Method::PUT {
-        return Ok((false, request));
-    }
-    let (head, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let has_version =
-        object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty());
-    Ok((has_version, Request::from_parts(head, Body::from(body))))
+/// The answer of a server that has not reached a version yet.
+pub(crate) fn too_large() -> Answer {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 504, "reason": "Timeout",
+        "message": "Timeout: Too large resource version: 2, current: 1",
+        "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+                    "retryAfterSeconds": 1},
+    });
+    answer(504, "application/json", status.to_string())
 }

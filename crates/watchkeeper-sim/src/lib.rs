@@ -1,14 +1,43 @@
-//! Runs a controller through seeded fault schedules, in process and on virtual time, and reports the seeds that break it.
+//! Runs any controller through thousands of fault schedules, in process and on virtual time, and shows the one that breaks it.
 //!
-//! A [`Simulation`] holds an API server, a [`Net`] in front of it that delays, loses and refuses requests, and a controller that crashes and
-//! restarts. One seed gives one [`Trace`], line by line.
+//! [`check`] runs a story on an embedded API server without faults, then with every single fault at every place, with pairs of faults, and
+//! with many faults drawn from seeds. After each run the cluster must be as it is without faults. A run that goes wrong is reduced to the
+//! fewest faults that show it, and told as a timeline.
 #![forbid(unsafe_code)]
 
 mod answers;
+mod canonical;
+mod check;
+mod counts;
+mod failure;
+mod fault;
+mod html;
+mod jobs;
 mod net;
-mod simulation;
+mod objects;
+mod outside;
+mod plan;
+mod replay;
+mod report;
+mod script;
+mod shrink;
+mod site;
+mod subject;
+mod timeline;
 mod trace;
+mod user;
+mod violation;
+mod world;
 
-pub use net::{Moment, Net, NetService, Rates};
-pub use simulation::{Cluster, Run, Simulation};
-pub use trace::Trace;
+pub use check::{Check, check};
+pub use counts::Excess;
+pub use failure::{Class, Failure};
+pub use fault::{Fault, FaultKind, Planned, Reason};
+pub use net::{Net, NetService};
+pub use objects::Objects;
+pub use outside::{Outside, OutsideError};
+pub use report::Report;
+pub use site::{ParseError, Site};
+pub use subject::Life;
+pub use user::User;
+pub use violation::{Difference, Violation};

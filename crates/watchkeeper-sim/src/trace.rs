@@ -1,61 +1,130 @@
-//! The trace of a run: every request, fault and crash, with its virtual time.
+//! The trace of a run: what the story, the controller, the server and the faults did, in order.
+//!
+//! A trace keeps structured entries and shares the bytes of requests and answers. Text is made of it only when a person is to read it.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use watchkeeper::clock::{Clock, Instant};
 
-/// The lines of a trace, each with its virtual time. Clones share them.
+use crate::fault::Planned;
+
+/// What happened in a run. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Trace {
-    lines: Arc<Mutex<Vec<String>>>,
+pub(crate) struct Trace {
+    inner: Arc<Mutex<Inner>>,
     clock: Clock,
     begin: Instant,
 }
 
+#[derive(Debug, Default)]
+struct Inner {
+    entries: Vec<Entry>,
+    digest: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// The virtual time since the start of the run.
+    pub(crate) at: Duration,
+    pub(crate) event: Event,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// The story wrote something.
+    Step { number: u32, what: Arc<str>, status: u16, body: Bytes },
+    /// A replica sent a request.
+    Sent { replica: usize, what: Arc<str>, nth: u32, body: Bytes },
+    /// The server answered; `changed` is the revision after the request, if it has changed anything.
+    Acted { replica: usize, what: Arc<str>, nth: u32, status: u16, body: Bytes, changed: Option<u64> },
+    /// A replica got another answer than the server's, or got it late.
+    Got { replica: usize, what: Arc<str>, nth: u32, status: u16 },
+    /// A request failed without an answer.
+    Failed { replica: usize, what: Arc<str>, nth: u32, error: &'static str },
+    /// An event of a watch reached a replica.
+    Saw { replica: usize, what: Arc<str>, line: Bytes },
+    /// A fault happened.
+    Fault(Planned),
+    /// A replica was started; its lives count from 1.
+    Begins { replica: usize, life: u32 },
+    /// A replica ended, with the reason.
+    Ends { replica: usize, life: u32, why: Arc<str> },
+    /// A built-in controller of the cluster changed something.
+    BuiltIn { what: Arc<str>, status: u16 },
+    /// The outside world was called, or changed.
+    Outside { what: Arc<str>, now: Option<Bytes> },
+    /// A remark of the simulator.
+    Note(Arc<str>),
+}
+
 impl Trace {
-    /// Returns an empty trace that starts now.
-    pub fn new(clock: &Clock) -> Self {
-        Self { lines: Arc::default(), clock: clock.clone(), begin: clock.now() }
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self { inner: Arc::default(), clock: clock.clone(), begin: clock.now() }
     }
 
-    /// Adds a line.
-    pub fn add(&self, line: impl std::fmt::Display) {
-        let time = (self.clock.now() - self.begin).as_millis();
-        self.lines.lock().push(format!("{time:>8} {line}"));
-    }
-
-    /// Returns all lines so far.
-    pub fn lines(&self) -> Vec<String> {
-        self.lines.lock().clone()
-    }
-
-    /// Prints the last lines to standard error, with the path of a file that holds all of them.
-    #[expect(clippy::print_stderr, reason = "a test that fails is to be read by a person")]
-    pub(crate) fn print_end(&self) {
-        let lines = self.lines();
-        let end = &lines[lines.len().saturating_sub(LINES)..];
-        eprintln!("the last {} of {} lines of the trace:\n{}", end.len(), lines.len(), end.join("\n"));
-        match save(&lines) {
-            Ok(path) => eprintln!("the whole trace is in {}", path.display()),
-            Err(error) => eprintln!("the whole trace could not be written: {error}"),
+    pub(crate) fn add(&self, event: Event) {
+        let at = self.clock.now() - self.begin;
+        let mut inner = self.inner.lock();
+        if let Some(hash) = hash(at, &event) {
+            inner.digest = inner.digest.rotate_left(5) ^ hash;
         }
+        inner.entries.push(Entry { at, event });
+    }
+
+    pub(crate) fn note(&self, text: &str) {
+        self.add(Event::Note(text.into()));
+    }
+
+    /// The virtual time since the start of the run.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.clock.now() - self.begin
+    }
+
+    /// Identifies what happened, apart from the faults themselves: a fault without an effect leaves it as it is.
+    pub(crate) fn digest(&self) -> u64 {
+        self.inner.lock().digest
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.inner.lock().entries.len()
+    }
+
+    pub(crate) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.inner.lock().entries)
+    }
+
+    /// Looks at the entries from a position on.
+    pub(crate) fn since<T>(&self, from: usize, look: impl FnOnce(&[Entry]) -> T) -> T {
+        let inner = self.inner.lock();
+        look(&inner.entries[from.min(inner.entries.len())..])
     }
 }
 
-/// Number of trace lines to print.
-const LINES: usize = 40;
-
-/// Writes a trace to a new file, one per failure of the process.
-fn save(lines: &[String]) -> io::Result<PathBuf> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let path = std::env::temp_dir().join(format!("watchkeeper-sim-{process}-{number}.trace"));
-    let mut file = File::create(&path)?;
-    lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
-    Ok(path)
+/// `None` for what does not count.
+fn hash(at: Duration, event: &Event) -> Option<u64> {
+    let mut hasher = foldhash::fast::FixedState::with_seed(7).build_hasher();
+    at.hash(&mut hasher);
+    std::mem::discriminant(event).hash(&mut hasher);
+    match event {
+        Event::Fault(_) | Event::Note(_) => return None,
+        Event::Step { number, what, status, body } => (number, what, status, body).hash(&mut hasher),
+        Event::Sent { replica, what, nth, body } => (replica, what, nth, body).hash(&mut hasher),
+        Event::Acted { replica, what, nth, status, body, changed } => {
+            (replica, what, nth, status, body, changed).hash(&mut hasher);
+        }
+        Event::Got { replica, what, nth, status } => (replica, what, nth, status).hash(&mut hasher),
+        Event::Failed { replica, what, nth, error } => (replica, what, nth, error).hash(&mut hasher),
+        Event::Saw { replica, what, line } => (replica, what, line).hash(&mut hasher),
+        Event::Begins { replica, life } => (replica, life).hash(&mut hasher),
+        Event::Ends { replica, life, why } => (replica, life, why).hash(&mut hasher),
+        Event::BuiltIn { what, status } => (what, status).hash(&mut hasher),
+        Event::Outside { what, now } => (what, now).hash(&mut hasher),
+    }
+    Some(hasher.finish())
 }

@@ -301,6 +301,42 @@ impl Store {
         }
     }
 
+    /// Returns a copy with the objects of this store, and without its history, watches and journal.
+    pub(crate) fn without_history(&self) -> Self {
+        let resources = self.resources.iter().map(|(id, resource)| {
+            let Resource { objects, changed, began, .. } = resource;
+            let (objects, dropped) = (objects.clone(), self.revision);
+            (
+                id.clone(),
+                Resource { objects, changed: *changed, began: *began, dropped, ..Resource::default() },
+            )
+        });
+        let resources = resources.collect();
+        Self { resources, floor: self.revision, ..Self::new(self.revision, self.window) }
+    }
+
+    /// Returns to the objects and the revision of an earlier state. Every open watch ends.
+    pub(crate) fn set_back(&mut self, earlier: &Self) {
+        self.end_watches();
+        let mut copy = earlier.without_history();
+        for (id, resource) in std::mem::take(&mut self.resources) {
+            match copy.resources.get_mut(&id) {
+                Some(same) if same.began == resource.began => same.watches = resource.watches,
+                _ if resource.watches > 0 => {
+                    self.closed.push((id, Resource { closed_at: Some(0), ..resource }))
+                }
+                _ => {}
+            }
+        }
+        (self.revision, self.floor, self.resources) = (copy.revision, copy.floor, copy.resources);
+    }
+
+    /// Iterates over all objects, by resource and key.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (&ResourceId, &Arc<Stored>)> {
+        let resources = self.resources.iter();
+        resources.flat_map(|(id, resource)| resource.objects.values().map(move |stored| (id, stored)))
+    }
+
     /// Compacts the history: revisions before the current one are gone.
     pub(crate) fn compact(&mut self) {
         self.floor = self.revision;

@@ -93,6 +93,8 @@ impl fmt::Debug for Item {
 /// The monitors of all kinds that can be listed, watched and deleted.
 pub(super) struct Graph {
     client: Client,
+    /// The resources to look at; all if there are none.
+    only: Option<BTreeSet<String>>,
     queue: RateLimitingQueue<Item>,
     /// Notified when a CustomResourceDefinition changes, as kinds may have been added or removed.
     changed: Arc<Notify>,
@@ -109,10 +111,25 @@ type Waiting = BTreeMap<Arc<str>, Item>;
 /// By group and kind, with whether the kind is namespaced.
 type Served = BTreeMap<(String, String), (ApiResource, bool)>;
 
+/// `pods`, or `deployments.apps`.
+fn name_of(resource: &ApiResource) -> String {
+    if resource.group.is_empty() {
+        resource.plural.clone()
+    } else {
+        format!("{}.{}", resource.plural, resource.group)
+    }
+}
+
 impl Graph {
-    pub(super) fn new(client: &Client, queue: &RateLimitingQueue<Item>, changed: &Arc<Notify>) -> Self {
+    pub(super) fn new(
+        client: &Client,
+        queue: &RateLimitingQueue<Item>,
+        changed: &Arc<Notify>,
+        only: Option<BTreeSet<String>>,
+    ) -> Self {
         Self {
             client: client.clone(),
+            only,
             queue: queue.clone(),
             changed: changed.clone(),
             monitors: Arc::default(),
@@ -129,7 +146,13 @@ impl Graph {
             for (resource, capabilities) in group.recommended_resources() {
                 let can = |verb| capabilities.supports_operation(verb);
                 // Events have no owners, and there are many of them.
-                if resource.kind != "Event" && can(verbs::LIST) && can(verbs::WATCH) && can(verbs::DELETE) {
+                let is_wanted = self.only.as_ref().is_none_or(|only| only.contains(&name_of(&resource)));
+                if is_wanted
+                    && resource.kind != "Event"
+                    && can(verbs::LIST)
+                    && can(verbs::WATCH)
+                    && can(verbs::DELETE)
+                {
                     let is_namespaced = capabilities.scope == KindScope::Namespaced;
                     found.insert((resource.group.clone(), resource.kind.clone()), (resource, is_namespaced));
                 }

@@ -8,6 +8,7 @@ mod decide;
 mod graph;
 mod live;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,31 +27,40 @@ use watchkeeper::{Client, ObjectName};
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
 use graph::{Graph, Item, Meta};
 
-/// How often discovery runs, beside each change of a CustomResourceDefinition.
+/// How often discovery runs by default.
 const DISCOVERY: Duration = Duration::from_secs(30);
 const WORKERS: usize = 2;
 
-/// Runs the garbage collector until `stop`: deletes objects whose owners are all gone, and carries out foreground and
-/// orphaning deletions.
-///
-/// An owner is identified by its uid: an object created again under the same name is not the owner.
-///
-/// Absence must be proven. While a kind cannot be listed, owners in foreground or orphaning deletion stay; everything
-/// else continues.
-///
-/// Returns when all tasks of the collector have ended. Dropping the future ends them too.
-pub async fn run(client: &Client, stop: CancellationToken) {
+/// Settings of the garbage collector.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Only objects of these resources are looked at, such as `pods` or `deployments.apps`; all by default. An object of another
+    /// resource counts as absent.
+    pub only: Option<BTreeSet<String>>,
+    /// How often discovery runs, beside each change of a CustomResourceDefinition; every 30 s by default.
+    pub discovery: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { only: None, discovery: DISCOVERY }
+    }
+}
+
+/// Runs the garbage collector until `stop`, as [`run`], with other settings.
+pub async fn run_with(client: &Client, options: Options, stop: CancellationToken) {
     let env = client.env().fork("garbage collector");
     let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
     let changed = Arc::new(Notify::new());
-    let collector =
-        Arc::new(Collector { client: client.clone(), graph: Graph::new(client, &queue, &changed), queue });
+    let graph = Graph::new(client, &queue, &changed, options.only);
+    let collector = Arc::new(Collector { client: client.clone(), graph, queue });
     let discover = async {
         loop {
             if let Err(error) = collector.graph.discover(&env).await {
                 env.reporter.error("garbage collector", "discovery", &error);
             }
-            let again = env.clock.timeout(DISCOVERY, changed.notified());
+            let again = env.clock.timeout(options.discovery, changed.notified());
             if stop.run_until_cancelled(again).await.is_none() {
                 break;
             }
@@ -62,6 +72,19 @@ pub async fn run(client: &Client, stop: CancellationToken) {
         this.clone().process_item(item)
     });
     tokio::join!(discover, work);
+}
+
+/// Runs the garbage collector until `stop`: deletes objects whose owners are all gone, and carries out foreground and
+/// orphaning deletions.
+///
+/// An owner is identified by its uid: an object created again under the same name is not the owner.
+///
+/// Absence must be proven. While a kind cannot be listed, owners in foreground or orphaning deletion stay; everything
+/// else continues.
+///
+/// Returns when all tasks of the collector have ended. Dropping the future ends them too.
+pub async fn run(client: &Client, stop: CancellationToken) {
+    run_with(client, Options::default(), stop).await;
 }
 
 struct Collector {

@@ -1,0 +1,339 @@
+//! Checking an operator: the settings, and the order of runs.
+
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::CustomResourceExt;
+use watchkeeper::clock::Generator;
+use watchkeeper::controller::{Manager, SetupError};
+use watchkeeper::{Client, Env};
+use watchkeeper_apiserver::{ApiServer, Checkpoint};
+
+use crate::failure::{Failure, Finding};
+use crate::fault::FaultKind;
+use crate::jobs::{Bench, Jobs};
+use crate::objects::{Invariant, Objects};
+use crate::outside::Outside;
+use crate::plan;
+use crate::replay::{Options, Replay};
+use crate::report::Report;
+use crate::shrink;
+use crate::subject::{Life, Operator, Program, Subject};
+use crate::user::{Patience, User};
+use crate::violation::{Difference, Violation};
+use crate::world::{Conditions, Known, Outcome, Reference};
+
+/// Checks an operator with default settings: see [`Check`].
+///
+/// `outside` makes the world outside the cluster, once per run; `register` registers the operator's controllers, once per life; `story`
+/// is what a user does.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use watchkeeper::controller::{Action, Controller, Manager, SetupError, Watch};
+///
+/// /// Keeps a Secret for each ConfigMap.
+/// fn register(manager: &mut Manager) -> Result<(), SetupError> {
+///     Controller::<ConfigMap>::new(manager).owns(Watch::<Secret>::new()).reconcile(|map, cx| async move {
+///         let mut secret = Secret::default();
+///         secret.metadata.name = map.metadata.name.clone();
+///         cx.apply(&secret).await?;
+///         Ok(Action::done())
+///     })
+/// }
+///
+/// let report = watchkeeper_sim::Check::builder()
+///     .seeds(5)
+///     .pairs(0)
+///     .run(
+///         |_outside| (),
+///         |manager, ()| register(manager),
+///         async |user| {
+///             let mut map = ConfigMap::default();
+///             (map.metadata.name, map.metadata.namespace) = (Some("web".into()), Some("default".into()));
+///             user.create(&map).await;
+///             user.eventually::<Secret>("default/web", |_| true).await;
+///             user.delete::<Secret>("default/web").await;
+///         },
+///     )
+///     .unwrap();
+/// assert!(report.schedules() > 100);
+/// ```
+///
+/// # Errors
+///
+/// The first run that goes wrong, reduced to as few faults and steps as show it.
+pub fn check<E: 'static>(
+    outside: impl Fn(&Outside) -> E + Send + Sync + 'static,
+    register: impl Fn(&mut Manager, &E) -> Result<(), SetupError> + Send + Sync + 'static,
+    story: impl AsyncFn(&User) + Send + Sync + 'static,
+) -> Result<Report, Failure> {
+    Check::builder().run(outside, register, story)
+}
+
+/// Settings of a check.
+///
+/// A check runs the story without faults first. Then it runs it with every single fault at every place of that run, with pairs of faults,
+/// and with many faults drawn from seeds. After each run, the faults end, and the cluster must become as it is without them, and stay so.
+#[derive(Clone, Debug)]
+#[must_use = "a check does nothing before it is run"]
+pub struct Check {
+    name: String,
+    singles: bool,
+    pairs: usize,
+    seeds: u64,
+    kinds: BTreeSet<FaultKind>,
+    invariants: Vec<Invariant>,
+    known: Vec<Known>,
+    crds: Vec<CustomResourceDefinition>,
+    replicas: usize,
+    converge: Duration,
+    rest: Duration,
+    threads: usize,
+}
+
+impl Check {
+    /// A check with all kinds of faults: every single fault, 200 pairs and 500 seeds.
+    pub fn builder() -> Self {
+        Self {
+            name: "check".to_owned(),
+            singles: true,
+            pairs: 200,
+            seeds: 500,
+            kinds: FaultKind::ALL.into(),
+            invariants: Vec::new(),
+            known: Vec::new(),
+            crds: Vec::new(),
+            replicas: 1,
+            converge: Duration::from_secs(45 * 60),
+            rest: Duration::from_secs(11 * 60),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// Names the check in reports and files.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// Whether to run every single fault at every place; true by default.
+    pub fn singles(mut self, all: bool) -> Self {
+        self.singles = all;
+        self
+    }
+
+    /// How many pairs of faults to run.
+    pub fn pairs(mut self, pairs: usize) -> Self {
+        self.pairs = pairs;
+        self
+    }
+
+    /// How many seeds to run, each with many faults. The variable `SIM_SEEDS` overrides it.
+    pub fn seeds(mut self, seeds: u64) -> Self {
+        self.seeds = seeds;
+        self
+    }
+
+    /// Only faults of these kinds.
+    pub fn faults(mut self, kinds: impl IntoIterator<Item = FaultKind>) -> Self {
+        self.kinds = kinds.into_iter().collect();
+        self
+    }
+
+    /// No faults of these kinds.
+    pub fn without(mut self, kinds: impl IntoIterator<Item = FaultKind>) -> Self {
+        for kind in kinds {
+            self.kinds.remove(&kind);
+        }
+        self
+    }
+
+    /// Something that must hold after every change of the controller's, with and without faults. The error says what is wrong.
+    pub fn always(
+        mut self,
+        name: &str,
+        holds: impl Fn(&Objects) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.invariants.push(Invariant { name: name.to_owned(), holds: Arc::new(holds) });
+        self
+    }
+
+    /// Accepts the differences that `covers` returns true for, as they are right, for this reason.
+    pub fn known(
+        mut self,
+        reason: &str,
+        covers: impl Fn(&Difference) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.known.push(Known { reason: reason.to_owned(), covers: Arc::new(covers) });
+        self
+    }
+
+    /// Installs the definition of a kind before every run; it is compiled only once.
+    pub fn crd<K: CustomResourceExt>(self) -> Self {
+        self.definition(K::crd())
+    }
+
+    /// Installs a definition before every run; it is compiled only once.
+    pub fn definition(mut self, definition: CustomResourceDefinition) -> Self {
+        self.crds.push(definition);
+        self
+    }
+
+    /// Runs so many replicas of the program, each with a process of its own; 1 by default.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long the controller must not write anything at the end: longer than two of its longest requeues. 11 minutes by default.
+    pub fn rest(mut self, rest: Duration) -> Self {
+        self.rest = rest;
+        self
+    }
+
+    /// How long the controller may take to converge when the faults have ended: longer than its longest backoff. 45 minutes by default.
+    pub fn converge(mut self, converge: Duration) -> Self {
+        self.converge = converge;
+        self
+    }
+
+    /// How many threads to use; all processors by default.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Checks an operator: see [`check`].
+    ///
+    /// # Errors
+    ///
+    /// The first run that goes wrong, reduced to as few faults and steps as show it.
+    pub fn run<E: 'static>(
+        self,
+        outside: impl Fn(&Outside) -> E + Send + Sync + 'static,
+        register: impl Fn(&mut Manager, &E) -> Result<(), SetupError> + Send + Sync + 'static,
+        story: impl AsyncFn(&User) + Send + Sync + 'static,
+    ) -> Result<Report, Failure> {
+        self.run_subject(Arc::new(Operator { outside, register, story, external: PhantomData }))
+    }
+
+    /// Checks a program that is not run by a manager; `program` is called once per life.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_program<E: 'static>(
+        self,
+        outside: impl Fn(&Outside) -> E + Send + Sync + 'static,
+        program: impl AsyncFn(Life, &E) + Send + Sync + 'static,
+        story: impl AsyncFn(&User) + Send + Sync + 'static,
+    ) -> Result<Report, Failure> {
+        self.run_subject(Arc::new(Program { outside, program, story, external: PhantomData }))
+    }
+
+    fn run_subject(self, subject: Arc<dyn Subject>) -> Result<Report, Failure> {
+        let options = Options::from_env().map_err(Failure::settings)?;
+        self.validate(&options).map_err(Failure::settings)?;
+        let kinds = self.kinds.iter().copied().collect::<Vec<_>>();
+        let bench = Bench::new(subject, self.conditions()?, &self.name, kinds.clone());
+        let calm = Self::reference(&bench)?;
+        let report = Report::new(&self.name, calm.requests, calm.steps, kinds);
+        if let Some(replay) = options.replay {
+            let line = replay.clone();
+            let finding = bench.attended(&line, move |bench| shrink::judge(bench, &replay))?;
+            return finding.map_or(Ok(report), |finding| Err(Failure::of(&self.name, finding)));
+        }
+        let all = plan::singles(&calm.places, &self.kinds);
+        let pairs = plan::pairs(&all, self.pairs, &Generator::seeded(1));
+        let singles = if self.singles { all } else { Vec::new() };
+        let seeds = options.seeds.unwrap_or(self.seeds);
+        let jobs = Jobs { singles, pairs, seeds, options, digest: calm.digest };
+        jobs.run(&bench, self.threads, report)
+    }
+
+    fn validate(&self, options: &Options) -> Result<(), String> {
+        let seeds = options.seeds.unwrap_or(self.seeds);
+        if !self.singles && self.pairs == 0 && seeds == 0 {
+            return Err("a check without single faults, pairs and seeds checks nothing".to_owned());
+        }
+        if self.kinds.is_empty() {
+            return Err("a check without any kind of fault checks nothing".to_owned());
+        }
+        if self.replicas == 0 || self.threads == 0 {
+            return Err("a check needs at least one replica and one thread".to_owned());
+        }
+        if self.converge.is_zero() || self.rest.is_zero() {
+            return Err("the times to converge and to rest must not be zero".to_owned());
+        }
+        Ok(())
+    }
+
+    fn conditions(&self) -> Result<Conditions, Failure> {
+        let patience = Patience {
+            quiet: Duration::from_secs(10),
+            settle: Duration::from_secs(120),
+            eventually: self.converge,
+        };
+        Ok(Conditions {
+            prepared: prepare(&self.crds).map_err(Failure::settings)?,
+            replicas: self.replicas,
+            invariants: self.invariants.clone().into(),
+            known: self.known.clone().into(),
+            patience,
+            converge: self.converge,
+            rest: self.rest,
+        })
+    }
+
+    /// Runs the story without faults; twice with one seed, and with two other seeds.
+    fn reference(bench: &Arc<Bench>) -> Result<Outcome, Failure> {
+        let runs = bench.attended(&Replay::calm(0), |bench| {
+            let [mut first, mut again] = [0, 0].map(|seed| bench.calm(seed, None, None));
+            if let Some(violation) = first.violation.take() {
+                return Err((Replay::calm(0), violation, first.entries));
+            }
+            if again.digest != first.digest {
+                return Err((
+                    Replay::calm(0),
+                    Violation::NotDeterministic,
+                    std::mem::take(&mut again.entries),
+                ));
+            }
+            let reference = Reference::of(&first);
+            bench.set_reference(reference.clone());
+            for seed in [1, 2] {
+                let mut other = bench.calm(seed, None, Some(&reference));
+                if let Some(violation) = other.violation.take() {
+                    return Err((Replay::calm(seed), violation, other.entries));
+                }
+            }
+            Ok(first)
+        })?;
+        runs.map_err(|(replay, violation, entries)| {
+            Failure::of(&bench.name, Finding { replay, violation, entries, is_calm: true })
+        })
+    }
+}
+
+/// A server with these definitions.
+fn prepare(crds: &[CustomResourceDefinition]) -> Result<Option<Checkpoint>, String> {
+    if crds.is_empty() {
+        return Ok(None);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
+    runtime.block_on(async {
+        let env = Env::simulated(0);
+        let server = ApiServer::new(&env);
+        let client = Client::from_kube(server.client(), &env);
+        for crd in crds {
+            let created = client.api::<CustomResourceDefinition>().create(crd).await;
+            created.map_err(|error| format!("cannot install {:?}: {error}", crd.metadata.name))?;
+        }
+        Ok(Some(server.checkpoint()))
+    })
+}

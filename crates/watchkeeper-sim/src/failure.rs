@@ -1,0 +1,214 @@
+//! The result of a check that found something wrong, for people to read.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::replay::{Faults, Replay};
+use crate::timeline::Timeline;
+use crate::trace::Entry;
+use crate::violation::Violation;
+
+/// A run that went wrong.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) replay: Replay,
+    pub(crate) violation: Violation,
+    pub(crate) entries: Vec<Entry>,
+    /// There were no faults.
+    pub(crate) is_calm: bool,
+}
+
+/// Why a check failed. Its text is a timeline of the run that went wrong.
+#[derive(Clone)]
+pub struct Failure(Box<Kind>);
+
+#[derive(Clone)]
+enum Kind {
+    /// The check cannot be run as it is set up.
+    Settings(String),
+    /// A schedule does not end.
+    Stuck {
+        name: String,
+        schedule: String,
+    },
+    Found(Found),
+}
+
+#[derive(Clone)]
+struct Found {
+    name: String,
+    replay: Replay,
+    violation: Violation,
+    is_calm: bool,
+    class: Class,
+    timeline: Timeline,
+    page: Option<PathBuf>,
+}
+
+/// What kind of mistake a controller has likely made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Class {
+    /// It acted on an old state.
+    StaleRead,
+    /// It relies on having seen every state.
+    UnobservedState,
+    /// It crashed between two writes that belong together.
+    CrashBetweenWrites,
+    /// It created or did something twice, as it did not know that it had been done.
+    NotIdempotent,
+    /// Nothing made it look again.
+    LostWakeUp,
+    /// It does not tolerate an error, a conflict or an object that it cannot read.
+    ErrorHandling,
+    /// It depends on the clock.
+    Time,
+    /// It goes wrong without any fault.
+    WithoutFaults,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StaleRead => "stale read: it acted on an old state",
+            Self::UnobservedState => "unobserved state: it relies on having seen every state",
+            Self::CrashBetweenWrites => "crash between two writes that belong together",
+            Self::NotIdempotent => "not idempotent: it does something again that was already done",
+            Self::LostWakeUp => "lost wake-up: nothing made it look again",
+            Self::ErrorHandling => "error handling: it does not recover from a failed request",
+            Self::Time => "time: it depends on its clock",
+            Self::WithoutFaults => "wrong even without faults",
+        })
+    }
+}
+
+impl Class {
+    /// The likely class, by the last of the fewest faults that show the mistake.
+    fn of(replay: &Replay, violation: &Violation) -> Self {
+        let Faults::Planned(faults) = &replay.faults else { return Self::ErrorHandling };
+        let Some(last) = faults.last() else { return Self::WithoutFaults };
+        match (last.fault.kind().name(), violation) {
+            ("crash-stale" | "delay" | "stall" | "pause" | "never-open", _) => Self::StaleRead,
+            ("hide" | "expire" | "expire-later" | "cut" | "no-bookmarks" | "compact" | "restart", _)
+            | ("unreachable" | "undecodable" | "oversized" | "unserve", _) => Self::UnobservedState,
+            ("lose-answer" | "refuse-after" | "double" | "slow-answer", Violation::Doubled(_)) => {
+                Self::NotIdempotent
+            }
+            ("crash-before" | "crash-after" | "kill", Violation::Doubled(_)) => Self::NotIdempotent,
+            ("crash-before" | "crash-after" | "kill" | "set-back", _) => Self::CrashBetweenWrites,
+            ("lose-answer" | "refuse-after" | "double" | "slow-answer", _) => Self::NotIdempotent,
+            ("duplicate" | "slow-request", _) => Self::LostWakeUp,
+            ("clock-rate" | "clock-offset", _) => Self::Time,
+            _ => Self::ErrorHandling,
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn settings(problem: String) -> Self {
+        Self(Box::new(Kind::Settings(problem)))
+    }
+
+    pub(crate) fn stuck(name: &str, schedule: &str) -> Self {
+        Self(Box::new(Kind::Stuck { name: name.to_owned(), schedule: schedule.to_owned() }))
+    }
+
+    pub(crate) fn of(name: &str, finding: Finding) -> Self {
+        let Finding { replay, violation, entries, is_calm } = finding;
+        let class = Class::of(&replay, &violation);
+        let timeline = Timeline::new(&entries, &violation);
+        let mut found =
+            Found { name: name.to_owned(), replay, violation, is_calm, class, timeline, page: None };
+        found.page = found.write_page();
+        Self(Box::new(Kind::Found(found)))
+    }
+
+    /// What was wrong; `None` if no run went wrong, but the check could not be run.
+    pub fn violation(&self) -> Option<&Violation> {
+        match &*self.0 {
+            Kind::Found(found) => Some(&found.violation),
+            _ => None,
+        }
+    }
+
+    /// What kind of mistake it likely is.
+    pub fn class(&self) -> Option<Class> {
+        match &*self.0 {
+            Kind::Found(found) => Some(found.class),
+            _ => None,
+        }
+    }
+
+    /// The value of `SIM_REPLAY` that shows it again.
+    pub fn replay(&self) -> Option<String> {
+        match &*self.0 {
+            Kind::Found(found) => Some(found.replay.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The HTML page that shows the run, if it could be written.
+    pub fn page(&self) -> Option<&std::path::Path> {
+        match &*self.0 {
+            Kind::Found(found) => found.page.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl Found {
+    fn write_page(&self) -> Option<PathBuf> {
+        let page = crate::html::page(&self.name, &self.heading(), &self.timeline);
+        let folder = std::env::var_os("SIM_PAGES").map_or_else(std::env::temp_dir, PathBuf::from);
+        let file = folder.join(format!("watchkeeper-sim-{}.html", self.name.replace([' ', '/'], "-")));
+        std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, page)).ok().map(|()| file)
+    }
+
+    /// What is wrong, in a few lines.
+    fn heading(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("wrong", self.violation.to_string()), ("likely", self.class.to_string())];
+        if !self.is_calm {
+            lines.push(("replay", format!("SIM_REPLAY='{}'", self.replay)));
+        } else if self.replay.seed != 0 {
+            lines.push(("seed", format!("{}: runs without faults do not end alike", self.replay.seed)));
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Settings(problem) => f.write_str(problem),
+            Kind::Stuck { name, schedule } => write!(
+                f,
+                "{name}: a run does not end: the controller or the story spins or blocks its thread, and never awaits\n  \
+                 replay: SIM_REPLAY='{schedule}'"
+            ),
+            Kind::Found(found) => {
+                writeln!(
+                    f,
+                    "{}: {}",
+                    found.name,
+                    if found.is_calm { "goes wrong without faults" } else { "goes wrong" }
+                )?;
+                for (label, text) in found.heading() {
+                    writeln!(f, "  {label}: {text}")?;
+                }
+                if let Some(page) = &found.page {
+                    writeln!(f, "  page: {}", page.display())?;
+                }
+                write!(f, "\n{}", found.timeline)
+            }
+        }
+    }
+}
+
+/// As the text: `unwrap` shows it.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Failure {}

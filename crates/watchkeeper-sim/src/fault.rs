@@ -1,0 +1,353 @@
+//! The kinds of faults, and faults at places.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::site::{ParseError, Site};
+
+/// Something that goes wrong at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The request is lost before the server gets it.
+    LoseRequest,
+    /// The server acts, and its answer is lost.
+    LoseAnswer,
+    /// The server answers with this status, and does not act.
+    Refuse(u16),
+    /// The server acts, and answers with this status all the same.
+    RefuseAfter(u16),
+    /// The request takes this long to reach the server.
+    SlowRequest(Duration),
+    /// The answer takes this long to come back.
+    SlowAnswer(Duration),
+    /// The server gets the request twice; the first answer counts.
+    Double,
+    /// Another writer changes the object just before the server gets the request.
+    Foreign,
+    /// The controller crashes before the server gets the request.
+    CrashBefore,
+    /// The controller crashes after the server has acted.
+    CrashAfter,
+    /// The controller crashes after the server has acted; its next life is served by a replica that is behind: reads that accept any
+    /// version see the state after this step of the story, for a minute.
+    CrashStale(u32),
+    /// The watch, or the next page of a list, is refused with a 410.
+    Expire,
+    /// The watch is accepted, and then ended by an error event with code 410 and this reason.
+    ExpireLater(Reason),
+    /// The watch is never answered.
+    NeverOpen,
+    /// A list is refused as its version is not known to the server yet.
+    TooLarge,
+    /// The watch breaks within this event, after so many percent of its bytes.
+    Cut(u8),
+    /// Nothing comes any more from this event on; the connection stays open.
+    Stall,
+    /// This event, and those behind it, come late.
+    Delay(Duration),
+    /// The event comes twice.
+    Duplicate,
+    /// Nothing comes for this long, and then a 410: intermediate states are never seen.
+    Hide(Duration),
+    /// No bookmarks come any more.
+    NoBookmarks,
+    /// Another writer changes the object; the event of that change cannot be decoded. It is mended after half a minute.
+    Undecodable,
+    /// As [`Undecodable`](Self::Undecodable), with an event that is over the size limit of the controller.
+    Oversized,
+    /// The server restarts: connections break, and it has forgotten its history.
+    Restart,
+    /// The history is compacted.
+    Compact,
+    /// Connections break, and the server cannot be reached for this long.
+    Unreachable(Duration),
+    /// The cluster is restored from a backup that was made after the last step of the story: what the controller wrote since is lost.
+    SetBack,
+    /// The controller may not access a resource for a minute; its watches end.
+    Forbid(String),
+    /// A resource is not served for a minute; its watches end.
+    Unserve(String),
+    /// The controller is killed and started again.
+    Kill,
+    /// The controller is suspended for this long.
+    Pause(Duration),
+    /// The controller's clock runs at this many percent of the true rate, from its next start.
+    ClockRate(u32),
+    /// The controller's clock is this many seconds off, from its next start.
+    ClockOffset(i64),
+}
+
+/// The reason of a 410 in an error event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// As today's servers say.
+    Expired,
+    /// As older servers say.
+    Gone,
+}
+
+/// A kind of fault, for budgets and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FaultKind(pub(crate) &'static str);
+
+impl FaultKind {
+    /// All kinds, in the order in which reports list them.
+    pub const ALL: [Self; 33] = [
+        Self("lose-request"),
+        Self("lose-answer"),
+        Self("refuse"),
+        Self("refuse-after"),
+        Self("slow-request"),
+        Self("slow-answer"),
+        Self("double"),
+        Self("foreign"),
+        Self("crash-before"),
+        Self("crash-after"),
+        Self("crash-stale"),
+        Self("expire"),
+        Self("expire-later"),
+        Self("never-open"),
+        Self("too-large"),
+        Self("cut"),
+        Self("stall"),
+        Self("delay"),
+        Self("duplicate"),
+        Self("hide"),
+        Self("no-bookmarks"),
+        Self("undecodable"),
+        Self("oversized"),
+        Self("restart"),
+        Self("compact"),
+        Self("unreachable"),
+        Self("set-back"),
+        Self("forbid"),
+        Self("unserve"),
+        Self("kill"),
+        Self("pause"),
+        Self("clock-rate"),
+        Self("clock-offset"),
+    ];
+
+    /// Its name, as in a replay line.
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Fault {
+    /// Its kind.
+    pub fn kind(&self) -> FaultKind {
+        FaultKind(match self {
+            Self::LoseRequest => "lose-request",
+            Self::LoseAnswer => "lose-answer",
+            Self::Refuse(_) => "refuse",
+            Self::RefuseAfter(_) => "refuse-after",
+            Self::SlowRequest(_) => "slow-request",
+            Self::SlowAnswer(_) => "slow-answer",
+            Self::Double => "double",
+            Self::Foreign => "foreign",
+            Self::CrashBefore => "crash-before",
+            Self::CrashAfter => "crash-after",
+            Self::CrashStale(_) => "crash-stale",
+            Self::Expire => "expire",
+            Self::ExpireLater(_) => "expire-later",
+            Self::NeverOpen => "never-open",
+            Self::TooLarge => "too-large",
+            Self::Cut(_) => "cut",
+            Self::Stall => "stall",
+            Self::Delay(_) => "delay",
+            Self::Duplicate => "duplicate",
+            Self::Hide(_) => "hide",
+            Self::NoBookmarks => "no-bookmarks",
+            Self::Undecodable => "undecodable",
+            Self::Oversized => "oversized",
+            Self::Restart => "restart",
+            Self::Compact => "compact",
+            Self::Unreachable(_) => "unreachable",
+            Self::SetBack => "set-back",
+            Self::Forbid(_) => "forbid",
+            Self::Unserve(_) => "unserve",
+            Self::Kill => "kill",
+            Self::Pause(_) => "pause",
+            Self::ClockRate(_) => "clock-rate",
+            Self::ClockOffset(_) => "clock-offset",
+        })
+    }
+
+    /// The argument, as in a replay line.
+    fn argument(&self) -> Option<String> {
+        match self {
+            Self::Refuse(code) | Self::RefuseAfter(code) => Some(code.to_string()),
+            Self::SlowRequest(time)
+            | Self::SlowAnswer(time)
+            | Self::Delay(time)
+            | Self::Hide(time)
+            | Self::Unreachable(time)
+            | Self::Pause(time) => Some(format!("{}ms", time.as_millis())),
+            Self::CrashStale(step) => Some(step.to_string()),
+            Self::ExpireLater(reason) => Some(format!("{reason:?}")),
+            Self::Cut(percent) => Some(percent.to_string()),
+            Self::Forbid(resource) | Self::Unserve(resource) => Some(resource.clone()),
+            Self::ClockRate(percent) => Some(percent.to_string()),
+            Self::ClockOffset(seconds) => Some(seconds.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.argument() {
+            Some(argument) => write!(f, "{}({argument})", self.kind()),
+            None => write!(f, "{}", self.kind()),
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError::new(text, "a fault, such as `lose-answer` or `delay(1000ms)`");
+        let (name, argument) = match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            Some((name, argument)) => (name, argument),
+            None => (text, ""),
+        };
+        fn number<N: FromStr>(argument: &str) -> Option<N> {
+            argument.parse().ok()
+        }
+        let time = || number(argument.strip_suffix("ms")?).map(Duration::from_millis);
+        let fault = match name {
+            "lose-request" => Some(Self::LoseRequest),
+            "lose-answer" => Some(Self::LoseAnswer),
+            "refuse" => number(argument).map(Self::Refuse),
+            "refuse-after" => number(argument).map(Self::RefuseAfter),
+            "slow-request" => time().map(Self::SlowRequest),
+            "slow-answer" => time().map(Self::SlowAnswer),
+            "double" => Some(Self::Double),
+            "foreign" => Some(Self::Foreign),
+            "crash-before" => Some(Self::CrashBefore),
+            "crash-after" => Some(Self::CrashAfter),
+            "crash-stale" => number(argument).map(Self::CrashStale),
+            "expire" => Some(Self::Expire),
+            "expire-later" => match argument {
+                "Expired" => Some(Self::ExpireLater(Reason::Expired)),
+                "Gone" => Some(Self::ExpireLater(Reason::Gone)),
+                _ => None,
+            },
+            "never-open" => Some(Self::NeverOpen),
+            "too-large" => Some(Self::TooLarge),
+            "cut" => number(argument).map(Self::Cut),
+            "stall" => Some(Self::Stall),
+            "delay" => time().map(Self::Delay),
+            "duplicate" => Some(Self::Duplicate),
+            "hide" => time().map(Self::Hide),
+            "no-bookmarks" => Some(Self::NoBookmarks),
+            "undecodable" => Some(Self::Undecodable),
+            "oversized" => Some(Self::Oversized),
+            "restart" => Some(Self::Restart),
+            "compact" => Some(Self::Compact),
+            "unreachable" => time().map(Self::Unreachable),
+            "set-back" => Some(Self::SetBack),
+            "forbid" => Some(Self::Forbid(argument.to_owned())),
+            "unserve" => Some(Self::Unserve(argument.to_owned())),
+            "kill" => Some(Self::Kill),
+            "pause" => time().map(Self::Pause),
+            "clock-rate" => number(argument).filter(|percent| *percent > 0).map(Self::ClockRate),
+            "clock-offset" => number(argument).map(Self::ClockOffset),
+            _ => None,
+        };
+        fault.ok_or_else(wrong)
+    }
+}
+
+/// A fault at a place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Planned {
+    /// Where it happens.
+    pub site: Site,
+    /// What happens.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} @ {}", self.fault, self.site)
+    }
+}
+
+impl FromStr for Planned {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (fault, site) = text.split_once(" @ ").ok_or_else(|| ParseError::new(text, "`fault @ place`"))?;
+        Ok(Self { site: site.parse()?, fault: fault.parse()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planned_fault_is_read_back_from_its_text() {
+        let site = "watch pods #1 event 2";
+        let names = ["cut(50)", "delay(360000ms)", "lose-answer", "expire-later(Gone)", "forbid(pods)"];
+        for text in names.map(|name| format!("{name} @ {site}")) {
+            assert_eq!(text.parse::<Planned>().unwrap().to_string(), text);
+        }
+        for text in ["", "delay @ step 1", "cut(x) @ step 1", "what @ step 1", "restart"] {
+            assert!(text.parse::<Planned>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_listed() {
+        let samples = [
+            "lose-request",
+            "lose-answer",
+            "refuse(500)",
+            "refuse-after(504)",
+            "slow-request(1ms)",
+            "slow-answer(1ms)",
+            "double",
+            "foreign",
+            "crash-before",
+            "crash-after",
+            "crash-stale(1)",
+            "expire",
+            "expire-later(Gone)",
+            "never-open",
+            "too-large",
+            "cut(1)",
+            "stall",
+            "delay(1ms)",
+            "duplicate",
+            "hide(1ms)",
+            "no-bookmarks",
+            "undecodable",
+            "oversized",
+            "restart",
+            "compact",
+            "unreachable(1ms)",
+            "set-back",
+            "forbid(pods)",
+            "unserve(pods)",
+            "kill",
+            "pause(1ms)",
+            "clock-rate(120)",
+            "clock-offset(-3600)",
+        ];
+        let kinds =
+            samples.map(|text| text.parse::<Fault>().unwrap_or_else(|error| panic!("{error}")).kind());
+        assert_eq!(kinds, FaultKind::ALL);
+    }
+}

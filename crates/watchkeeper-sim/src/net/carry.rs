@@ -1,0 +1,322 @@
+//! One request and its answer, with the fault that happens to it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Full};
+use kube_client::client::Body;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use watchkeeper_apiserver::ReplyBody;
+
+use super::windows::Stale;
+use super::{BoxError, MOST_REQUESTS, Net};
+use crate::answers::{self, Answer};
+use crate::fault::Fault;
+use crate::script::Details;
+use crate::site::{Site, Target, Verb};
+use crate::trace::Event;
+
+/// A request on its way.
+pub(super) struct Call {
+    pub(super) net: Net,
+    pub(super) replica: usize,
+    pub(super) life: CancellationToken,
+    pub(super) connections: CancellationToken,
+    pub(super) target: Target,
+    pub(super) what: Arc<str>,
+    pub(super) nth: u32,
+    parts: Parts,
+    body: Bytes,
+}
+
+/// How a request starts.
+enum Start {
+    /// The server cannot be reached.
+    Unreachable,
+    /// The server refuses all such requests for a while.
+    Refused(u16),
+    Sent(Option<Fault>),
+}
+
+/// A request that counts as activity until it is dropped.
+struct InFlight(Net);
+
+impl InFlight {
+    fn begin(net: &Net) -> Self {
+        let mut state = net.0.state.lock();
+        state.in_flight += 1;
+        state.last_activity = net.0.clock.now();
+        Self(net.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut state = self.0.0.state.lock();
+        state.in_flight -= 1;
+        state.last_activity = self.0.0.clock.now();
+    }
+}
+
+impl Net {
+    pub(super) async fn carry(
+        self,
+        replica: usize,
+        life: &CancellationToken,
+        request: Request<Body>,
+    ) -> Result<Answer, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let target = Target::of(&parts.method, &parts.uri, &parts.headers);
+        let what: Arc<str> = target.to_string().into();
+        let (nth, connections) = self.register(replica, &target, &what);
+        let _in_flight = (target.verb != Verb::Watch && !target.is_noise()).then(|| InFlight::begin(&self));
+        let life = life.clone();
+        let call = Call { net: self.clone(), replica, life, connections, target, what, nth, parts, body };
+        call.resumed().await;
+        call.add(|replica, what, nth| Event::Sent { replica, what, nth, body: call.body.clone() });
+        match call.start() {
+            Start::Unreachable => call.fail(io::ErrorKind::ConnectionRefused, "cannot reach the server"),
+            Start::Refused(status) => Ok(call.refused(status)),
+            Start::Sent(fault) => call.pass(fault).await,
+        }
+    }
+
+    fn register(&self, replica: usize, target: &Target, what: &Arc<str>) -> (u32, CancellationToken) {
+        let mut state = self.0.state.lock();
+        state.requests += 1;
+        if state.requests > MOST_REQUESTS {
+            state.runaway.cancel();
+        }
+        let resource = &target.resource;
+        if !resource.is_empty() && !target.is_noise() && !state.resources.contains(resource) {
+            state.resources.push(resource.clone());
+        }
+        (state.replicas[replica].count(what), state.connections.clone())
+    }
+
+    /// Changes an annotation of an object, as another writer.
+    pub(super) async fn touch(&self, object: &str) {
+        let stamp = self.0.trace.len().to_string();
+        let patch = json!({"metadata": {"annotations": {TOUCHED: stamp}}});
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{object}?fieldManager=someone-else"))
+            .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+            .body(Body::from(patch.to_string().into_bytes()));
+        if let Ok(request) = request {
+            let Ok(answer) = self.0.server.service().oneshot(request).await;
+            self.0.trace.note(&format!("another writer changes {object}: {}", answer.status().as_u16()));
+        }
+    }
+}
+
+/// The annotation that other writers change.
+pub(crate) const TOUCHED: &str = "simulator.watchkeeper/touched";
+
+impl Call {
+    fn add(&self, event: impl FnOnce(usize, Arc<str>, u32) -> Event) {
+        self.net.0.trace.add(event(self.replica, self.what.clone(), self.nth));
+    }
+
+    fn start(&self) -> Start {
+        let mut state = self.net.0.state.lock();
+        let now = self.net.0.clock.now();
+        if state.is_cut_off || state.windows.is_unreachable(now) {
+            return Start::Unreachable;
+        }
+        if let Some(status) = state.windows.refusal(&self.target.resource, now) {
+            return Start::Refused(status);
+        }
+        if self.target.is_noise() {
+            return Start::Sent(None);
+        }
+        let query = self.parts.uri.query().unwrap_or_default();
+        let details = Details::Request {
+            verb: self.target.verb,
+            named: !self.target.name.is_empty(),
+            continues: query.contains("continue="),
+            versioned: query.contains("resourceVersion=") && !query.contains("resourceVersion=0"),
+            steps: (state.steps.len() as u32).saturating_sub(1),
+        };
+        let site = Site::Request { replica: self.replica, what: self.what.clone(), nth: self.nth };
+        let planned = state.script.at(site, || details);
+        drop(state);
+        if let Some(planned) = &planned {
+            self.net.0.trace.add(Event::Fault(planned.clone()));
+        }
+        Start::Sent(planned.map(|planned| planned.fault))
+    }
+
+    /// Waits while the controller is suspended.
+    pub(super) async fn resumed(&self) {
+        loop {
+            let until = self.net.0.state.lock().windows.paused_until;
+            match until {
+                Some(until) if self.net.0.clock.now() < until => self.net.0.clock.sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+
+    async fn pass(self, fault: Option<Fault>) -> Result<Answer, BoxError> {
+        let clock = self.net.0.clock.clone();
+        match &fault {
+            Some(Fault::SlowRequest(time)) => clock.sleep(*time).await,
+            Some(Fault::CrashBefore) => return self.die().await,
+            Some(Fault::LoseRequest) => return self.fail(io::ErrorKind::ConnectionReset, "connection lost"),
+            Some(Fault::NeverOpen) => return self.never().await,
+            Some(Fault::Refuse(status)) => return Ok(self.refused(*status)),
+            Some(Fault::Expire) => return Ok(self.refused(410)),
+            Some(Fault::TooLarge) => return Ok(self.refused(504)),
+            Some(Fault::Foreign) => self.net.touch(&self.object_path()).await,
+            _ => {}
+        }
+        let stale = self.net.0.state.lock().windows.stale(clock.now());
+        let Acted { head, body, stream } = self.act(stale).await;
+        if fault == Some(Fault::Double) {
+            drop(self.act(stale).await);
+        }
+        if let Some(events) = stream {
+            return match fault {
+                Some(Fault::CrashAfter) => self.die().await,
+                fault => Ok(Response::from_parts(head, self.stream(events, fault, stale))),
+            };
+        }
+        let status = head.status.as_u16();
+        let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
+        let answer = Response::from_parts(head, body);
+        match fault {
+            Some(Fault::SlowAnswer(time)) => {
+                clock.sleep(time).await;
+                self.add(|replica, what, nth| Event::Got { replica, what, nth, status });
+            }
+            Some(Fault::CrashAfter) => return self.die().await,
+            Some(Fault::CrashStale(step)) => {
+                self.fall_behind(step);
+                return self.die().await;
+            }
+            Some(Fault::LoseAnswer) => return self.fail(io::ErrorKind::ConnectionReset, "answer lost"),
+            Some(Fault::RefuseAfter(status)) => return Ok(self.refused(status)),
+            _ => {}
+        }
+        self.resumed().await;
+        Ok(answer)
+    }
+
+    /// Lets the server act. The body of a watch is not read.
+    async fn act(&self, stale: Option<Stale>) -> Acted {
+        let Self { net, target, parts, body, .. } = self;
+        let mut parts = parts.clone();
+        if let Some(stale) = stale
+            && let Some(uri) = older(&parts.uri, stale.revision)
+        {
+            parts.uri = uri;
+        }
+        let before = net.0.server.revision();
+        let request = Request::from_parts(parts, Body::from(body.clone()));
+        let Ok(answer) = net.0.server.service().oneshot(request).await;
+        let after = net.0.server.revision();
+        let changed = (target.is_write() && after > before).then_some(after);
+        if changed.is_some() && !target.is_noise() {
+            net.0.state.lock().last_change = net.0.clock.now();
+            net.check_invariants();
+        }
+        let (head, reply) = answer.into_parts();
+        let is_stream = target.verb == Verb::Watch && head.status.as_u16() == 200;
+        let (body, stream) = match is_stream {
+            true => (Bytes::new(), Some(reply)),
+            false => match reply.collect().await {
+                Ok(collected) => (collected.to_bytes(), None),
+            },
+        };
+        let status = head.status.as_u16();
+        self.add(|replica, what, nth| Event::Acted {
+            replica,
+            what,
+            nth,
+            status,
+            body: body.clone(),
+            changed,
+        });
+        Acted { head, body, stream }
+    }
+
+    /// The path of the object that the request is about.
+    fn object_path(&self) -> String {
+        let path = self.parts.uri.path();
+        match self.target.subresource.is_empty() {
+            true => path.to_owned(),
+            false => path.rsplit_once('/').map_or(path, |(object, _)| object).to_owned(),
+        }
+    }
+
+    /// The path of an object of the collection that the request is about.
+    pub(super) fn path_of(&self, namespace: &str, name: &str) -> Option<String> {
+        let path = self.parts.uri.path();
+        if namespace.is_empty() || path.contains("/namespaces/") {
+            return Some(format!("{path}/{name}"));
+        }
+        let (version, plural) = path.rsplit_once('/')?;
+        Some(format!("{version}/namespaces/{namespace}/{plural}/{name}"))
+    }
+
+    pub(super) fn refused(&self, status: u16) -> Answer {
+        self.add(|replica, what, nth| Event::Got { replica, what, nth, status });
+        match (status, self.target.verb) {
+            (504, Verb::List) => answers::too_large(),
+            _ => answers::refused(status, &self.what),
+        }
+    }
+
+    fn fail(&self, kind: io::ErrorKind, error: &'static str) -> Result<Answer, BoxError> {
+        self.add(|replica, what, nth| Event::Failed { replica, what, nth, error });
+        Err(io::Error::from(kind).into())
+    }
+
+    /// Crashes the controller.
+    async fn die(&self) -> Result<Answer, BoxError> {
+        self.life.cancel();
+        std::future::pending().await
+    }
+
+    /// Does not answer before the connection breaks.
+    async fn never(&self) -> Result<Answer, BoxError> {
+        self.connections.cancelled().await;
+        self.fail(io::ErrorKind::ConnectionReset, "connection lost")
+    }
+
+    /// From now on, reads of any version see the state after a step.
+    fn fall_behind(&self, step: u32) {
+        let mut state = self.net.0.state.lock();
+        let revision = state.steps.get(step as usize).copied();
+        let until = self.net.0.clock.now() + Duration::from_secs(60);
+        state.windows.stale = revision.map(|revision| Stale { revision, until });
+    }
+}
+
+/// What the server answered.
+struct Acted {
+    head: http::response::Parts,
+    body: Bytes,
+    /// The events of a watch.
+    stream: Option<ReplyBody>,
+}
+
+/// The URL that reads `revision`, if the request accepts any.
+fn older(uri: &Uri, revision: u64) -> Option<Uri> {
+    let query = uri.query()?;
+    let accepts_any = query.split('&').any(|part| part == "resourceVersion=0");
+    if !accepts_any || query.contains("watch=true") {
+        return None;
+    }
+    let exact = format!("resourceVersion={revision}&resourceVersionMatch=Exact");
+    let others: Vec<&str> = query.split('&').filter(|part| !part.starts_with("resourceVersion")).collect();
+    format!("{}?{}&{exact}", uri.path(), others.join("&")).replace("?&", "?").parse().ok()
+}

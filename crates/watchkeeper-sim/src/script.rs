@@ -1,0 +1,231 @@
+//! The script of a run: which fault happens at which place, planned or drawn from a seed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use watchkeeper::clock::Generator;
+
+use crate::fault::{Fault, FaultKind, Planned, Reason};
+use crate::site::{Site, Verb};
+
+/// A place, with what decides which faults are possible there.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) site: Site,
+    pub(crate) details: Details,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Details {
+    Request {
+        verb: Verb,
+        /// The request names an object.
+        named: bool,
+        /// The request asks for the next page of a list.
+        continues: bool,
+        /// The request names a version.
+        versioned: bool,
+        /// The steps of the story so far.
+        steps: u32,
+    },
+    Event {
+        is_bookmark: bool,
+        is_first: bool,
+    },
+    Step {
+        /// The resources that controllers have used so far.
+        resources: Vec<String>,
+    },
+    /// A call to the outside world.
+    Outside,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+/// Longer than a cache may lag before a controller goes on without it.
+const LONG: Duration = Duration::from_secs(360);
+/// Longer than a request may take.
+const TOO_LONG: Duration = Duration::from_secs(45);
+
+/// The faults that are possible at a place, the most telling first.
+pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
+    use Fault::*;
+    match &place.details {
+        Details::Request { verb: Verb::Watch, versioned, .. } => {
+            let mut faults =
+                vec![Expire, LoseRequest, CrashAfter, NeverOpen, Refuse(500), Refuse(429), Refuse(403)];
+            if *versioned {
+                faults.extend([ExpireLater(Reason::Expired), ExpireLater(Reason::Gone)]);
+            }
+            faults
+        }
+        Details::Request { verb, named, continues, versioned, steps } => {
+            let mut faults = vec![CrashAfter, LoseAnswer, CrashBefore, LoseRequest, SlowAnswer(TOO_LONG)];
+            faults.extend([
+                Refuse(500),
+                Refuse(429),
+                Refuse(503),
+                SlowRequest(2 * SECOND),
+                SlowAnswer(2 * SECOND),
+            ]);
+            if verb.is_write() {
+                faults.extend([RefuseAfter(500), RefuseAfter(504), Double, Refuse(403)]);
+                faults.extend(steps.checked_sub(1).map(CrashStale));
+                faults.push(CrashStale(*steps));
+            }
+            if *named && verb.is_write() {
+                faults.push(Foreign);
+            }
+            if matches!(verb, Verb::Update | Verb::Patch | Verb::Apply) {
+                faults.push(Refuse(409));
+            }
+            if *verb == Verb::List && *versioned {
+                faults.push(TooLarge);
+            }
+            if *continues {
+                faults.push(Expire);
+            }
+            faults
+        }
+        Details::Event { is_bookmark, is_first } => {
+            let mut faults =
+                vec![Hide(MINUTE), Delay(LONG), Cut(50), Stall, Delay(SECOND), Hide(Duration::ZERO), Cut(0)];
+            if *is_first {
+                faults.push(NoBookmarks);
+            }
+            if !is_bookmark {
+                faults.extend([Duplicate, Cut(100), Undecodable, Oversized]);
+            }
+            faults
+        }
+        Details::Step { resources } => {
+            let mut faults = vec![
+                Kill,
+                SetBack,
+                Restart,
+                Compact,
+                Unreachable(SECOND),
+                Unreachable(MINUTE),
+                Pause(MINUTE),
+            ];
+            if place.site == Site::Step(0) {
+                faults.extend([ClockRate(80), ClockRate(125), ClockOffset(3600), ClockOffset(-3600)]);
+            }
+            faults.extend(resources.iter().cloned().map(Forbid));
+            faults.extend(resources.iter().cloned().map(Unserve));
+            faults
+        }
+        Details::Outside => {
+            vec![CrashAfter, LoseAnswer, CrashBefore, LoseRequest, SlowAnswer(2 * SECOND)]
+        }
+    }
+}
+
+/// Decides on faults, and keeps which happened.
+#[derive(Debug)]
+pub(crate) struct Script {
+    planned: HashMap<Site, Fault>,
+    swarm: Option<Swarm>,
+    is_calm: bool,
+    hits: Vec<Planned>,
+    /// All places so far, if they are recorded.
+    places: Option<Vec<Place>>,
+}
+
+/// Faults drawn from a seed: some kinds, at some rate.
+#[derive(Debug)]
+struct Swarm {
+    generator: Generator,
+    kinds: BTreeMap<FaultKind, ()>,
+    /// Per request, event or call.
+    rate: f64,
+    /// Per step.
+    step_rate: f64,
+    left: u32,
+}
+
+impl Script {
+    /// No faults; records all places.
+    pub(crate) fn calm() -> Self {
+        Self { places: Some(Vec::new()), ..Self::planned(&[]) }
+    }
+
+    /// These faults and no others.
+    pub(crate) fn planned(faults: &[Planned]) -> Self {
+        let planned = faults.iter().map(|it| (it.site.clone(), it.fault.clone())).collect();
+        Self { planned, swarm: None, is_calm: false, hits: Vec::new(), places: None }
+    }
+
+    /// Faults of some of these kinds, at a rate, by the generator.
+    pub(crate) fn drawn(generator: Generator, kinds: &[FaultKind]) -> Self {
+        let mut chosen: BTreeMap<FaultKind, ()> = BTreeMap::new();
+        while chosen.is_empty() && !kinds.is_empty() {
+            chosen = kinds.iter().filter(|_| generator.below(3) == 0).map(|kind| (*kind, ())).collect();
+        }
+        let rate = [0.01, 0.03, 0.1, 0.2][generator.below(4) as usize];
+        let step_rate = [0.0, 0.1, 0.3][generator.below(3) as usize];
+        let swarm = Swarm { generator, kinds: chosen, rate, step_rate, left: 60 };
+        Self { swarm: Some(swarm), ..Self::planned(&[]) }
+    }
+
+    /// No further faults.
+    pub(crate) fn end(&mut self) {
+        self.is_calm = true;
+    }
+
+    pub(crate) fn hits(&self) -> &[Planned] {
+        &self.hits
+    }
+
+    pub(crate) fn take_places(&mut self) -> Vec<Place> {
+        self.places.take().unwrap_or_default()
+    }
+
+    /// The fault that happens at a place, if any.
+    pub(crate) fn at(&mut self, site: Site, details: impl FnOnce() -> Details) -> Option<Planned> {
+        if self.is_calm {
+            return None;
+        }
+        let fault = match (&mut self.swarm, &mut self.places) {
+            (Some(swarm), _) => swarm.draw(&site, details),
+            (None, Some(places)) => {
+                places.push(Place { site: site.clone(), details: details() });
+                None
+            }
+            (None, None) => self.planned.get(&site).cloned(),
+        };
+        let hit = Planned { site, fault: fault? };
+        self.hits.push(hit.clone());
+        Some(hit)
+    }
+}
+
+impl Swarm {
+    fn draw(&mut self, site: &Site, details: impl FnOnce() -> Details) -> Option<Fault> {
+        let rate = if matches!(site, Site::Step(_)) { self.step_rate } else { self.rate };
+        if self.left == 0 || self.generator.unit() >= rate {
+            return None;
+        }
+        let place = Place { site: site.clone(), details: details() };
+        let mut faults = candidates(&place);
+        faults.retain(|fault| self.kinds.contains_key(&fault.kind()));
+        let fault = faults.get(self.generator.below(faults.len() as u64) as usize)?.clone();
+        self.left -= 1;
+        Some(self.vary(fault))
+    }
+
+    /// The same fault with another argument, where any will do.
+    fn vary(&self, fault: Fault) -> Fault {
+        let time = |most: Duration| Duration::from_millis(1 + self.generator.below(most.as_millis() as u64));
+        match fault {
+            Fault::Cut(_) => Fault::Cut(self.generator.below(101) as u8),
+            Fault::SlowRequest(_) => Fault::SlowRequest(time(3 * SECOND)),
+            Fault::SlowAnswer(length) => Fault::SlowAnswer(time(length)),
+            Fault::Delay(length) => Fault::Delay(time(length)),
+            Fault::Hide(length) if !length.is_zero() => Fault::Hide(time(2 * MINUTE)),
+            Fault::Unreachable(length) => Fault::Unreachable(time(length)),
+            Fault::Pause(length) => Fault::Pause(time(length)),
+            other => other,
+        }
+    }
+}

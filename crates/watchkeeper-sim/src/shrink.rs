@@ -1,0 +1,122 @@
+//! Reducing a schedule that goes wrong to as few faults and steps as show it.
+
+use crate::failure::Finding;
+use crate::fault::Planned;
+use crate::jobs::Bench;
+use crate::replay::{Faults, Replay};
+use crate::violation::Violation;
+use crate::world::{Outcome, Reference, Schedule};
+
+/// The most runs to spend on a finding.
+const MOST_RUNS: u32 = 400;
+
+/// Runs a schedule; `Some` if it goes wrong.
+pub(crate) fn judge(bench: &Bench, replay: &Replay) -> Option<Finding> {
+    let mut outcome = match replay.steps {
+        Some(steps) => Shrinker { bench, violation: None, runs: 0 }.told_until(replay, steps)?,
+        None => bench.run(replay),
+    };
+    let violation = outcome.violation.take()?;
+    Some(Finding { replay: replay.clone(), violation, entries: outcome.entries, is_calm: false })
+}
+
+/// The smallest schedule that goes wrong in the same way.
+pub(crate) fn shrink(bench: &Bench, replay: &Replay, violation: Violation) -> Finding {
+    let mut shrinker = Shrinker { bench, violation: Some(violation), runs: 0 };
+    let mut best = replay.clone();
+    let first = bench.run(replay);
+    if let Faults::Drawn(_) = best.faults {
+        best.faults = Faults::Planned(first.hits.clone());
+    }
+    // A difference between two runs is not shown by fewer faults.
+    if shrinker.violation == Some(Violation::NotDeterministic) {
+        return Finding {
+            replay: best,
+            violation: Violation::NotDeterministic,
+            entries: first.entries,
+            is_calm: false,
+        };
+    }
+    if shrinker.try_run(&best).is_none() {
+        // The faults were drawn in another order than they are planned: the schedule stays as it was.
+        best = replay.clone();
+    }
+    if let Faults::Planned(faults) = &best.faults {
+        let fewer = shrinker.fewer_faults(&best, faults.clone());
+        best.faults = Faults::Planned(fewer);
+    }
+    best = shrinker.fewer_steps(best, first.steps);
+    judge(bench, &best).unwrap_or_else(|| {
+        let violation = first.violation.unwrap_or(Violation::NotDeterministic);
+        Finding { replay: replay.clone(), violation, entries: first.entries, is_calm: false }
+    })
+}
+
+struct Shrinker<'a> {
+    bench: &'a Bench,
+    violation: Option<Violation>,
+    runs: u32,
+}
+
+impl Shrinker<'_> {
+    /// Runs a schedule; `Some` if it still goes wrong in the same way.
+    fn try_run(&mut self, replay: &Replay) -> Option<Outcome> {
+        if self.runs >= MOST_RUNS {
+            return None;
+        }
+        self.runs += 1;
+        let outcome = match replay.steps {
+            Some(steps) => self.told_until(replay, steps)?,
+            None => self.bench.run(replay),
+        };
+        let is_same = match (&outcome.violation, &self.violation) {
+            (Some(found), Some(wanted)) => found.is_like(wanted),
+            (found, _) => found.is_some(),
+        };
+        is_same.then_some(outcome)
+    }
+
+    /// Runs the beginning of the story with faults, compared with the same beginning without; `None` if that goes wrong itself.
+    fn told_until(&self, replay: &Replay, steps: u32) -> Option<Outcome> {
+        let calm = self.bench.calm(0, Some(steps), None);
+        if calm.violation.is_some() {
+            return None;
+        }
+        let reference = Reference::of(&calm);
+        let script = replay.script(&self.bench.kinds);
+        let schedule =
+            Schedule { seed: replay.seed, script, steps: Some(steps), reference: Some(&reference) };
+        Some(self.bench.execute(schedule))
+    }
+
+    /// Takes out halves, quarters and so on, as long as the rest goes wrong.
+    fn fewer_faults(&mut self, replay: &Replay, mut faults: Vec<Planned>) -> Vec<Planned> {
+        let mut size = faults.len().div_ceil(2);
+        while size > 0 && faults.len() > 1 {
+            let mut at = 0;
+            while at < faults.len() && faults.len() > 1 {
+                let mut fewer = faults.clone();
+                fewer.drain(at..(at + size).min(faults.len()));
+                let candidate = Replay { faults: Faults::Planned(fewer.clone()), ..replay.clone() };
+                if !fewer.is_empty() && self.try_run(&candidate).is_some() {
+                    faults = fewer;
+                } else {
+                    at += size;
+                }
+            }
+            size = if size == 1 { 0 } else { size.div_ceil(2) };
+        }
+        faults
+    }
+
+    /// The shortest beginning of the story that goes wrong.
+    fn fewer_steps(&mut self, replay: Replay, steps: u32) -> Replay {
+        for fewer in 1..steps {
+            let shorter = Replay { steps: Some(fewer), ..replay.clone() };
+            if self.try_run(&shorter).is_some() {
+                return shorter;
+            }
+        }
+        replay
+    }
+}

@@ -1,0 +1,221 @@
+//! The timeline of a run: who did what, in words.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::trace::{Entry, Event};
+use crate::violation::{Difference, Violation};
+
+/// A run, line by line, and how its end differs from what it should be.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) diffs: Vec<Diff>,
+}
+
+/// One line of a timeline.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) at: Duration,
+    pub(crate) lane: Lane,
+    pub(crate) text: String,
+    /// Part of the short form.
+    pub(crate) matters: bool,
+}
+
+/// Who did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    User,
+    Fault,
+    /// What the controller saw in its caches.
+    Saw,
+    /// What the controller asked for or wrote.
+    Wrote,
+    /// Starts and ends of the controller, and remarks.
+    Life,
+    Outside,
+    /// What the cluster's own controllers did.
+    Cluster,
+}
+
+impl Lane {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Fault => "FAULT",
+            Self::Saw => "saw",
+            Self::Wrote => "controller",
+            Self::Life => "",
+            Self::Outside => "outside",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+/// How an object differs from what it should be.
+#[derive(Clone, Debug)]
+pub(crate) struct Diff {
+    pub(crate) what: String,
+    /// Lines with `-` for what is missing, `+` for what should not be, and a space for what is right.
+    pub(crate) lines: Vec<String>,
+}
+
+/// The most lines of the short form.
+const SHORT: usize = 60;
+
+impl Timeline {
+    pub(crate) fn new(entries: &[Entry], violation: &Violation) -> Self {
+        let first_fault =
+            entries.iter().position(|entry| matches!(entry.event, Event::Fault(_))).unwrap_or(0);
+        let lines = entries.iter().enumerate().filter_map(|(at, entry)| line(entry, at >= first_fault));
+        let diffs = match violation {
+            Violation::Differs(differences) => differences.iter().map(Diff::of).collect(),
+            _ => Vec::new(),
+        };
+        Self { lines: lines.collect(), diffs }
+    }
+}
+
+/// The line of an entry, if it has one.
+fn line(entry: &Entry, since_fault: bool) -> Option<Line> {
+    let (lane, text, matters) = match &entry.event {
+        Event::Step { number, what, status, body } => {
+            (Lane::User, format!("step {number}: {what}{}{}", named(what, body), unless_ok(*status)), true)
+        }
+        Event::Sent { .. } => return None,
+        Event::Acted { replica, what, status, body, changed, .. } => {
+            let is_noise = what.contains(" events") || what.contains(" leases");
+            let is_read = ["get ", "list ", "watch "].iter().any(|verb| what.starts_with(verb));
+            let effect = match changed {
+                None if !is_read && *status < 300 => ", nothing changed",
+                _ => "",
+            };
+            let text = format!("{}{what}{}{}{effect}", of(*replica), named(what, body), unless_ok(*status));
+            (Lane::Wrote, text, !is_noise && !is_read)
+        }
+        Event::Got { replica, what, status, .. } => {
+            (Lane::Wrote, format!("{}{what} gets {status}", of(*replica)), since_fault)
+        }
+        Event::Failed { replica, what, error, .. } => {
+            (Lane::Wrote, format!("{}{what} fails: {error}", of(*replica)), since_fault)
+        }
+        Event::Saw { replica, line, .. } => {
+            let (text, matters) = saw(line)?;
+            (Lane::Saw, format!("{}{text}", of(*replica)), matters && since_fault)
+        }
+        Event::Fault(planned) => (Lane::Fault, planned.to_string(), true),
+        Event::Begins { replica, life } => {
+            (Lane::Life, format!("{}the controller starts (life {life})", of(*replica)), true)
+        }
+        Event::Ends { replica, life, why } => {
+            (Lane::Life, format!("{}the controller {why} (life {life})", of(*replica)), true)
+        }
+        Event::BuiltIn { what, status } => {
+            (Lane::Cluster, format!("{what}{}", unless_ok(*status)), since_fault)
+        }
+        Event::Outside { what, now } => {
+            let now = now.as_ref().map(|now| String::from_utf8_lossy(now).into_owned());
+            let text =
+                now.map_or_else(|| format!("{what} is removed"), |now| format!("{what} is set to {now}"));
+            (Lane::Outside, text, true)
+        }
+        Event::Note(text) => (Lane::Life, text.to_string(), true),
+    };
+    Some(Line { at: entry.at, lane, text, matters })
+}
+
+fn of(replica: usize) -> String {
+    if replica == 0 { String::new() } else { format!("[replica {replica}] ") }
+}
+
+fn unless_ok(status: u16) -> String {
+    match status {
+        200 => String::new(),
+        201 => " (created)".to_owned(),
+        other => format!(" -> {other}"),
+    }
+}
+
+/// The name of an object that is created: its request does not say it.
+fn named(what: &str, body: &[u8]) -> String {
+    if !what.starts_with("create ") {
+        return String::new();
+    }
+    let object: Value = serde_json::from_slice(body).unwrap_or_default();
+    let meta = &object["metadata"];
+    let name = meta["name"].as_str().or_else(|| meta["generateName"].as_str());
+    name.unwrap_or_default().to_owned()
+}
+
+/// What an event of a watch says.
+fn saw(line: &[u8]) -> Option<(String, bool)> {
+    let event: Value = serde_json::from_slice(line).unwrap_or_default();
+    let (kind, object) = (event["type"].as_str(), &event["object"]);
+    let meta = &object["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match kind {
+        Some("BOOKMARK") => None,
+        Some("ERROR") => Some((format!("error {}: {}", object["code"], text(&object["message"])), true)),
+        Some(kind) => {
+            let namespace = text(&meta["namespace"]);
+            let slash = if namespace.is_empty() { "" } else { "/" };
+            let deleting = if meta["deletionTimestamp"].is_string() { ", being deleted" } else { "" };
+            let what = format!("{} {namespace}{slash}{}", text(&object["kind"]), text(&meta["name"]));
+            let version = text(&meta["resourceVersion"]);
+            let short = version.get(version.len().saturating_sub(4)..).unwrap_or_default();
+            Some((format!("{} {what} (version ..{short}{deleting})", kind.to_lowercase()), true))
+        }
+        None => Some((format!("{} bytes of a broken event", line.len()), true)),
+    }
+}
+
+impl Diff {
+    fn of(difference: &Difference) -> Self {
+        let text = |values: &[Value]| values.iter().map(yaml).collect::<Vec<_>>().join("---\n");
+        let (expected, found) = (text(&difference.expected), text(&difference.found));
+        let diff = similar::TextDiff::from_lines(&expected, &found);
+        let mut lines = Vec::new();
+        for (number, group) in diff.grouped_ops(3).iter().enumerate() {
+            if number > 0 {
+                lines.push("  ...".to_owned());
+            }
+            for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+                lines.push(format!("{} {}", change.tag(), change.value().trim_end_matches('\n')));
+            }
+        }
+        Self { what: difference.what.clone(), lines }
+    }
+}
+
+fn yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// The time of a line, as minutes, seconds and milliseconds.
+pub(crate) fn time(at: Duration) -> String {
+    let (seconds, millis) = (at.as_secs(), at.subsec_millis());
+    format!("{:>3}:{:02}.{millis:03}", seconds / 60, seconds % 60)
+}
+
+impl fmt::Display for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<&Line> = self.lines.iter().filter(|line| line.matters).collect();
+        // What led to the first fault and what followed; the end of a long run says the least.
+        for line in shown.iter().take(SHORT) {
+            writeln!(f, "  {}  {:<10} {}", time(line.at), line.lane.name(), line.text)?;
+        }
+        if shown.len() > SHORT {
+            writeln!(f, "  ... {} more lines", shown.len() - SHORT)?;
+        }
+        for Diff { what, lines } in self.diffs.iter().take(5) {
+            writeln!(f, "\n  {what}: expected (-), found (+)")?;
+            for line in lines.iter().take(40) {
+                writeln!(f, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,409 @@
+//! One run: a server, the network, the replicas of a program and the story, on virtual time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use kube_client::client::Body;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use watchkeeper::clock::Clock;
+use watchkeeper::report::Incident;
+use watchkeeper::{Client, Env};
+use watchkeeper_apiserver::{ApiServer, Checkpoint};
+use watchkeeper_controllers::{garbage_collector, namespace_controller};
+
+use crate::canonical::State;
+use crate::counts::Counts;
+use crate::fault::Planned;
+use crate::net::Net;
+use crate::objects::Invariant;
+use crate::outside::Outside;
+use crate::script::{Place, Script};
+use crate::site::Target;
+use crate::subject::{Actors, Life, Subject};
+use crate::trace::{Entry, Event, Trace};
+use crate::user::{Patience, Steps, User};
+use crate::violation::{Difference, Violation, panic_message};
+
+/// The conditions of all runs of a check.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions {
+    /// What the server has at the start.
+    pub(crate) prepared: Option<Checkpoint>,
+    pub(crate) replicas: usize,
+    pub(crate) invariants: Arc<[Invariant]>,
+    pub(crate) known: Arc<[Known]>,
+    pub(crate) patience: Patience,
+    /// How long the program may take to converge after the story.
+    pub(crate) converge: Duration,
+    /// How long it must not write anything then.
+    pub(crate) rest: Duration,
+}
+
+/// Differences that are known, with the reason why they are right.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) reason: String,
+    pub(crate) covers: Arc<dyn Fn(&Difference) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Known").field(&self.reason).finish()
+    }
+}
+
+impl Conditions {
+    /// What differs between two states, apart from what is known.
+    pub(crate) fn differences(&self, expected: &State, found: &State) -> Vec<Difference> {
+        if expected == found {
+            return Vec::new();
+        }
+        let mut differences = Violation::differences(expected, found);
+        differences.retain(|difference| !self.known.iter().any(|known| (known.covers)(difference)));
+        differences
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) digest: u64,
+    pub(crate) hits: Vec<Planned>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) state: State,
+    pub(crate) counts: Counts,
+    pub(crate) steps: u32,
+    pub(crate) violation: Option<Violation>,
+    /// Virtual time.
+    pub(crate) elapsed: Duration,
+    pub(crate) requests: u64,
+}
+
+/// What a run without faults came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    pub(crate) state: State,
+    pub(crate) counts: Counts,
+    /// What objects there were of.
+    pub(crate) resources: BTreeSet<String>,
+}
+
+impl Reference {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let mut resources: BTreeSet<String> = outcome.state.resources().collect();
+        resources.extend(outcome.entries.iter().filter_map(|entry| match &entry.event {
+            Event::Step { what, .. } | Event::Sent { what, .. } => resource_of(what),
+            _ => None,
+        }));
+        Self { state: outcome.state.clone(), counts: outcome.counts.clone(), resources }
+    }
+}
+
+/// The resource of a request, without a subresource.
+fn resource_of(what: &str) -> Option<String> {
+    let resource = what.split(' ').nth(1)?;
+    resource.split('/').next().filter(|resource| !resource.is_empty()).map(str::to_owned)
+}
+
+/// One run to make.
+pub(crate) struct Schedule<'a> {
+    pub(crate) seed: u64,
+    pub(crate) script: Script,
+    /// The story ends before its next step.
+    pub(crate) steps: Option<u32>,
+    /// `None` for the reference run itself.
+    pub(crate) reference: Option<&'a Reference>,
+}
+
+/// Makes one run on a runtime of its own.
+pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Schedule<'_>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    // A runtime without IO needs nothing that can fail.
+    let runtime = runtime.expect("a paused runtime");
+    runtime.block_on(async {
+        let env = Env::simulated(schedule.seed);
+        let trace = Trace::new(&env.clock);
+        let server = ApiServer::builder(&env.fork("server"));
+        let server = match &conditions.prepared {
+            Some(checkpoint) => server.build_from(checkpoint),
+            None => server.build(),
+        };
+        let net = Net::scripted(&server, &env.clock, schedule.script, &trace, conditions.replicas);
+        net.watch_invariants(&conditions.invariants);
+        let outside = Outside::new(&net, &env.fork("outside"));
+        let world = World {
+            conditions,
+            reference: schedule.reference,
+            env,
+            net: net.clone(),
+            outside: outside.clone(),
+            steps: Steps::new(schedule.steps),
+            violation: Mutex::new(None),
+            handles: (0..conditions.replicas).map(|_| Arc::default()).collect(),
+        };
+        let actors = subject.begin(&outside);
+        world.live(&*actors).await;
+        let (hits, places) = net.with_script(|script| (script.hits().to_vec(), script.take_places()));
+        let digest = trace.digest();
+        let elapsed = trace.elapsed();
+        let entries = trace.take();
+        let counts = Counts::of(&entries);
+        let state = world.state();
+        let mut violation = world.violation.into_inner().or_else(|| net.take_violation());
+        if let Some(reference) = schedule.reference
+            && violation.is_none()
+        {
+            let excess = counts.excess(&reference.counts);
+            violation = (!excess.is_empty()).then_some(Violation::Doubled(excess));
+        }
+        let (steps, requests) = (world.steps.count(), net.requests());
+        Outcome { entries, digest, hits, places, state, counts, steps, violation, elapsed, requests }
+    })
+}
+
+struct World<'a> {
+    conditions: &'a Conditions,
+    reference: Option<&'a Reference>,
+    env: Env,
+    net: Net,
+    outside: Outside,
+    steps: Steps,
+    violation: Mutex<Option<Violation>>,
+    handles: Vec<Arc<Mutex<Option<watchkeeper::controller::ManagerHandle>>>>,
+}
+
+impl World<'_> {
+    async fn live(&self, actors: &dyn Actors) {
+        let stop = CancellationToken::new();
+        let over = CancellationToken::new();
+        let client =
+            |label: &str| Client::from_kube(unhurried(&self.net, &self.env.clock), &self.env.fork(label));
+        let (collector, namespaces) = (client("collector"), client("namespaces"));
+        let replicas =
+            join_all((0..self.conditions.replicas).map(|replica| self.replica(replica, actors, &stop)));
+        let story = async {
+            self.net.after_step(0);
+            self.tell(actors).await;
+            self.settle_and_judge().await;
+            stop.cancel();
+            // A program has half a minute to stop, as a pod has; what comes later is not waited for.
+            self.env.clock.sleep(Duration::from_secs(35)).await;
+        };
+        let runaway = self.net.runaway();
+        let built_in = async {
+            tokio::join!(
+                garbage_collector::run_with(&collector, self.collection(), over.clone()),
+                namespace_controller::run(&namespaces, over.clone()),
+            )
+        };
+        let everything = async {
+            tokio::select! {
+                biased;
+                () = runaway.cancelled() => self.fail(Violation::Runaway(self.net.requests())),
+                () = story => {}
+                _ = async { tokio::join!(built_in, replicas) } => {}
+            }
+        };
+        everything.await;
+    }
+
+    /// The garbage collector watches what a run without faults has used, instead of all kinds.
+    fn collection(&self) -> garbage_collector::Options {
+        let mut options = garbage_collector::Options::default();
+        if let Some(reference) = self.reference {
+            options.only = Some(reference.resources.clone());
+            options.discovery = Duration::from_secs(24 * 3600);
+        }
+        options
+    }
+
+    fn fail(&self, violation: Violation) {
+        self.violation.lock().get_or_insert(violation);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.violation.lock().is_some()
+    }
+
+    async fn tell(&self, actors: &dyn Actors) {
+        // The story is the same in every run.
+        let env = Env::new(self.env.clock.clone(), watchkeeper::clock::Generator::seeded(0));
+        let user = User::new(&self.net, &env, self.conditions.patience, &self.steps);
+        let told = AssertUnwindSafe(actors.tell(&user)).catch_unwind();
+        let ended = tokio::select! {
+            biased;
+            () = self.steps.is_over.cancelled() => Ok(()),
+            ended = told => ended,
+        };
+        match ended {
+            Ok(()) => user.settle().await,
+            Err(panic) => self.fail(Violation::Story(panic_message(panic.as_ref()).to_owned())),
+        }
+    }
+
+    /// One replica: started again whenever it ends, as a kubelet does.
+    async fn replica(&self, replica: usize, actors: &dyn Actors, stop: &CancellationToken) {
+        let mut life = 0;
+        while !stop.is_cancelled() {
+            life += 1;
+            let over = self.net.begin_life(replica);
+            let env = self.env_of(replica, life);
+            let generator = env.generator.clone();
+            let panics = self.listen(&env);
+            let service = self.net.service_of(replica);
+            let client = Client::from_kube(kube_client::Client::new(service, "default"), &env);
+            let handle = self.handles[replica].clone();
+            self.net.trace().add(Event::Begins { replica, life });
+            let alive = actors.live(Life { client, stop: stop.clone(), replica, handle });
+            let why = tokio::select! {
+                biased;
+                () = over.cancelled() => "crashes".to_owned(),
+                ended = AssertUnwindSafe(alive).catch_unwind() => match ended {
+                    Ok(Ok(())) => "ends".to_owned(),
+                    Ok(Err(error)) => format!("ends: {error}"),
+                    Err(panic) => {
+                        self.fail(Violation::Panic(panic_message(panic.as_ref()).to_owned()));
+                        "panics".to_owned()
+                    }
+                },
+            };
+            self.net.trace().add(Event::Ends { replica, life, why: why.into() });
+            self.net.kill(replica);
+            if let Some(panic) = panics.lock().take() {
+                self.fail(Violation::Panic(panic));
+            }
+            self.look_for_mistakes(replica);
+            self.env.clock.sleep(Duration::from_secs(5).mul_f64(generator.unit())).await;
+        }
+    }
+
+    /// The clock, randomness and reporter of one life.
+    fn env_of(&self, replica: usize, life: u32) -> Env {
+        let generator = self.env.generator.fork(&format!("replica {replica} life {life}"));
+        let (rate, offset) = self.net.clock_of(replica);
+        if rate == 1.0 && offset == 0 {
+            return Env::new(self.env.clock.clone(), generator);
+        }
+        let anchor = self.env.clock.wall() + jiff::SignedDuration::from_secs(offset);
+        Env::new(Clock::virtual_with_rate(anchor, rate), generator)
+    }
+
+    /// Keeps the first panic that the toolkit catches.
+    fn listen(&self, env: &Env) -> Arc<Mutex<Option<String>>> {
+        let first = Arc::<Mutex<Option<String>>>::default();
+        let keep = first.clone();
+        env.reporter.add_hook(move |report| {
+            if let Incident::Panic(message) = report.incident {
+                keep.lock().get_or_insert_with(|| format!("{}: {message}", report.subject));
+            }
+        });
+        first
+    }
+
+    fn look_for_mistakes(&self, replica: usize) {
+        let handle = self.handles[replica].lock().clone();
+        if let Some(mistake) = handle.and_then(|handle| handle.mistakes().into_iter().next()) {
+            self.fail(Violation::Mistake(mistake));
+        }
+    }
+
+    fn state(&self) -> State {
+        let objects = self.net.server().objects();
+        let objects = objects.iter().map(|(resource, json)| (resource.as_str(), json.as_ref()));
+        State::of(objects, self.outside.values())
+    }
+
+    /// Ends all faults, and waits until the state is that of the reference run and stays so.
+    async fn settle_and_judge(&self) {
+        self.net.calm();
+        if self.has_failed() {
+            return;
+        }
+        self.net.trace().note("the faults end");
+        let Conditions { patience, converge, rest, .. } = self.conditions;
+        let clock = &self.env.clock;
+        let deadline = clock.now() + *converge;
+        let mut seen = None;
+        loop {
+            let is_quiet = self.net.quiet(patience.quiet, deadline).await;
+            let revision = self.net.server().revision();
+            let is_right = match self.reference {
+                None => is_quiet,
+                Some(_) if !is_quiet => false,
+                // Nothing has changed since the last look.
+                Some(_) if seen == Some(revision) => false,
+                Some(reference) => self.differences(reference).is_empty(),
+            };
+            seen = Some(revision);
+            if is_right {
+                let last = self.net.last_change();
+                let until = clock.now().max(last) + *rest;
+                clock.sleep_until(until).await;
+                if self.net.last_change() == last {
+                    break;
+                }
+                seen = None;
+            }
+            if clock.now() >= deadline {
+                self.judge_late();
+                return;
+            }
+            if !is_right {
+                clock.sleep(Duration::from_secs(1)).await;
+            }
+        }
+        self.compare();
+        for replica in 0..self.conditions.replicas {
+            self.look_for_mistakes(replica);
+        }
+    }
+
+    /// Says what is wrong when the time is up.
+    fn judge_late(&self) {
+        self.compare();
+        if !self.has_failed() {
+            self.fail(Violation::restless(self.net.trace(), self.conditions.rest));
+        }
+    }
+
+    /// Fails if the state is not that of the reference run.
+    fn compare(&self) {
+        let differences = self.reference.map(|reference| self.differences(reference)).unwrap_or_default();
+        if !differences.is_empty() {
+            self.fail(Violation::Differs(differences));
+        }
+    }
+
+    fn differences(&self, reference: &Reference) -> Vec<Difference> {
+        self.conditions.differences(&reference.state, &self.state())
+    }
+}
+
+/// Returns a client of a built-in controller, whose requests take 50 ms each, like the 20 requests per second of a controller
+/// manager. Without this delay, a collector and a controller with a stale cache could delete and create one object over and over, and
+/// virtual time would not advance.
+fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
+    let (net, clock) = (net.clone(), clock.clone());
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (net, clock) = (net.clone(), clock.clone());
+        async move {
+            clock.sleep(Duration::from_millis(50)).await;
+            let target = Target::of(request.method(), request.uri(), request.headers());
+            let answer = net.server().service().oneshot(request).await;
+            if let (true, Ok(answer)) = (target.is_write(), &answer) {
+                let (what, status) = (target.to_string().into(), answer.status().as_u16());
+                net.trace().add(Event::BuiltIn { what, status });
+            }
+            answer
+        }
+    });
+    kube_client::Client::new(service, "default")
+}

@@ -51,7 +51,7 @@ fn report(lister: &Lister<ConfigMap>, key: &ObjectName) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use watchkeeper_apiserver::ApiServer;
-    use watchkeeper_sim::{Rates, Simulation};
+    use watchkeeper_sim::Scenario;
 
     use super::*;
 
@@ -65,8 +65,8 @@ mod tests {
     }
 
     #[test]
-    fn the_controller_survives_a_calm_schedule() {
-        Simulation::new(7).rates(Rates::CALM).run(
+    fn the_controller_runs_in_a_simulation() {
+        Scenario::new(7).run(
             async |client, stop| drop(run(&client, &stop).await),
             async |cluster| assert!(cluster.converged(async || true).await),
         );

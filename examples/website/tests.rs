@@ -2,13 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use k8s_openapi::api::core::v1::Event;
 use kube_core::params::Patch;
 use serde_json::json;
 use watchkeeper::controller::Role;
-use watchkeeper_sim::{Cluster, Rates, Simulation};
+use watchkeeper_sim::{Check, Outside, User};
 use watchkeeper_test::TestCluster;
 
 use super::*;
@@ -111,91 +110,54 @@ async fn the_role_that_print_role_prints_is_all_that_the_operator_needs() {
     cluster.stop().await;
 }
 
-/// Buckets of which every third call fails.
-#[derive(Default)]
-struct Unreliable {
-    buckets: InMemory,
-    calls: AtomicUsize,
-}
+/// Buckets in the simulated world outside, whose calls fail as requests do.
+struct Simulated(Outside);
 
-impl Unreliable {
-    fn call(&self) -> io::Result<()> {
-        let fails = self.calls.fetch_add(1, Relaxed).is_multiple_of(3);
-        if fails { Err(io::Error::other("the storage is busy")) } else { Ok(()) }
-    }
-}
-
-impl Buckets for Unreliable {
+impl Buckets for Simulated {
     async fn ensure(&self, site: &ObjectName) -> io::Result<()> {
-        self.call()?;
-        self.buckets.ensure(site).await
+        self.0.put(&format!("bucket {site}"), "empty").await.map_err(io::Error::other)
     }
 
     async fn remove(&self, site: &ObjectName) -> io::Result<()> {
-        self.call()?;
-        self.buckets.remove(site).await
+        self.0.remove(&format!("bucket {site}")).await.map_err(io::Error::other)
     }
 }
 
-/// One life of the operator.
-async fn operate(client: Client, stop: CancellationToken, buckets: Arc<Unreliable>) {
-    let mut manager = Manager::builder("website-operator", &client).build();
-    register(&mut manager, buckets).unwrap();
-    // One that cannot start is started again, as by a kubelet.
-    drop(manager.run(stop).await);
-}
-
 /// Users create two Websites, change one, delete the other, and edit children.
-async fn users(cluster: &Cluster) {
-    let user = &cluster.user;
+async fn users(user: &User) {
     let secret = json!({"metadata": {"name": "credentials", "namespace": "default"}});
-    user.api::<Secret>().create(&serde_json::from_value(secret).unwrap()).await.unwrap();
+    user.create::<Secret>(&serde_json::from_value(secret).unwrap()).await;
     for name in ["a", "b"] {
         let spec = WebsiteSpec { page: "Hello".into(), replicas: 1, secret: "credentials".into() };
         let mut site = Website::new(name, spec);
         site.metadata.namespace = Some("default".into());
-        // The operator installs the definition.
-        while user.api::<Website>().create(&site).await.is_err_and(|error| error.is_not_found()) {
-            cluster.env.clock.sleep(Duration::from_millis(100)).await;
-        }
-        cluster.pause(Duration::from_secs(10)).await;
+        user.create(&site).await;
+        user.eventually::<Deployment>(&format!("default/{name}"), |_| true).await;
     }
-    let more = Patch::Merge(json!({"spec": {"replicas": 3}}));
-    user.api::<Website>().patch(&key("a"), &more).await.unwrap();
-    cluster.pause(Duration::from_secs(10)).await;
-    let fewer = Patch::Merge(json!({"spec": {"replicas": 0}}));
-    drop(user.api::<Deployment>().patch(&key("a"), &fewer).await); // It may not be there yet.
-    drop(user.api::<ConfigMap>().delete(&key("a")).await);
-    user.api::<Website>().delete(&key("b")).await.unwrap();
-}
-
-/// Whether `a` is ready with its children, and nothing is left of `b`.
-async fn is_settled(cluster: &Cluster, buckets: &Unreliable) -> bool {
-    let user = &cluster.user;
-    let site = user.api::<Website>().get(&key("a")).await.unwrap();
-    let Ok(deployment) = user.api::<Deployment>().get(&key("a")).await else { return false };
-    if deployment.status.is_none_or(|status| status.ready_replicas != Some(3)) {
-        roll_out(user, "a", 3).await.unwrap();
-    }
-    site.is_ready()
-        && deployment.spec.unwrap().replicas == Some(3)
-        && user.api::<ConfigMap>().get(&key("a")).await.is_ok()
-        && user.api::<Service>().get(&key("a")).await.is_ok()
-        && user.api::<Website>().get_opt(&key("b")).await.unwrap().is_none()
-        && user.api::<Deployment>().get_opt(&key("b")).await.unwrap().is_none()
-        && buckets.buckets.0.lock().iter().eq([&key("a")])
+    user.patch::<Website>("default/a", json!({"spec": {"replicas": 3}})).await;
+    user.eventually::<Deployment>("default/a", |it| it.spec.as_ref().unwrap().replicas == Some(3)).await;
+    user.patch::<Deployment>("default/a", json!({"spec": {"replicas": 0}})).await;
+    user.delete::<ConfigMap>("default/a").await;
+    user.eventually::<Deployment>("default/a", |it| it.spec.as_ref().unwrap().replicas == Some(3)).await;
+    // What Kubernetes' Deployment controller would do.
+    user.patch_status::<Deployment>("default/a", json!({"status": {"replicas": 3, "readyReplicas": 3}}))
+        .await;
+    user.delete::<Website>("default/b").await;
+    user.eventually_gone::<Website>("default/b").await;
 }
 
 #[test]
-fn through_twenty_schedules_of_faults_nothing_is_left_behind() {
-    for seed in 0..20 {
-        let buckets = Arc::<Unreliable>::default();
-        Simulation::new(seed).rates(Rates::STORM).collect_garbage().run(
-            async |client, stop| operate(client, stop, buckets.clone()).await,
-            async |cluster| {
-                users(cluster).await;
-                assert!(cluster.converged(async || is_settled(cluster, &buckets).await).await, "seed {seed}");
-            },
-        );
-    }
+fn through_every_fault_nothing_is_lost_doubled_or_left_behind() {
+    let report = Check::builder()
+        .name("website")
+        .crd::<Website>()
+        .pairs(50)
+        .seeds(50)
+        .run(
+            |outside| Arc::new(Simulated(outside.clone())),
+            |manager, buckets| register(manager, buckets.clone()),
+            users,
+        )
+        .unwrap();
+    println!("{report}");
 }

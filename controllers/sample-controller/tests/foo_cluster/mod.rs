@@ -28,7 +28,7 @@ use watchkeeper::wire::Class;
 use watchkeeper::{Client, Env, Kind, Object, ObjectName, SharedInformer, SharedInformerFactory};
 use watchkeeper_apiserver::{ApiServer, ListenOptions, Listening};
 use watchkeeper_controllers::garbage_collector;
-use watchkeeper_sim::{Net, Trace};
+use watchkeeper_sim::Net;
 
 /// How the controller reaches the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -244,7 +244,7 @@ fn observe<K: Kind<DynamicType: Default>>(factory: &SharedInformerFactory, chang
 impl Link {
     fn in_process(env: &Env, controller: &Env) -> (Self, Client, Client) {
         let server = ApiServer::new(env);
-        let net = Net::new(&server, &env.clock, env.generator.fork("net"), &Trace::new(&env.clock));
+        let net = Net::new(&server, &env.clock);
         let client = Client::from_kube(kube_client::Client::new(net.service(), "default"), controller);
         let admin = Client::from_kube(server.client(), env);
         (Self::InProcess { server, net }, admin, client)

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use watchkeeper::controller::{Action, Controller, Error, Manager, Watch};
 use watchkeeper::{Env, ObjectName};
-use watchkeeper_sim::{Rates, Simulation};
+use watchkeeper_sim::Scenario;
 use watchkeeper_test::TestCluster;
 
 use crate::website::{Outside, Website, manifest, register};
@@ -140,7 +140,7 @@ async fn two_managers_that_fight_over_a_field_are_slowed_and_named() {
 fn time_beside(behind: usize) -> Duration {
     let took = Arc::new(Mutex::new(Duration::ZERO));
     let runs = Arc::new(AtomicUsize::new(0));
-    Simulation::new(1).rates(Rates::CALM).run(
+    Scenario::new(1).run(
         async |client, stop| {
             let mut manager = Manager::builder("tester", &client).build();
             let runs = runs.clone();

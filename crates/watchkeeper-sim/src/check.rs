@@ -243,9 +243,7 @@ impl Check {
         let calm = Self::reference(&bench)?;
         let report = Report::new(&self.name, calm.requests, calm.steps, kinds);
         if let Some(replay) = options.replay {
-            let line = replay.clone();
-            let finding = bench.attended(&line, move |bench| shrink::judge(bench, &replay))?;
-            return finding.map_or(Ok(report), |finding| Err(Failure::of(&self.name, finding)));
+            return self.replay(&bench, replay, report, calm.digest);
         }
         let all = plan::singles(&calm.places, &self.kinds);
         let pairs = plan::pairs(&all, self.pairs, &Generator::seeded(1));
@@ -253,6 +251,28 @@ impl Check {
         let seeds = options.seeds.unwrap_or(self.seeds);
         let jobs = Jobs { singles, pairs, seeds, options, digest: calm.digest };
         jobs.run(&bench, self.threads, report)
+    }
+
+    /// Runs only one schedule.
+    fn replay(
+        &self,
+        bench: &Arc<Bench>,
+        replay: Replay,
+        mut report: Report,
+        calm: u64,
+    ) -> Result<Report, Failure> {
+        let line = replay.clone();
+        let judged = bench.attended(&line, move |bench, _| shrink::judge(bench, &replay))?;
+        let mut outcome =
+            judged.ok_or_else(|| Failure::settings(format!("{line}: goes wrong without faults")))?;
+        report.add(&outcome, calm);
+        match outcome.violation.take() {
+            None => Ok(report),
+            Some(violation) => {
+                let entries = std::mem::take(&mut outcome.entries);
+                Err(Failure::of(&self.name, Finding { replay: line, violation, entries, is_calm: false }))
+            }
+        }
     }
 
     fn validate(&self, options: &Options) -> Result<(), String> {
@@ -291,7 +311,7 @@ impl Check {
 
     /// Runs the story without faults; twice with one seed, and with two other seeds.
     fn reference(bench: &Arc<Bench>) -> Result<Outcome, Failure> {
-        let runs = bench.attended(&Replay::calm(0), |bench| {
+        let runs = bench.attended(&Replay::calm(0), |bench, _| {
             let [mut first, mut again] = [0, 0].map(|seed| bench.calm(seed, None, None));
             if let Some(violation) = first.violation.take() {
                 return Err((Replay::calm(0), violation, first.entries));

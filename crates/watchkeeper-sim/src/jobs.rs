@@ -64,15 +64,16 @@ impl Bench {
     pub(crate) fn attended<T: Send + 'static>(
         self: &Arc<Self>,
         replay: &Replay,
-        work: impl FnOnce(&Self) -> T + Send + 'static,
+        work: impl FnOnce(&Self, &Beat) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let crew = Arc::new(Crew::new(1));
         let result = Arc::new(Mutex::new(None));
         let (bench, slot, theirs) = (self.clone(), result.clone(), crew.clone());
         let line = replay.to_string();
         spawn(move || {
-            theirs.begin(0, line);
-            let done = work(&bench);
+            let beat = Beat { crew: theirs.clone(), line };
+            beat.next();
+            let done = work(&bench, &beat);
             *slot.lock() = Some(done);
             theirs.leave();
         });
@@ -80,6 +81,18 @@ impl Bench {
             Ok(()) => result.lock().take().ok_or_else(|| Failure::settings("a thread died".to_owned())),
             Err(stuck) => Err(Failure::stuck(&self.name, &stuck)),
         }
+    }
+}
+
+/// Tells the watcher that the next run begins.
+pub(crate) struct Beat {
+    crew: Arc<Crew>,
+    line: String,
+}
+
+impl Beat {
+    pub(crate) fn next(&self) {
+        self.crew.begin(0, self.line.clone());
     }
 }
 
@@ -206,7 +219,7 @@ impl Jobs {
         if let Some((_, replay, violation)) = work.found.lock().take() {
             let line = replay.clone();
             let finding: Finding =
-                bench.attended(&line, move |bench| shrink::shrink(bench, &replay, violation))?;
+                bench.attended(&line, move |bench, beat| shrink::shrink(bench, beat, &replay, violation))?;
             return Err(Failure::of(&bench.name, finding));
         }
         let mut report = work.report.lock().clone();

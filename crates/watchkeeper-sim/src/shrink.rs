@@ -2,7 +2,7 @@
 
 use crate::failure::Finding;
 use crate::fault::Planned;
-use crate::jobs::Bench;
+use crate::jobs::{Beat, Bench};
 use crate::replay::{Faults, Replay};
 use crate::violation::Violation;
 use crate::world::{Outcome, Reference, Schedule};
@@ -10,26 +10,29 @@ use crate::world::{Outcome, Reference, Schedule};
 /// The most runs to spend on a finding.
 const MOST_RUNS: u32 = 400;
 
-/// Runs a schedule; `Some` if it goes wrong.
-pub(crate) fn judge(bench: &Bench, replay: &Replay) -> Option<Finding> {
-    let mut outcome = match replay.steps {
-        Some(steps) => Shrinker { bench, violation: None, runs: 0 }.told_until(replay, steps)?,
-        None => bench.run(replay),
-    };
-    let violation = outcome.violation.take()?;
-    Some(Finding { replay: replay.clone(), violation, entries: outcome.entries, is_calm: false })
+/// Runs a schedule, compared with the same story without faults; `None` if that goes wrong itself.
+pub(crate) fn judge(bench: &Bench, replay: &Replay) -> Option<Outcome> {
+    let Some(steps) = replay.steps else { return Some(bench.run(replay)) };
+    let calm = bench.calm(0, Some(steps), None);
+    if calm.violation.is_some() {
+        return None;
+    }
+    let script = replay.script(&bench.kinds);
+    let reference = Reference::of(&calm);
+    let schedule = Schedule { seed: replay.seed, script, steps: Some(steps), reference: Some(&reference) };
+    Some(bench.execute(schedule))
 }
 
 /// The smallest schedule that goes wrong in the same way.
-pub(crate) fn shrink(bench: &Bench, replay: &Replay, violation: Violation) -> Finding {
-    let mut shrinker = Shrinker { bench, violation: Some(violation), runs: 0 };
+pub(crate) fn shrink(bench: &Bench, beat: &Beat, replay: &Replay, violation: Violation) -> Finding {
+    let mut shrinker = Shrinker { bench, beat, violation, runs: 0 };
     let mut best = replay.clone();
     let first = bench.run(replay);
     if let Faults::Drawn(_) = best.faults {
         best.faults = Faults::Planned(first.hits.clone());
     }
     // A difference between two runs is not shown by fewer faults.
-    if shrinker.violation == Some(Violation::NotDeterministic) {
+    if shrinker.violation == Violation::NotDeterministic {
         return Finding {
             replay: best,
             violation: Violation::NotDeterministic,
@@ -46,15 +49,19 @@ pub(crate) fn shrink(bench: &Bench, replay: &Replay, violation: Violation) -> Fi
         best.faults = Faults::Planned(fewer);
     }
     best = shrinker.fewer_steps(best, first.steps);
-    judge(bench, &best).unwrap_or_else(|| {
-        let violation = first.violation.unwrap_or(Violation::NotDeterministic);
-        Finding { replay: replay.clone(), violation, entries: first.entries, is_calm: false }
-    })
+    beat.next();
+    let (replay, outcome) = match judge(bench, &best) {
+        Some(outcome) if outcome.violation.is_some() => (best, outcome),
+        _ => (replay.clone(), first),
+    };
+    let violation = outcome.violation.unwrap_or(Violation::NotDeterministic);
+    Finding { replay, violation, entries: outcome.entries, is_calm: false }
 }
 
 struct Shrinker<'a> {
     bench: &'a Bench,
-    violation: Option<Violation>,
+    beat: &'a Beat,
+    violation: Violation,
     runs: u32,
 }
 
@@ -65,28 +72,10 @@ impl Shrinker<'_> {
             return None;
         }
         self.runs += 1;
-        let outcome = match replay.steps {
-            Some(steps) => self.told_until(replay, steps)?,
-            None => self.bench.run(replay),
-        };
-        let is_same = match (&outcome.violation, &self.violation) {
-            (Some(found), Some(wanted)) => found.is_like(wanted),
-            (found, _) => found.is_some(),
-        };
+        self.beat.next();
+        let outcome = judge(self.bench, replay)?;
+        let is_same = outcome.violation.as_ref().is_some_and(|found| found.is_like(&self.violation));
         is_same.then_some(outcome)
-    }
-
-    /// Runs the beginning of the story with faults, compared with the same beginning without; `None` if that goes wrong itself.
-    fn told_until(&self, replay: &Replay, steps: u32) -> Option<Outcome> {
-        let calm = self.bench.calm(0, Some(steps), None);
-        if calm.violation.is_some() {
-            return None;
-        }
-        let reference = Reference::of(&calm);
-        let script = replay.script(&self.bench.kinds);
-        let schedule =
-            Schedule { seed: replay.seed, script, steps: Some(steps), reference: Some(&reference) };
-        Some(self.bench.execute(schedule))
     }
 
     /// Takes out halves, quarters and so on, as long as the rest goes wrong.

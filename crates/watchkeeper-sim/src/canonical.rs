@@ -134,10 +134,25 @@ impl References {
                 if let Some(observed) = fields.get_mut("observedGeneration") {
                     *observed = json!(if observed == generation { "<current>" } else { "<outdated>" });
                 }
-                fields.values_mut().for_each(|field| self.walk(field, generation));
+                for (name, field) in fields.iter_mut() {
+                    match is_chosen(name, field) {
+                        true => *field = json!("<chosen by the server>"),
+                        false => self.walk(field, generation),
+                    }
+                }
             }
             _ => {}
         }
+    }
+}
+
+/// Whether a server chooses the value of a field where nobody sets it: the addresses and ports of Services.
+fn is_chosen(name: &str, value: &Value) -> bool {
+    match name {
+        "clusterIP" => value.as_str().is_some_and(|address| address != "None"),
+        "clusterIPs" => value.as_array().is_some_and(|addresses| !addresses.contains(&json!("None"))),
+        "nodePort" | "healthCheckNodePort" => value.is_number(),
+        _ => false,
     }
 }
 

@@ -387,15 +387,14 @@ impl World<'_> {
     }
 }
 
-/// Returns a client of a built-in controller, whose requests take 50 ms each, like the 20 requests per second of a controller
-/// manager. Without this delay, a collector and a controller with a stale cache could delete and create one object over and over, and
-/// virtual time would not advance.
+/// Returns a client of a built-in controller, whose requests take half a second each. Without a delay, a collector and a controller with
+/// a stale cache could delete and create one object over and over, and virtual time would not advance.
 fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
     let (net, clock) = (net.clone(), clock.clone());
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (net, clock) = (net.clone(), clock.clone());
         async move {
-            clock.sleep(Duration::from_millis(50)).await;
+            clock.sleep(Duration::from_millis(500)).await;
             let target = Target::of(request.method(), request.uri(), request.headers());
             let answer = net.server().service().oneshot(request).await;
             if let (true, Ok(answer)) = (target.is_write(), &answer) {

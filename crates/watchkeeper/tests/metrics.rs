@@ -67,6 +67,7 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
             format!(r#"informer_watch_events_total{of},type="modified"}} 1"#),
             format!(r#"informer_watch_events_total{of},type="added"}} 1"#),
             format!(r#"informer_watch_events_total{of},type="deleted"}} 1"#),
+            format!("informer_history_rewritten_total{of}}} 0"),
             format!(r#"informer_handler_pending_notifications{of},handler="quick"}} 0.0"#),
             format!(r#"informer_handler_pending_notifications{of},handler="quick 2"}} 0.0"#),
             format!(r#"informer_handler_panics_total{of},handler="quick"}} 0"#),

@@ -11,7 +11,8 @@ use crate::object::Object;
 /// Passes updates that change `metadata.generation`, which the server increases with each change of the spec.
 ///
 /// Kinds without a generation always pass, and so do changes of the deletion timestamp and of finalizers, so that an object
-/// that is being deleted is reconciled. A resync does not pass.
+/// that is being deleted is reconciled. A state that is not newer passes, too: a server that was restored from a backup uses
+/// generations again. A resync does not pass.
 ///
 /// ```
 /// # use watchkeeper::Object;
@@ -30,7 +31,14 @@ pub fn generation_changed<K>() -> impl Fn(&Object<K>, &Object<K>) -> bool + Send
             || (new.generation() == 0 && old.version() != new.version())
             || old.is_deleting() != new.is_deleting()
             || old.finalizers() != new.finalizers()
+            || is_rewritten(old, new)
     }
+}
+
+/// Returns whether the server was restored from a backup in between: it uses versions and generations again.
+fn is_rewritten<K>(old: &Object<K>, new: &Object<K>) -> bool {
+    let goes_back = !new.version().is_unset() && new.version() <= old.version();
+    goes_back && !new.is_resynced_as(old)
 }
 
 /// Passes updates that change `metadata.labels`.
@@ -117,6 +125,15 @@ mod tests {
         assert!(passes(&old, &object(json!({"generation": 2}))));
         assert!(passes(&old, &object(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}))));
         assert!(passes(&old, &object(json!({"finalizers": ["a.b/c"]}))));
+    }
+
+    #[test]
+    fn a_generation_that_is_used_again_after_a_restore_passes() {
+        let passes = generation_changed();
+        let old = object(json!({"resourceVersion": "7"}));
+        assert!(passes(&old, &object(json!({"resourceVersion": "6"}))));
+        assert!(passes(&old, &object(json!({"resourceVersion": "7", "labels": {"a": "b"}}))));
+        assert!(!passes(&old, &object(json!({"resourceVersion": "7"}))), "a resync");
     }
 
     #[test]

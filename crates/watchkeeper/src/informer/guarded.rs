@@ -35,6 +35,10 @@ impl InformerMetrics for Guarded {
         self.call(|metrics| metrics.event(event));
     }
 
+    fn history_rewritten(&self) {
+        self.call(|metrics| metrics.history_rewritten());
+    }
+
     fn queued(&self, entries: usize) {
         self.call(|metrics| metrics.queued(entries));
     }
@@ -51,5 +55,9 @@ impl ReflectorMetrics for Guarded {
 
     fn event(&self, event: &WatchEventType) {
         InformerMetrics::event(self, event);
+    }
+
+    fn history_rewritten(&self) {
+        InformerMetrics::history_rewritten(self);
     }
 }

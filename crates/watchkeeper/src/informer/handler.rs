@@ -99,9 +99,9 @@ pub enum Change<'a, K> {
 }
 
 impl<'a, K> Change<'a, K> {
-    /// Returns whether this is a resync: the object is delivered again with an equal version.
+    /// Returns whether this is a resync: the object is delivered again, with an equal version and content.
     pub fn is_resync(&self) -> bool {
-        matches!(self, Self::Updated { old, new } if old.version() == new.version())
+        matches!(self, Self::Updated { old, new } if old.is_resynced_as(new))
     }
 
     /// Returns the newest state, including a deleted object's last one; none for a tombstone without one.
@@ -257,7 +257,7 @@ impl<K> Notification<K> {
 
     /// Returns whether this is a resync, which only handlers that are due receive.
     pub(super) fn is_resync(&self) -> bool {
-        matches!(self, Self::Update { old, new } if old.version() == new.version())
+        matches!(self, Self::Update { old, new } if old.is_resynced_as(new))
     }
 
     pub(super) fn deliver_to(&self, handler: &mut (impl Handler<K> + ?Sized)) {

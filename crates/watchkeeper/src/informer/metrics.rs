@@ -100,6 +100,10 @@ pub trait InformerMetrics: Send + Sync + 'static {
         let _ = event;
     }
 
+    /// Called when the server's history turned out to be rewritten, for example by a restore from a backup. A relist
+    /// follows, or has just shown it.
+    fn history_rewritten(&self) {}
+
     /// Called with the number of queued entries.
     fn queued(&self, entries: usize) {
         let _ = entries;

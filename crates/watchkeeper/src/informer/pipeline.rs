@@ -154,6 +154,19 @@ macro_rules! pipeline_settings {
             self
         }
 
+        /// Sets the time without an event or a bookmark after which a watch is checked; two and a half minutes by
+        /// default, at least one second. A server that sends bookmarks sends one a minute.
+        ///
+        /// If the server has sent bookmarks, the watch is opened again, as its connection is dead. If the watch has
+        /// delivered nothing at all, a list of one object shows the server's version: one that is below the cache's,
+        /// for example after a restore from a backup, leads to a relist.
+        #[must_use]
+        pub fn max_watch_silence(mut self, silence: std::time::Duration) -> Self {
+            self.pipeline.reflector.silence =
+                silence.clamp(std::time::Duration::from_secs(1), $crate::clock::FAR);
+            self
+        }
+
         /// Sets the delays before retries.
         #[must_use]
         pub fn backoff(mut self, backoff: $crate::reflector::Backoff) -> Self {

@@ -264,14 +264,27 @@ impl<K> Object<K> {
         &self.all()[..self.identity().body as usize]
     }
 
-    /// Returns whether both are the same state of the same object: equal key, uid and version. Without a version, they
-    /// are not.
+    /// Returns whether both are the same state of the same object: equal key, uid, version and content. Without a
+    /// version, they are not.
+    ///
+    /// The content counts because a server that was restored from a backup uses versions again.
     pub fn same_state(&self, other: &Self) -> bool {
         std::ptr::eq(self.identity(), other.identity())
             || (!self.version().is_unset()
                 && self.version() == other.version()
                 && self.key_bytes() == other.key_bytes()
-                && self.uid() == other.uid())
+                && self.uid() == other.uid()
+                && self.same_content(other))
+    }
+
+    /// Returns whether an update from this state is a resync: the version is equal, and so is the content.
+    pub(crate) fn is_resynced_as(&self, other: &Self) -> bool {
+        std::ptr::eq(self.identity(), other.identity())
+            || (self.version() == other.version() && self.same_content(other))
+    }
+
+    fn same_content(&self, other: &Self) -> bool {
+        without_type(self.json()) == without_type(other.json())
     }
 
     /// Decodes only the fields of `V`.
@@ -388,6 +401,19 @@ impl fmt::Debug for Labels<'_> {
     }
 }
 
+/// Returns the JSON behind the `kind` and the `apiVersion` at its front, which the items of a list lack.
+fn without_type(json: &[u8]) -> &[u8] {
+    let mut rest = json.strip_prefix(b"{").unwrap_or(json);
+    for _ in 0..2 {
+        let value = rest.strip_prefix(b"\"kind\":\"").or_else(|| rest.strip_prefix(b"\"apiVersion\":\""));
+        let Some(value) = value else { break };
+        let Some(end) = value.iter().position(|byte| *byte == b'"') else { break };
+        let behind = &value[end + 1..];
+        rest = behind.strip_prefix(b",").unwrap_or(behind);
+    }
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::ReplicaSet;
@@ -435,6 +461,24 @@ mod tests {
             let json =
                 format!(r#"{{"kind":"Pod","metadata":{metadata},"spec":{{"finalizers":["kubernetes"]}}}}"#);
             assert_eq!(Object::<Pod>::from_json(json.as_bytes()).unwrap().finalizers(), finalizers, "{json}");
+        }
+    }
+
+    #[test]
+    fn the_same_state_has_the_same_content_listed_or_watched() {
+        let object = |front: &str, version: u64, data: &str| {
+            let metadata = format!(r#"{{"name":"a","uid":"u","resourceVersion":"{version}"}}"#);
+            let json = format!(r#"{{{front}"metadata":{metadata},"data":"{data}"}}"#);
+            Object::<()>::from_json(json.as_bytes()).unwrap()
+        };
+        let listed = object("", 7, "x");
+        for front in ["", r#""kind":"A","apiVersion":"v1","#, r#""apiVersion":"v1","kind":"A","#] {
+            let watched = object(front, 7, "x");
+            assert!(listed.same_state(&watched) && watched.is_resynced_as(&listed), "{front}");
+            // A version that is used again, after a restore.
+            let other = object(front, 7, "y");
+            assert!(!listed.same_state(&other) && !other.is_resynced_as(&listed), "{front}");
+            assert!(!listed.same_state(&object(front, 8, "x")), "{front}");
         }
     }
 

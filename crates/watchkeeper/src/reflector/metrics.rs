@@ -42,6 +42,9 @@ pub(crate) trait ReflectorMetrics: Send + Sync + 'static {
 
     /// Called when a watch event was read.
     fn event(&self, event: &WatchEventType);
+
+    /// Called when the server's history turned out to be rewritten.
+    fn history_rewritten(&self);
 }
 
 /// Counts nothing.
@@ -51,4 +54,6 @@ impl ReflectorMetrics for Uncounted {
     fn listed(&self, _reason: ListReason, _items: usize) {}
 
     fn event(&self, _event: &WatchEventType) {}
+
+    fn history_rewritten(&self) {}
 }

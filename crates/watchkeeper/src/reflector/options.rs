@@ -30,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) page_size: u32,
     /// A watch ends by itself after this time, or up to twice as long.
     pub(crate) watch_timeout: Duration,
+    /// A watch that delivers nothing for this time is checked.
+    pub(crate) silence: Duration,
     pub(crate) backoff: Backoff,
     /// The time for which a watch that ends with an internal error of the server is retried; zero for no retries.
     pub(crate) retry_internal_errors: Duration,
@@ -42,6 +44,8 @@ pub(crate) struct Options {
 /// The default of the page size.
 pub(crate) const PAGE: u32 = 500;
 pub(crate) const WATCH: Duration = Duration::from_secs(300);
+/// A server that sends bookmarks sends one a minute: two and a half of them were missed.
+const SILENCE: Duration = Duration::from_secs(150);
 
 impl Default for Options {
     fn default() -> Self {
@@ -49,6 +53,7 @@ impl Default for Options {
             list: ListMode::default(),
             page_size: PAGE,
             watch_timeout: WATCH,
+            silence: SILENCE,
             backoff: Backoff::default(),
             retry_internal_errors: Duration::ZERO,
             object_cap: OBJECT_CAP,

@@ -1,5 +1,7 @@
 //! The decisions of a reflector: the next request follows from outcomes alone, without sockets or a clock.
 
+mod history;
+
 use std::time::Duration;
 
 use super::backoff::Backoff;
@@ -9,6 +11,7 @@ use crate::clock::{Generator, Instant};
 use crate::object::ResourceVersion;
 use crate::source::{ListOptions, WatchOptions};
 use crate::wire::{ApiError, Class, ListMeta};
+pub(crate) use history::{Due, History, Probed, SetBack};
 
 /// The decisions of one reflector.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ pub(crate) struct Plan {
     /// The time until which lists are paged, because the server does not support streamed ones.
     paged_until: Option<Instant>,
     internal_errors: InternalErrors,
+    /// The versions seen so far.
+    pub(super) history: History,
+    /// A list that was older than what was seen before, until it is taken.
+    set_back: Option<SetBack>,
 }
 
 /// Retries of a watch after internal errors of the server, for a limited time.
@@ -60,9 +67,8 @@ enum State {
         /// The one list without pages, after a continue token expired.
         unpaged: bool,
     },
-    Watch {
-        from: ResourceVersion,
-    },
+    /// A watch from the last version seen.
+    Watch,
 }
 
 /// The next request.
@@ -90,15 +96,32 @@ pub(crate) enum Ended {
     NotOpened(ApiError),
     /// The stream contained or ended with an error.
     Failed(ApiError),
-    /// The server closed it.
+    /// The server closed it before its time.
     Closed,
+    /// The server closed it at its time.
+    TimedOut,
 }
 
 impl Ended {
     pub(crate) fn error(&self) -> Option<&ApiError> {
         match self {
             Self::NotOpened(error) | Self::Failed(error) => Some(error),
-            Self::Closed => None,
+            Self::Closed | Self::TimedOut => None,
+        }
+    }
+
+    /// Returns whether the server may have been restarted, and restored, meanwhile.
+    fn may_hide_restart(&self) -> bool {
+        match self {
+            Self::TimedOut => false,
+            Self::Closed => true,
+            Self::NotOpened(error) | Self::Failed(error) => {
+                let is_lost = matches!(
+                    error.class(),
+                    Class::ConnectionLost | Class::ConnectionRefused | Class::Unreachable | Class::Timeout
+                );
+                is_lost || is_unwell(error)
+            }
         }
     }
 }
@@ -131,6 +154,8 @@ impl Plan {
             moved: false,
             paged_until: None,
             internal_errors: InternalErrors { limit: options.retry_internal_errors, row: None },
+            history: History::new(options.silence),
+            set_back: None,
         };
         if mode == ListMode::Paged {
             plan.state = plan.first_page();
@@ -160,7 +185,7 @@ impl Plan {
         match &self.state {
             State::List { page, .. } => Ask::List(page.clone()),
             State::Stream => Ask::Watch(WatchOptions { initial_events: true, ..watch }),
-            State::Watch { from } => Ask::Watch(WatchOptions { version: from.clone(), ..watch }),
+            State::Watch => Ask::Watch(WatchOptions { version: self.history.last().clone(), ..watch }),
         }
     }
 
@@ -187,7 +212,14 @@ impl Plan {
         self.failures = 0;
         // A streamed list goes on as a watch, which has delivered something new by then.
         self.moved = matches!(self.state, State::Stream);
-        self.state = State::Watch { from: version.clone() };
+        self.state = State::Watch;
+        self.set_back = self.history.listed(version);
+    }
+
+    /// Returns whether the last whole state was older than what was seen before, once, unless an event, a bookmark or a
+    /// probe has shown it already.
+    pub(crate) fn take_set_back(&mut self) -> Option<SetBack> {
+        self.set_back.take()
     }
 
     /// Records a failed list, and returns the delay before the next try.
@@ -222,22 +254,29 @@ impl Plan {
         self.reason
     }
 
-    /// Records an event or a bookmark.
-    pub(crate) fn watched(&mut self, version: &ResourceVersion) {
-        if let State::Watch { from } = &mut self.state
-            && !version.is_unset()
-            && from != version
-        {
-            from.clone_from(version);
+    /// Records the version of an event or a bookmark. One below the last version seen does not count.
+    pub(crate) fn watched(&mut self, version: &ResourceVersion) -> Result<(), SetBack> {
+        if matches!(self.state, State::Watch) && !version.is_unset() && version != self.history.last() {
+            self.history.saw(version)?;
             self.failures = 0;
             self.moved = true;
         }
+        Ok(())
+    }
+
+    /// Records that a watch was opened.
+    pub(crate) fn watch_opened(&mut self, now: Instant) {
+        self.history.opened(now, &self.generator);
     }
 
     /// Records the end of a watch after `lived`, and returns the delay before the next try.
     pub(crate) fn watch_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
         let moved = std::mem::take(&mut self.moved);
         let error = ended.error();
+        self.history.ended();
+        if ended.may_hide_restart() {
+            self.history.doubt();
+        }
         if matches!(self.state, State::Stream) {
             return self.stream_ended(ended, lived, now);
         }

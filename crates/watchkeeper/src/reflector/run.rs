@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,7 @@ use super::bad::{Bad, BadBookmark, Skipped, UnknownEvent};
 use super::initial::Initial;
 use super::metrics::ListReason;
 use super::options::Options;
-use super::plan::{Ask, Ended, Plan, VERY_SHORT};
+use super::plan::{Ask, Due, Ended, Plan, Probed, SetBack, VERY_SHORT};
 use crate::clock::Instant;
 use crate::env::Env;
 use crate::object::{IdentityError, Kind, Maker, Object, ResourceVersion, name_hint};
@@ -28,7 +29,7 @@ use crate::wire::{
 
 /// Mirrors one kind from a source into a queue.
 pub(crate) struct Reflector<K: Kind, S> {
-    source: S,
+    source: Arc<S>,
     queue: Arc<DeltaQueue<K>>,
     maker: Maker<K>,
     plan: Plan,
@@ -36,9 +37,6 @@ pub(crate) struct Reflector<K: Kind, S> {
     name: String,
     health: Arc<Mutex<Health>>,
     options: Options,
-    /// Whether the server sends bookmarks other than the one at the end of a list: then a watch is never silent for
-    /// long.
-    bookmarked: bool,
 }
 
 /// The activity of a reflector.
@@ -84,6 +82,8 @@ pub struct Health {
     pub lists_by_reason: BTreeMap<ListReason, u64>,
     /// The number of opened watches.
     pub watches: u64,
+    /// How often the server's history turned out to be rewritten, for example by a restore from a backup.
+    pub rewritten: u64,
 }
 
 /// A watch that lasts this much longer than its timeout is dead.
@@ -92,8 +92,8 @@ const GRACE: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The maximum wait for the next chunk of a streamed list, and for its end after the first change.
 const STREAM_PATIENCE: Duration = Duration::from_secs(30);
-/// A server that sends bookmarks sends one a minute: after two and a half of them were missed, the connection is dead.
-const SILENCE: Duration = Duration::from_secs(150);
+/// A watch that ends by so much before its timeout has still ended at its time.
+const EARLY: Duration = Duration::from_secs(1);
 
 impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     /// Returns a reflector called `name` in reports. `maker` makes objects of bytes, and `health` is kept up to date.
@@ -108,7 +108,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     ) -> Self {
         let env = env.fork(&format!("reflector {name}"));
         let plan = Plan::new(&options, source.streams_lists(), env.generator.clone());
-        Self { source, queue, maker, plan, env, name, health, options, bookmarked: false }
+        let source = Arc::new(source);
+        Self { source, queue, maker, plan, env, name, health, options }
     }
 
     /// Lists and watches until `stop`. Dropping the future stops it as well.
@@ -214,7 +215,11 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         })
     }
 
-    fn replace(&self, items: Vec<Object<K>>, version: ResourceVersion) {
+    fn replace(&mut self, items: Vec<Object<K>>, version: ResourceVersion) {
+        if let Some(set_back) = self.plan.take_set_back() {
+            let (phase, why) = ("relisted", self.set_back(&set_back).to_string());
+            self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
+        }
         self.contact(&version);
         let reason = self.plan.reason();
         self.options.metrics.listed(reason, items.len());
@@ -249,6 +254,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             Ok(Ok(stream)) => {
                 self.opened();
                 match self.read_watch(stream, &options).await {
+                    Ok(()) if self.env.clock.now() + EARLY >= started + options.timeout => Ended::TimedOut,
                     Ok(()) => Ended::Closed,
                     Err(error) => Ended::Failed(error),
                 }
@@ -269,8 +275,10 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
             Ended::Failed(error) => self.failed("the watch failed", error),
-            Ended::Closed if wait.is_zero() => {}
-            Ended::Closed => self.degrade("the watch failed", "closed at once, without anything new"),
+            Ended::Closed | Ended::TimedOut if wait.is_zero() => {}
+            Ended::Closed | Ended::TimedOut => {
+                self.degrade("the watch failed", "closed at once, without anything new")
+            }
         }
         wait
     }
@@ -279,29 +287,40 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::with_cap(self.options.object_cap);
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
-        let mut received = false;
         let (opened, mut is_proven) = (self.env.clock.now(), !self.health.lock().watch_failed);
         // The time by which a streamed list must be complete, once changes have come: they follow it.
         let mut whole_by = None;
+        let mut probe = None;
         loop {
-            let patience = match (&initial, self.bookmarked) {
-                (Some(_), _) => STREAM_PATIENCE,
-                (None, true) => SILENCE,
-                (None, false) => options.timeout + GRACE,
-            };
-            let limit = initial.as_ref().and(whole_by).unwrap_or(end);
-            let deadline = limit.min(self.env.clock.now() + patience);
             let is_watching = initial.is_none();
+            let due = self.plan.history.due().filter(|_| is_watching);
+            let mut deadline = initial.as_ref().and(whole_by).unwrap_or(end);
+            if !is_watching {
+                deadline = deadline.min(self.env.clock.now() + STREAM_PATIENCE);
+            }
+            let wake_at = due.map_or(deadline, |(at, _)| at.min(deadline));
             let next = tokio::select! {
                 biased;
-                next = self.next(&mut stream, deadline) => next,
+                next = stream.next() => next,
+                answer = answer_of(&mut probe) => {
+                    probe = None;
+                    self.probed(answer)?;
+                    continue;
+                }
                 never = self.lasting(opened), if is_watching && !is_proven => match never {},
+                () = self.env.clock.sleep_until(wake_at) => match due {
+                    Some((at, Due::Probe)) if at < deadline => {
+                        self.plan.history.probe();
+                        probe = Some(self.probe());
+                        continue;
+                    }
+                    _ => return Err(silent()),
+                },
             };
-            if patience == SILENCE && !received && next.is_err() && self.env.clock.now() >= deadline {
-                return Err(self.unheard(&options.version).await);
+            let Some(chunk) = next.transpose()? else { break };
+            if !chunk.is_empty() {
+                self.plan.history.heard(self.env.clock.now());
             }
-            let Some(chunk) = next? else { break };
-            received |= !chunk.is_empty();
             let mut error_event = None;
             let mut newest = None;
             let split = splitter.feed(&chunk, |line| match line {
@@ -313,7 +332,10 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     if line.event != WatchEventType::Added {
                         whole_by.get_or_insert_with(|| self.env.clock.now() + STREAM_PATIENCE);
                     }
-                    newest = self.event(line, &mut initial).or(newest.take());
+                    match self.event(line, &mut initial) {
+                        Ok(version) => newest = version.or(newest.take()),
+                        Err(set_back) => error_event = Some(self.set_back(&set_back)),
+                    }
                 }
                 Err(bad) => {
                     let event = match bad {
@@ -325,7 +347,6 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             });
             // What was passed on counts, whatever came after it: the next watch continues from there.
             if let Some(version) = newest {
-                self.plan.watched(&version);
                 if is_watching {
                     is_proven = true;
                     self.health.lock().watch_failed = false;
@@ -347,62 +368,90 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         }
     }
 
-    /// Returns why a watch from `version` delivers nothing, not even the expected bookmarks. A server whose history was
-    /// reset, for example to a backup, accepts a version of the future and is silent until it comes. The smallest
-    /// possible list shows the server's version.
-    async fn unheard(&mut self, version: &ResourceVersion) -> ApiError {
-        let one = ListOptions { limit: 1, ..ListOptions::default() };
-        match self.page(&one, &mut Vec::new()).await {
-            Ok(meta) if meta.version < *version => {
-                let message = format!("the server's history was set back from {version} to {}", meta.version);
-                return ApiError::new(Class::VersionTooLarge, message);
-            }
-            // The server has stopped sending bookmarks, as it may.
-            Ok(_) => {
-                self.bookmarked = false;
-                self.health.lock().unheard = false;
-            }
-            Err(error) => {
+    /// Asks for the server's version with the smallest possible list, beside the watch.
+    fn probe(&self) -> BoxFuture<'static, Result<ResourceVersion, ApiError>> {
+        let (source, clock, cap) = (self.source.clone(), self.env.clock.clone(), self.options.object_cap);
+        Box::pin(async move {
+            let one = ListOptions { limit: 1, ..ListOptions::default() };
+            let read = async {
+                let mut stream = source.list(&one).await?;
+                let mut splitter = ListSplitter::with_cap(cap);
+                while let Some(chunk) = stream.next().await {
+                    splitter.feed(&chunk?, |_| {})?;
+                }
+                Ok(splitter.finish()?.version)
+            };
+            clock.timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(silent()))
+        })
+    }
+
+    /// Handles the answer to a probe. An error ends the watch.
+    fn probed(&mut self, answer: Result<ResourceVersion, ApiError>) -> Result<(), ApiError> {
+        match (self.plan.history.probed(answer.as_ref().ok()), answer) {
+            (Probed::SetBack(set_back), _) => return Err(self.set_back(&set_back)),
+            (Probed::Unknown, Err(error)) => {
                 {
                     let mut health = self.health.lock();
                     (health.watch_failed, health.unheard) = (true, true);
                 }
                 self.failed("the watch brings nothing; cannot list", &error);
+                return Err(silent());
             }
+            (Probed::Quiet, _) => {
+                let mut health = self.health.lock();
+                (health.watch_failed, health.unheard, health.degraded) = (false, false, None);
+                health.last_contact = Some(self.env.clock.now());
+            }
+            (Probed::GoOn, Err(error)) => {
+                tracing::debug!(reflector = self.name, "cannot ask for the server's version: {error}");
+            }
+            (Probed::GoOn | Probed::Unknown, _) => {}
         }
-        silent()
+        Ok(())
+    }
+
+    /// Counts that the server's history was rewritten, and returns the error that says so and leads to a list.
+    fn set_back(&self, set_back: &SetBack) -> ApiError {
+        self.options.metrics.history_rewritten();
+        self.health.lock().rewritten += 1;
+        ApiError::new(Class::VersionTooLarge, set_back.to_string())
     }
 
     /// Passes on one event, or collects it while the initial list is incomplete. Returns the version reached, if there
-    /// is one.
-    fn event(&mut self, line: WatchLine<'_>, initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
+    /// is one. An event below the last version seen is not passed on.
+    fn event(
+        &mut self,
+        line: WatchLine<'_>,
+        initial: &mut Option<Initial<K>>,
+    ) -> Result<Option<ResourceVersion>, SetBack> {
         self.options.metrics.event(&line.event);
         if line.event == WatchEventType::Bookmark {
             return self.bookmark(line.object, initial);
         }
         if let WatchEventType::Unknown(event) = line.event {
             self.env.reporter.error("reflector", &self.name, &UnknownEvent(event));
-            return None;
+            return Ok(None);
         }
         let made = if initial.is_some() { self.make_listed(line.object) } else { self.make(line.object) };
         let object = match made {
             Ok(object) => object,
             Err(bad) => {
                 self.bad_event(format_args!("a {:?} event", line.event), &line.event, bad, initial);
-                return None;
+                return Ok(None);
             }
         };
         if let Some(initial) = initial {
             initial.apply(&line.event, object);
-            return None;
+            return Ok(None);
         }
         let version = object.version().clone();
+        self.plan.watched(&version)?;
         self.queue.push(match line.event {
             WatchEventType::Deleted => Delta::Deleted(Deleted::Final(object)),
             WatchEventType::Added => Delta::Added(object),
             _ => Delta::Updated(object),
         });
-        Some(version)
+        Ok(Some(version))
     }
 
     /// Handles an unusable event: the old state of its object stays, unless it is a delete, which always counts.
@@ -431,13 +480,17 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         self.skipped(place, bad);
     }
 
-    fn bookmark(&mut self, object: &[u8], initial: &mut Option<Initial<K>>) -> Option<ResourceVersion> {
+    fn bookmark(
+        &mut self,
+        object: &[u8],
+        initial: &mut Option<Initial<K>>,
+    ) -> Result<Option<ResourceVersion>, SetBack> {
         let bookmark = serde_json::from_slice::<Bookmark>(object).ok();
         let Some(meta) =
             bookmark.map(|bookmark| bookmark.metadata).filter(|meta| !meta.resource_version.is_empty())
         else {
             self.env.reporter.error("reflector", &self.name, &BadBookmark);
-            return None;
+            return Ok(None);
         };
         let version = ResourceVersion::from(meta.resource_version.as_str());
         let annotations = meta.annotations.unwrap_or_default();
@@ -449,16 +502,18 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.health.lock().phase = Phase::Watching;
             }
             // Before the list is complete its version means nothing.
-            None if initial.is_some() => return None,
+            None if initial.is_some() => return Ok(None),
             None => {
-                self.bookmarked = true;
+                self.plan.watched(&version)?;
+                self.plan.history.bookmarked();
                 self.queue.push(Delta::Bookmark(version.clone()));
             }
         }
-        Some(version)
+        Ok(Some(version))
     }
 
-    fn opened(&self) {
+    fn opened(&mut self) {
+        self.plan.watch_opened(self.env.clock.now());
         let mut health = self.health.lock();
         health.watches += 1;
         health.last_contact = Some(self.env.clock.now());
@@ -524,6 +579,16 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 }
 
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Waits for the answer to a probe, if one was sent.
+async fn answer_of(
+    probe: &mut Option<BoxFuture<'static, Result<ResourceVersion, ApiError>>>,
+) -> Result<ResourceVersion, ApiError> {
+    match probe {
+        Some(probe) => probe.await,
+        None => std::future::pending().await,
+    }
+}
 
 fn silent() -> ApiError {
     ApiError::new(Class::Timeout, "the API server is silent")

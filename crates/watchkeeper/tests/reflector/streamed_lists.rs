@@ -125,10 +125,13 @@ async fn the_way_to_list_can_be_chosen() {
 #[tokio::test(start_paused = true)]
 async fn the_bookmark_at_the_end_of_a_streamed_list_promises_no_others() {
     let source = ScriptedSource::new().streaming();
-    source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang());
+    source.on_watch(Reply::body(bookmark(8, Some("true"))).then_hang()).on_list(list(8, &[]));
     let scripted = ScriptedReflector::start(source, |builder| builder);
     let began = scripted.env.clock.now();
-    scripted.until_asked(2).await;
+    scripted.until_asked(3).await;
     assert!((scripted.env.clock.now() - began).as_secs() >= 300);
-    assert_eq!(scripted.watched_from(1), ("8".into(), false));
+    assert_eq!(
+        (scripted.source.asked()[1].clone(), scripted.watched_from(2)),
+        (first_page(1), ("8".into(), false))
+    );
 }

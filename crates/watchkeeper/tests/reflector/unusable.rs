@@ -107,22 +107,22 @@ async fn what_is_there_but_cannot_be_taken_in_keeps_its_old_state_over_a_list() 
 
 #[tokio::test(start_paused = true)]
 async fn the_largest_object_that_is_taken_in_can_be_set() {
-    let sized = |name: &str, size: usize| {
-        let mut object = object(name, 3);
+    let sized = |name: &str, version: u64, size: usize| {
+        let mut object = object(name, version);
         object["data"] = json!({"k": "x".repeat(size)});
         object
     };
     for (cap, expected) in [
-        (None, vec!["listed@3", "small@3", "watched@3"]),
+        (None, vec!["listed@3", "small@3", "watched@6"]),
         (Some(100 << 10), vec!["small@3"]),
         // Below the minimum: 64 KiB is used.
         (Some(0), vec!["small@3"]),
     ] {
         let source = ScriptedSource::new();
-        let items = [sized("listed", 200 << 10), sized("small", 60 << 10)];
+        let items = [sized("listed", 3, 200 << 10), sized("small", 3, 60 << 10)];
         source
             .on_list(Reply::body(json!({"items": items, "metadata": {"resourceVersion": "5"}}).to_string()));
-        source.on_watch(Reply::body(event("ADDED", &sized("watched", 200 << 10))).then_hang());
+        source.on_watch(Reply::body(event("ADDED", &sized("watched", 6, 200 << 10))).then_hang());
         let scripted = ScriptedReflector::start(source, |builder| match cap {
             Some(cap) => builder.max_object_size(cap),
             None => builder,

@@ -28,7 +28,7 @@ async fn a_short_watch_that_brought_something_is_resumed_at_once() {
 
 // client-go: TestReflectorWatchHandler, TestGetExpectedGVKFromObject, TestIsUnsupportedTableObject
 #[tokio::test(start_paused = true)]
-async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts_even_if_it_is_lower() {
+async fn events_of_other_kinds_and_types_are_skipped_and_a_lower_version_leads_to_a_list() {
     for queue in QUEUES {
         let (scripted, feed) = ScriptedInformer::watching(queue, &["foo@1", "bar@2"]).await;
         let mut other = watched("rejected@99");
@@ -41,15 +41,20 @@ async fn events_of_other_kinds_and_types_are_skipped_and_the_last_version_counts
         scripted.settle().await;
         assert_eq!((scripted.reports(), scripted.informer.last_sync_version()), (4, 10.into()));
         feed.send(event("DELETED", "foo@11") + &event("MODIFIED", "bar@55"));
-        feed.send(event("ADDED", "baz@32"));
         scripted.settle().await;
-        assert_eq!(scripted.cached(), ["bar@55", "baz@32"]);
-        assert_eq!(scripted.informer.last_sync_version(), 32.into());
-        assert_eq!(scripted.informer.indexer().version(), 32.into());
-        drop(feed);
-        scripted.until_asked(3).await;
-        assert_eq!(scripted.asked()[2], "watch 32");
+        assert_eq!(
+            (scripted.cached(), scripted.informer.last_sync_version()),
+            (vec!["bar@55".into()], 55.into())
+        );
+        assert_eq!(scripted.informer.indexer().version(), 55.into());
         assert_eq!(scripted.reports(), 4, "one report for each");
+        feed.send(event("ADDED", "baz@32"));
+        scripted.source.on_list(list(32, &["bar@31", "baz@32"]));
+        scripted.until_asked(4).await;
+        scripted.settle().await;
+        assert_eq!(scripted.asked()[3], "watch 32");
+        assert_eq!(scripted.cached(), ["bar@31", "baz@32"]);
+        assert_eq!(scripted.reports(), 5);
     }
 }
 

@@ -337,9 +337,11 @@ impl<T: Key + Sync> Shared<T> {
                 Some(at) => write.follow(writes.swap_remove(at)),
                 None => write,
             };
-            let needs = write.needs();
+            let (needs, reached) = (write.needs(), write.base.as_number());
             writes.push(write);
-            state.wait_for(cache.id(), needs, key.clone());
+            let waiting = state.wait_for(cache.id(), needs, key.clone());
+            // While nothing was open, nobody looked at what the cache published.
+            waiting.reached = reached.unwrap_or(waiting.reached);
             !state.wakers.contains_key(&cache.id())
         });
         if is_new_cache {
@@ -414,7 +416,7 @@ impl<T: Key> State<T> {
         turn
     }
 
-    fn wait_for(&mut self, cache: usize, needs: u64, key: T) {
+    fn wait_for(&mut self, cache: usize, needs: u64, key: T) -> &mut Waiting<T> {
         let hasher = &self.hasher;
         let waiting = self
             .waiting
@@ -422,6 +424,7 @@ impl<T: Key> State<T> {
             .or_insert_with(|| Waiting { keys: HashMap::with_hasher(hasher.clone()), reached: 0 });
         let least = waiting.keys.entry(key).or_insert(needs);
         *least = needs.min(*least);
+        waiting
     }
 
     /// The keys that may start, as far as they are parked, now that `cache` has published.

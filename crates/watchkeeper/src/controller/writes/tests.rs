@@ -155,6 +155,22 @@ async fn a_cache_that_is_set_back_or_ends_wakes_its_keys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cache_that_is_set_back_forgets_writes_even_if_nobody_looked_at_it_before_them() {
+    let setup = setup();
+    setup.wrote(1, 2);
+    reach(&setup.cache, 2);
+    // Nothing is open while the cache goes on.
+    reach(&setup.cache, 10);
+    setup.wrote(1, 12);
+    setup.queue.add(1);
+    assert!(setup.admit().is_none());
+    reach(&setup.cache, 5);
+    setup.admit().unwrap().forget();
+    reach(&setup.cache, 11);
+    assert!(setup.writes.unseen(&1, &setup.cache).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_run_holds_its_key_until_its_request_has_ended() {
     let setup = setup();
     let (answer, request) = oneshot::channel::<u64>();

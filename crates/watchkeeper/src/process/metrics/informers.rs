@@ -38,6 +38,7 @@ struct Counted {
     informer: OnceLock<Weak<dyn Observed>>,
     lists: [AtomicU64; ListReason::ALL.len()],
     events: [AtomicU64; EVENTS.len()],
+    rewritten: AtomicU64,
     latency: Mutex<Latency>,
 }
 
@@ -80,6 +81,7 @@ impl MetricsProvider for InformerCollector {
             informer: OnceLock::new(),
             lists: Default::default(),
             events: Default::default(),
+            rewritten: AtomicU64::default(),
             latency: Mutex::default(),
         });
         informers.push(counted.clone());
@@ -128,6 +130,10 @@ impl InformerMetrics for Counted {
             WatchEventType::Unknown(_) => 5,
         };
         self.events[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn history_rewritten(&self) {
+        self.rewritten.fetch_add(1, Ordering::Relaxed);
     }
 
     fn processed(&self, _deltas: usize, took: Duration) {
@@ -210,6 +216,11 @@ impl Collector for InformerCollector {
             for (event, count) in EVENTS.into_iter().zip(&of.events) {
                 series.counter(&of.labels_and("type", event), count.load(Ordering::Relaxed))?;
             }
+        }
+        let help = "How often the server's history was rewritten, for example by a restore from a backup";
+        let mut series = sheet.counters("informer_history_rewritten", help)?;
+        for (of, _) in &asked {
+            series.counter(&of.labels(), of.rewritten.load(Ordering::Relaxed))?;
         }
         let help = "How long it took to apply deltas to the store and hand them to the handlers' mailboxes";
         let mut series = sheet.histograms("informer_processing_latency_seconds", help)?;

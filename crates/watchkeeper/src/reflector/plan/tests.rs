@@ -145,7 +145,7 @@ fn a_page_that_fails_for_now_is_asked_for_again_and_only_in_the_end_the_whole_li
 #[test]
 fn a_closed_watch_resumes_at_once_from_the_last_version_seen() {
     let mut timed = TimedPlan::watching("7");
-    timed.plan.watched(&"9".into());
+    timed.plan.watched(&"9".into()).unwrap();
     assert_eq!(timed.ended(Ended::Closed, 0), Duration::ZERO);
     assert_eq!(timed.watches_from(), Some("9".into()));
     assert_eq!(timed.ended(Ended::Closed, 300), Duration::ZERO);
@@ -159,7 +159,7 @@ fn a_very_short_watch_waits_and_does_not_relist() {
     assert!(timed.ended(Ended::Closed, 0) >= Duration::from_millis(800));
     assert_eq!(timed.watches_from(), Some("7".into()));
     // A bookmark of the same version is nothing new.
-    timed.plan.watched(&"7".into());
+    timed.plan.watched(&"7".into()).unwrap();
     assert!(timed.ended(Ended::Closed, 0) >= Duration::from_millis(800));
 }
 
@@ -168,7 +168,7 @@ fn a_version_that_is_gone_leads_to_a_list_wherever_the_answer_came() {
     for class in [Class::Expired, Class::VersionTooLarge] {
         for ended in [Ended::NotOpened(error(class)), Ended::Failed(error(class))] {
             let mut timed = TimedPlan::watching("7");
-            timed.plan.watched(&"8".into());
+            timed.plan.watched(&"8".into()).unwrap();
             assert!(timed.ended(ended, 60) >= Duration::from_millis(800));
             assert!(timed.asks_for_list().unwrap().version.is_unset());
             let reason =
@@ -412,4 +412,44 @@ fn watches_end_after_five_to_ten_minutes() {
         let Ask::Watch(options) = timed.plan.ask() else { unreachable!() };
         assert!((300..600).contains(&options.timeout.as_secs()) && options.bookmarks);
     }
+}
+
+#[test]
+fn a_server_is_asked_for_its_version_after_a_connection_that_was_lost_and_not_after_other_ends() {
+    let is_asked_after = |ended: Ended| {
+        let mut timed = TimedPlan::watching("7");
+        timed.plan.watch_opened(timed.now);
+        timed.ended(ended, 300);
+        timed.plan.watch_opened(timed.now);
+        let (at, due) = timed.plan.history.due().unwrap();
+        assert_eq!((due, timed.watches_from()), (Due::Probe, Some("7".into())));
+        at - timed.now < Duration::from_secs(2)
+    };
+    for class in [Class::ConnectionLost, Class::ConnectionRefused, Class::Unreachable, Class::Timeout] {
+        assert!(is_asked_after(Ended::NotOpened(error(class))), "{class:?}");
+        assert!(is_asked_after(Ended::Failed(error(class))), "{class:?}");
+    }
+    assert!(is_asked_after(Ended::NotOpened(answer(503))) && is_asked_after(Ended::Closed));
+    assert!(!is_asked_after(Ended::TimedOut));
+    for class in [Class::TooManyRequests, Class::Forbidden] {
+        assert!(!is_asked_after(Ended::NotOpened(error(class))), "{class:?}");
+    }
+}
+
+#[test]
+fn a_list_that_is_older_than_what_was_seen_is_told_once() {
+    let mut timed = TimedPlan::watching("7");
+    assert_eq!(timed.plan.take_set_back(), None);
+    timed.plan.watched(&"9".into()).unwrap();
+    timed.ended(Ended::Failed(error(Class::Expired)), 60);
+    assert_eq!(timed.plan.listed(&page("8", "")), Some("8".into()));
+    let told = timed.plan.take_set_back().unwrap().to_string();
+    assert_eq!(told, "the server's history was set back from 9 to 8");
+    assert_eq!(timed.plan.take_set_back(), None);
+    // After an event that showed it, the list says nothing new.
+    timed.plan.watched(&"6".into()).unwrap_err();
+    assert_eq!(timed.watches_from(), Some("8".into()));
+    timed.ended(Ended::Failed(error(Class::VersionTooLarge)), 60);
+    timed.plan.listed(&page("6", ""));
+    assert_eq!((timed.plan.take_set_back(), timed.watches_from()), (None, Some("6".into())));
 }

@@ -39,11 +39,11 @@ impl Counts {
         for entry in entries {
             match &entry.event {
                 Event::Acted { what, status, body, changed: Some(revision), .. } => {
-                    changes.retain(|(earlier, ..)| earlier < revision);
                     if let Some((identity, is_creation)) = change(what, *status, body) {
                         changes.push((*revision, identity, is_creation));
                     }
                 }
+                Event::Restored { revision } => changes.retain(|(earlier, ..)| earlier <= revision),
                 Event::BuiltIn { what, status } => {
                     if let Some((identity, false)) = change(what, *status, &[]) {
                         *counts.collected.entry(identity).or_default() += 1;
@@ -135,9 +135,15 @@ mod tests {
 
     #[test]
     fn what_a_restored_backup_has_undone_does_not_count() {
+        let restored = |revision| Entry { at: Duration::ZERO, event: Event::Restored { revision } };
         let once = Counts::of(&[acted("create pods d/", 201, 5, POD)]);
-        let again = Counts::of(&[acted("create pods d/", 201, 5, POD), acted("create pods d/", 201, 5, POD)]);
-        assert_eq!(again, once);
+        // Others have changed something since, so that the revision is higher than before.
+        let again = |revision| {
+            let [first, again] = [5, 9].map(|revision| acted("create pods d/", 201, revision, POD));
+            Counts::of(&[first, restored(revision), again])
+        };
+        assert_eq!(again(4), once);
+        assert_eq!(again(5).excess(&once).len(), 1);
     }
 
     #[test]

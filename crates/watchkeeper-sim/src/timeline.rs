@@ -85,7 +85,7 @@ fn line(entry: &Entry, since_fault: bool) -> Option<Line> {
         Event::Step { number, what, status, body } => {
             (Lane::User, format!("step {number}: {what}{}{}", named(what, body), unless_ok(*status)), true)
         }
-        Event::Sent { .. } => return None,
+        Event::Sent { .. } | Event::Restored { .. } => return None,
         Event::Acted { replica, what, status, body, changed, .. } => {
             let is_noise = what.contains(" events") || what.contains(" leases");
             let is_read = ["get ", "list ", "watch "].iter().any(|verb| what.starts_with(verb));

@@ -51,6 +51,8 @@ pub(crate) enum Event {
     Saw { replica: usize, what: Arc<str>, line: Bytes },
     /// A fault happened.
     Fault(Planned),
+    /// The cluster was restored from a backup of this revision.
+    Restored { revision: u64 },
     /// A replica was started; its lives count from 1.
     Begins { replica: usize, life: u32 },
     /// A replica ended, with the reason.
@@ -112,7 +114,7 @@ fn hash(at: Duration, event: &Event) -> Option<u64> {
     at.hash(&mut hasher);
     std::mem::discriminant(event).hash(&mut hasher);
     match event {
-        Event::Fault(_) | Event::Note(_) => return None,
+        Event::Fault(_) | Event::Restored { .. } | Event::Note(_) => return None,
         Event::Step { number, what, status, body } => (number, what, status, body).hash(&mut hasher),
         Event::Sent { replica, what, nth, body } => (replica, what, nth, body).hash(&mut hasher),
         Event::Acted { replica, what, nth, status, body, changed } => {

@@ -329,6 +329,7 @@ impl Net {
         let has_gone_on = self.0.state.lock().steps.len() as u32 > step + 1;
         if !has_gone_on && self.0.server.revision() > checkpoint.revision() {
             self.0.trace.add(Event::Fault(planned));
+            self.0.trace.add(Event::Restored { revision: checkpoint.revision() });
             self.0.server.restore(checkpoint);
             self.break_connections();
         }

@@ -29,7 +29,8 @@ fn status(code: u16, reason: &str, message: &str) -> Answer {
 pub(crate) fn refused(code: u16, what: &str) -> Answer {
     match code {
         403 => status(code, "Forbidden", &format!("{what} is forbidden: simulated")),
-        404 => status(code, "NotFound", "the server could not find the requested resource"),
+        // A kind that is not served, unlike an object that does not exist.
+        404 => answer(code, "text/plain; charset=utf-8", "404 page not found\n".to_owned()),
         409 => status(
             code,
             "Conflict",

@@ -268,10 +268,7 @@ impl Check {
         report.add(&outcome, calm);
         match outcome.violation.take() {
             None => Ok(report),
-            Some(violation) => {
-                let entries = std::mem::take(&mut outcome.entries);
-                Err(Failure::of(&self.name, Finding { replay: line, violation, entries, is_calm: false }))
-            }
+            Some(violation) => Err(Failure::of(&self.name, shrink::finding(&line, violation, outcome))),
         }
     }
 
@@ -334,7 +331,17 @@ impl Check {
             Ok(first)
         })?;
         runs.map_err(|(replay, violation, entries)| {
-            Failure::of(&bench.name, Finding { replay, violation, entries, is_calm: true })
+            Failure::of(
+                &bench.name,
+                Finding {
+                    replay,
+                    violation,
+                    entries,
+                    is_calm: true,
+                    is_mended_by_nudge: false,
+                    schedules: 0,
+                },
+            )
         })
     }
 }

@@ -16,6 +16,10 @@ pub(crate) struct Finding {
     pub(crate) entries: Vec<Entry>,
     /// There were no faults.
     pub(crate) is_calm: bool,
+    /// The state became right when something made the controller look again.
+    pub(crate) is_mended_by_nudge: bool,
+    /// The schedules with faults until it was found.
+    pub(crate) schedules: u64,
 }
 
 /// Why a check failed. Its text is a timeline of the run that went wrong.
@@ -40,6 +44,7 @@ struct Found {
     replay: Replay,
     violation: Violation,
     is_calm: bool,
+    schedules: u64,
     class: Class,
     timeline: Timeline,
     page: Option<PathBuf>,
@@ -84,19 +89,20 @@ impl fmt::Display for Class {
 
 impl Class {
     /// The likely class, by the last of the fewest faults that show the mistake.
-    fn of(replay: &Replay, violation: &Violation) -> Self {
+    fn of(replay: &Replay, violation: &Violation, is_mended_by_nudge: bool) -> Self {
         let Faults::Planned(faults) = &replay.faults else { return Self::ErrorHandling };
         let Some(last) = faults.last() else { return Self::WithoutFaults };
         match (last.fault.kind().name(), violation) {
             ("crash-stale" | "delay" | "stall" | "pause" | "never-open", _) => Self::StaleRead,
+            // Changes that come in another way than one by one.
             ("hide" | "expire" | "expire-later" | "cut" | "no-bookmarks" | "compact" | "restart", _)
-            | ("unreachable" | "undecodable" | "oversized" | "unserve", _) => Self::UnobservedState,
-            ("lose-answer" | "refuse-after" | "double" | "slow-answer", Violation::Doubled(_)) => {
-                Self::NotIdempotent
-            }
-            ("crash-before" | "crash-after" | "kill", Violation::Doubled(_)) => Self::NotIdempotent,
-            ("crash-before" | "crash-after" | "kill" | "set-back", _) => Self::CrashBetweenWrites,
-            ("lose-answer" | "refuse-after" | "double" | "slow-answer", _) => Self::NotIdempotent,
+            | ("unreachable" | "kill", _) => match is_mended_by_nudge {
+                true => Self::LostWakeUp,
+                false => Self::UnobservedState,
+            },
+            ("lose-answer" | "refuse-after" | "double" | "slow-answer", _)
+            | ("crash-before" | "crash-after", Violation::Doubled(_)) => Self::NotIdempotent,
+            ("crash-before" | "crash-after" | "set-back", _) => Self::CrashBetweenWrites,
             ("duplicate" | "slow-request", _) => Self::LostWakeUp,
             ("clock-rate" | "clock-offset", _) => Self::Time,
             _ => Self::ErrorHandling,
@@ -114,11 +120,11 @@ impl Failure {
     }
 
     pub(crate) fn of(name: &str, finding: Finding) -> Self {
-        let Finding { replay, violation, entries, is_calm } = finding;
-        let class = Class::of(&replay, &violation);
+        let Finding { replay, violation, entries, is_calm, is_mended_by_nudge, schedules } = finding;
+        let class = Class::of(&replay, &violation, is_mended_by_nudge);
         let timeline = Timeline::new(&entries, &violation);
-        let mut found =
-            Found { name: name.to_owned(), replay, violation, is_calm, class, timeline, page: None };
+        let name = name.to_owned();
+        let mut found = Found { name, replay, violation, is_calm, schedules, class, timeline, page: None };
         found.page = found.write_page();
         Self(Box::new(Kind::Found(found)))
     }
@@ -135,6 +141,14 @@ impl Failure {
     pub fn class(&self) -> Option<Class> {
         match &*self.0 {
             Kind::Found(found) => Some(found.class),
+            _ => None,
+        }
+    }
+
+    /// How many schedules with faults it took to find it, in the order of the plan; 0 if it goes wrong without faults.
+    pub fn schedules(&self) -> Option<u64> {
+        match &*self.0 {
+            Kind::Found(found) => Some(found.schedules),
             _ => None,
         }
     }

@@ -216,11 +216,11 @@ impl Jobs {
             });
         }
         crew.wait().map_err(|stuck| Failure::stuck(&bench.name, &stuck))?;
-        if let Some((_, replay, violation)) = work.found.lock().take() {
+        if let Some((index, replay, violation)) = work.found.lock().take() {
             let line = replay.clone();
             let finding: Finding =
                 bench.attended(&line, move |bench, beat| shrink::shrink(bench, beat, &replay, violation))?;
-            return Err(Failure::of(&bench.name, finding));
+            return Err(Failure::of(&bench.name, Finding { schedules: index + 1, ..finding }));
         }
         let mut report = work.report.lock().clone();
         report.finish(clock.now() - begun);

@@ -33,12 +33,7 @@ pub(crate) fn shrink(bench: &Bench, beat: &Beat, replay: &Replay, violation: Vio
     }
     // A difference between two runs is not shown by fewer faults.
     if shrinker.violation == Violation::NotDeterministic {
-        return Finding {
-            replay: best,
-            violation: Violation::NotDeterministic,
-            entries: first.entries,
-            is_calm: false,
-        };
+        return finding(&best, Violation::NotDeterministic, first);
     }
     if shrinker.try_run(&best).is_none() {
         // The faults were drawn in another order than they are planned: the schedule stays as it was.
@@ -50,12 +45,18 @@ pub(crate) fn shrink(bench: &Bench, beat: &Beat, replay: &Replay, violation: Vio
     }
     best = shrinker.fewer_steps(best, first.steps);
     beat.next();
-    let (replay, outcome) = match judge(bench, &best) {
+    let (replay, mut outcome) = match judge(bench, &best) {
         Some(outcome) if outcome.violation.is_some() => (best, outcome),
         _ => (replay.clone(), first),
     };
-    let violation = outcome.violation.unwrap_or(Violation::NotDeterministic);
-    Finding { replay, violation, entries: outcome.entries, is_calm: false }
+    let violation = outcome.violation.take().unwrap_or(Violation::NotDeterministic);
+    finding(&replay, violation, outcome)
+}
+
+/// A finding of one run.
+pub(crate) fn finding(replay: &Replay, violation: Violation, outcome: Outcome) -> Finding {
+    let Outcome { entries, is_mended_by_nudge, .. } = outcome;
+    Finding { replay: replay.clone(), violation, entries, is_calm: false, is_mended_by_nudge, schedules: 0 }
 }
 
 struct Shrinker<'a> {

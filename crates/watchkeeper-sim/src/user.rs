@@ -173,6 +173,7 @@ impl User {
                 }
             }
             if self.env.clock.now() >= deadline {
+                self.net.nudge(async || look().await.is_some()).await;
                 return None;
             }
             self.env.clock.sleep(Duration::from_millis(200)).await;

@@ -82,6 +82,8 @@ pub(crate) struct Outcome {
     pub(crate) counts: Counts,
     pub(crate) steps: u32,
     pub(crate) violation: Option<Violation>,
+    /// What was wrong became right when something made the controller look again.
+    pub(crate) is_mended_by_nudge: bool,
     /// Virtual time.
     pub(crate) elapsed: Duration,
     pub(crate) requests: u64,
@@ -164,8 +166,21 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             let excess = counts.excess(&reference.counts);
             violation = (!excess.is_empty()).then_some(Violation::Doubled(excess));
         }
-        let (steps, requests) = (world.steps.count(), net.requests());
-        Outcome { entries, digest, hits, places, state, counts, steps, violation, elapsed, requests }
+        let (steps, requests, is_mended_by_nudge) =
+            (world.steps.count(), net.requests(), net.is_mended_by_nudge());
+        Outcome {
+            entries,
+            digest,
+            hits,
+            places,
+            state,
+            counts,
+            steps,
+            violation,
+            is_mended_by_nudge,
+            elapsed,
+            requests,
+        }
     })
 }
 
@@ -353,7 +368,7 @@ impl World<'_> {
                 seen = None;
             }
             if clock.now() >= deadline {
-                self.judge_late();
+                self.judge_late().await;
                 return;
             }
             if !is_right {
@@ -366,11 +381,13 @@ impl World<'_> {
         }
     }
 
-    /// Says what is wrong when the time is up.
-    fn judge_late(&self) {
+    /// Says what is wrong when the time is up, and tries whether the controller only has to look again.
+    async fn judge_late(&self) {
         self.compare();
         if !self.has_failed() {
             self.fail(Violation::restless(self.net.trace(), self.conditions.rest));
+        } else if let Some(reference) = self.reference {
+            self.net.nudge(async || self.differences(reference).is_empty()).await;
         }
     }
 

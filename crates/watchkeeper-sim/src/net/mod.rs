@@ -1,8 +1,10 @@
 //! The simulated network between replicas of a controller and the API server.
 //!
-//! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `windows.rs` has the faults that last for a while.
+//! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `windows.rs` has the faults that last for a while,
+//! `nudge.rs` makes a controller look again.
 
 mod carry;
+mod nudge;
 mod stream;
 mod windows;
 
@@ -88,6 +90,7 @@ struct State {
     /// What must hold after every change.
     invariants: Arc<[Invariant]>,
     violation: Option<Violation>,
+    is_mended_by_nudge: bool,
 }
 
 /// More requests than any story needs.
@@ -135,6 +138,7 @@ impl Net {
             runaway: CancellationToken::new(),
             invariants: Arc::new([]),
             violation: None,
+            is_mended_by_nudge: false,
         };
         let (server, clock, trace) = (server.clone(), clock.clone(), trace.clone());
         Self(Arc::new(Shared { server, clock, trace, state: Mutex::new(state) }))

@@ -52,6 +52,7 @@ impl State {
             let canonical = references.canonical(value);
             state.objects.entry(identity).or_default().push(canonical);
         }
+        state.outside.values_mut().for_each(|value| references.walk(value, &Value::Null));
         for same in state.objects.values_mut() {
             same.sort_by_cached_key(Value::to_string);
         }
@@ -224,6 +225,17 @@ mod tests {
         assert_ne!(one, state(&[site("u1", "700001", 2), child("gone", "a-x")]));
         assert_ne!(one, state(&[site("u1", "700001", 1), child("u1", "a-x")]));
         assert_ne!(one, state(&[site("u1", "700001", 2), child("u1", "a-x"), child("u1", "a-y")]));
+    }
+
+    #[test]
+    fn what_is_kept_outside_may_refer_to_an_object() {
+        let kept = |uid: &str| {
+            let (resource, value) = site("u1", "700001", 2);
+            let outside = BTreeMap::from([("owner".to_owned(), json!({"uid": uid}))]);
+            State::of([(resource, value.to_string().as_bytes())], outside)
+        };
+        assert_eq!(kept("u1").outside["owner"], json!({"uid": "<uid of sites.example.dev d/a>"}));
+        assert_ne!(kept("u1"), kept("u2"));
     }
 
     #[test]

@@ -349,15 +349,15 @@ impl World<'_> {
         let mut seen = None;
         loop {
             let is_quiet = self.net.quiet(patience.quiet, deadline).await;
-            let revision = self.net.server().revision();
+            let now = Some((self.net.server().revision(), self.outside.values()));
             let is_right = match self.reference {
                 None => is_quiet,
                 Some(_) if !is_quiet => false,
                 // Nothing has changed since the last look.
-                Some(_) if seen == Some(revision) => false,
+                Some(_) if seen == now => false,
                 Some(reference) => self.differences(reference).is_empty(),
             };
-            seen = Some(revision);
+            seen = now;
             if is_right {
                 let last = self.net.last_change();
                 let until = clock.now().max(last) + *rest;

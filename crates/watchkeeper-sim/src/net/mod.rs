@@ -276,6 +276,8 @@ impl Net {
         let planned = {
             let mut state = self.0.state.lock();
             state.steps.push(self.0.server.revision());
+            // The controller has had no time to react: it is not quiet yet.
+            state.last_activity = self.0.clock.now();
             let resources = state.resources.clone();
             state.script.at(Site::Step(step), || Details::Step { resources })
         };

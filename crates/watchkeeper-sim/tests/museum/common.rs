@@ -109,7 +109,7 @@ impl Child for PersistentVolumeClaim {
 
 impl Child for Service {
     fn body() -> Value {
-        json!({"spec": {"ports": [{"port": 80}]}})
+        json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})
     }
 }
 
@@ -200,7 +200,8 @@ impl<C: Child> Cx<C> {
 
     /// All children, by name.
     pub(crate) fn children(&self) -> Vec<Arc<C>> {
-        let (mut all, _unreadable) = self.children.list(&Selector::default()).into_parts();
+        let (mut all, _unreadable) =
+            self.children.list(&Selector::from_iter([("cluster", "db")])).into_parts();
         all.sort_by(|one, other| name(&**one).cmp(name(&**other)));
         all
     }
@@ -265,21 +266,22 @@ impl<C: Child> Cx<C> {
         if cluster.metadata.finalizers.is_some() {
             return Ok(());
         }
-        self.set_finalizers(cluster, json!([FINALIZER])).await
+        Ok(self.set_finalizers(cluster, json!([FINALIZER])).await?)
     }
 
     /// Takes the operator's finalizer off the cluster.
     pub(crate) async fn release(&self, cluster: &Cluster) -> Done {
-        self.set_finalizers(cluster, Value::Null).await
+        match self.set_finalizers(cluster, Value::Null).await {
+            Err(error) if is_gone(&error) => Ok(()),
+            released => Ok(released?),
+        }
     }
 
-    async fn set_finalizers(&self, cluster: &Cluster, finalizers: Value) -> Done {
-        let uid = cluster.metadata.uid.as_deref();
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers, "uid": uid}}));
-        match self.client.api::<Cluster>().patch(&key("db"), &patch).await {
-            Err(error) if is_gone(&error) => Ok(()),
-            patched => Ok(patched.map(drop)?),
-        }
+    /// Sets the finalizers of this version of the cluster.
+    async fn set_finalizers(&self, cluster: &Cluster, finalizers: Value) -> Result<(), ApiError> {
+        let version = cluster.metadata.resource_version.as_deref();
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}}));
+        self.client.api::<Cluster>().patch(&key("db"), &patch).await.map(drop)
     }
 }
 
@@ -406,9 +408,11 @@ pub(crate) fn visit(exhibits: &[Exhibit]) {
             Ok(report) => wrong.push(format!("{name} is not found in {} schedules", report.schedules())),
             Err(failure) => {
                 let (found, schedules) = (failure.class(), failure.schedules().unwrap_or_default());
+                let is_right = found == Some(*class) && schedules <= MOST;
                 let replay = failure.replay().unwrap_or_default();
-                println!("{name:<44} {source:<44} {found:?} {schedules:>5}  SIM_REPLAY='{replay}'");
-                if found != Some(*class) || schedules > MOST {
+                let found = found.map(|class| format!("{class:?}")).unwrap_or_default();
+                println!("{name:<50} {source:<44} {found:<18} {schedules:>5}  SIM_REPLAY='{replay}'");
+                if !is_right {
                     wrong.push(format!("{name} is not found as {class:?}:\n{failure}"));
                 }
             }

@@ -12,12 +12,14 @@ use kube_core::params::{ListParams, WatchParams};
 use kube_core::watch::WatchEvent;
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use watchkeeper::Client;
 use watchkeeper::wire::Class as ErrorClass;
 use watchkeeper_sim::{Class, Life, Outside, User};
 
 use crate::common::{
-    Cluster, Cx, DB, Done, Exhibit, Reads, child, cluster, key, name, operator, program, visit,
+    Child, Cluster, Cx, DB, Done, Exhibit, Reads, child, cluster, key, name, operator, program, visit,
 };
 
 /// How long a ReplicaSet controller waits to see what it has created.
@@ -48,8 +50,11 @@ async fn replicate(cx: Arc<Cx<Pod>>) -> Done {
             cx.create(&child::<Pod>(&format!("db-{replica}"), "")).await?;
             continue;
         }
-        let created = cx.client.api::<Pod>().create(&generated()).await?;
-        cx.memory.lock().insert(name(&created).to_owned(), cx.now());
+        let created = cx.client.api::<Pod>().create(&generated()).await;
+        // A Pod may have been created though the answer is an error.
+        let expected = created.as_ref().map_or("unknown", name).to_owned();
+        cx.memory.lock().insert(expected, cx.now());
+        created?;
     }
     Ok(())
 }
@@ -79,24 +84,25 @@ async fn retry_create(cx: Arc<Cx<Pod>>) -> Done {
     Err("cannot create a Pod".into())
 }
 
-/// Takes a name that is already there for a mistake of the user, though it may have created the object itself.
+/// Repeats a create whose outcome is not known, and then takes the name that is already there for a mistake of the user.
 async fn already_there(cx: Arc<Cx<Secret>>) -> Done {
-    if cx.cluster()?.is_none() {
+    if cx.cluster()?.is_none() || cx.child("db").is_some() || cx.memory.lock().contains_key("db") {
         return Ok(());
     }
-    for name in ["db-first", "db-second"] {
-        if cx.child(name).is_some() {
-            continue;
-        }
-        match cx.client.api::<Secret>().create(&child(name, "")).await {
+    for _ in 0..3 {
+        match cx.client.api::<Secret>().create(&child("db", "")).await {
+            Err(error) if matches!(error.class(), ErrorClass::Timeout | ErrorClass::ConnectionLost) => {}
             Err(error) if error.class() == ErrorClass::AlreadyExists && !cx.mended => {
                 return cx.set_phase("Failed").await;
             }
-            Err(error) if error.class() == ErrorClass::AlreadyExists => {}
-            created => drop(created?),
+            Err(error) if error.class() != ErrorClass::AlreadyExists => return Err(error.into()),
+            _ => {
+                cx.memory.lock().insert("db".to_owned(), cx.now());
+                return Ok(());
+            }
         }
     }
-    Ok(())
+    Err("cannot create a Secret".into())
 }
 
 /// Logs the error of a write, and goes on.
@@ -165,7 +171,8 @@ async fn release_first(cx: Arc<Cx<ConfigMap>>) -> Done {
     Ok(cx.outside.remove("bucket").await?)
 }
 
-/// Takes its finalizer off only if there was something to clean up: never, if the answer of the first attempt was lost.
+/// Takes its finalizer off only if there was something to clean up: never, if it does not learn that the first
+/// attempt has succeeded.
 async fn never_release(cx: Arc<Cx<ConfigMap>>) -> Done {
     let Some(cluster) = cx.cluster()? else { return Ok(()) };
     if !cluster.is_deleting() {
@@ -234,11 +241,9 @@ async fn time_to_live(cx: Arc<Cx<ConfigMap>>) -> Done {
     }
 }
 
-/// A cache of Secrets by name, with a watch of its own, in the way of kube-rs.
-#[derive(Default)]
-struct Mirror {
-    secrets: Mutex<BTreeMap<String, Secret>>,
-    changed: tokio::sync::Notify,
+/// A cache by name, with a watch of its own, in the way of kube-rs.
+struct Mirror<K> {
+    objects: Mutex<BTreeMap<String, K>>,
 }
 
 /// What a [`Mirror`] does right.
@@ -246,84 +251,82 @@ struct Mirror {
 struct Rights {
     /// It notices which objects are gone when it lists again.
     notices_gone: bool,
-    /// It lists again when a watch is refused as expired, and not only when one is ended so.
-    lists_when_refused: bool,
+    /// It lists again when a version has expired.
+    lists_when_expired: bool,
 }
 
-impl Mirror {
-    async fn follow(&self, client: &Client, rights: Rights) {
-        let clock = &client.env().clock;
-        let api = Api::<Secret>::namespaced(client.kube().clone(), "default");
+impl<K: Child> Mirror<K> {
+    fn new() -> Self {
+        Self { objects: Mutex::default() }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.objects.lock().contains_key(name)
+    }
+
+    /// Keeps the cache up to date, and notifies of what has changed.
+    async fn follow(&self, client: &Client, changed: &Notify, rights: Rights) {
+        let api = Api::<K>::all(client.kube().clone());
         loop {
             let Ok(list) = api.list(&ListParams::default()).await else {
-                clock.sleep(Duration::from_secs(1)).await;
+                client.env().clock.sleep(Duration::from_secs(1)).await;
                 continue;
             };
-            let new: BTreeMap<_, _> = list.items.into_iter().map(|it| (name(&it).to_owned(), it)).collect();
-            let old = std::mem::replace(&mut *self.secrets.lock(), new);
-            let is_any_new = self.secrets.lock().keys().any(|name| !old.contains_key(name));
-            let is_any_gone = old.keys().any(|name| !self.secrets.lock().contains_key(name));
-            if is_any_new || (is_any_gone && rights.notices_gone) {
-                self.changed.notify_one();
+            let is_any_there = !list.items.is_empty();
+            *self.objects.lock() = list.items.into_iter().map(|it| (name(&it).to_owned(), it)).collect();
+            if is_any_there || rights.notices_gone {
+                changed.notify_one();
             }
-            self.watch(client, &api, list.metadata.resource_version.unwrap_or_default(), rights).await;
+            let version = list.metadata.resource_version.unwrap_or_default();
+            self.watch(client, &api, version, changed, rights).await;
         }
     }
 
-    /// Watches from a version until it is too old.
-    async fn watch(&self, client: &Client, api: &Api<Secret>, mut version: String, rights: Rights) {
-        let clock = &client.env().clock;
+    /// Watches from a version until it has expired.
+    async fn watch(&self, client: &Client, api: &Api<K>, from: String, changed: &Notify, rights: Rights) {
+        let (clock, mut version) = (&client.env().clock, from);
+        let is_over = |code: u16| code == 410 && rights.lists_when_expired;
         loop {
             let events = match api.watch(&WatchParams::default().timeout(290), &version).await {
-                Ok(events) => events,
-                Err(kube_client::Error::Api(status)) if status.code == 410 && rights.lists_when_refused => {
-                    return;
-                }
-                Err(_) => {
-                    clock.sleep(Duration::from_secs(1)).await;
-                    continue;
-                }
+                Err(kube_client::Error::Api(status)) if is_over(status.code) => return,
+                events => events,
             };
-            let mut events = pin!(events);
-            while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(295), events.next()).await {
-                let (object, is_there) = match event {
-                    Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, true),
-                    Ok(WatchEvent::Deleted(object)) => (object, false),
-                    Ok(WatchEvent::Bookmark(mark)) => {
-                        version = mark.metadata.resource_version;
-                        continue;
+            if let Ok(events) = events {
+                let mut events = pin!(events);
+                while let Ok(Some(event)) = timeout(Duration::from_secs(295), events.next()).await {
+                    match event {
+                        Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                            version = object.meta().resource_version.clone().unwrap_or_default();
+                            self.objects.lock().insert(name(&object).to_owned(), object);
+                        }
+                        Ok(WatchEvent::Deleted(object)) => {
+                            version = object.meta().resource_version.clone().unwrap_or_default();
+                            self.objects.lock().remove(name(&object));
+                        }
+                        Ok(WatchEvent::Bookmark(mark)) => {
+                            version = mark.metadata.resource_version;
+                            continue;
+                        }
+                        Ok(WatchEvent::Error(status)) if is_over(status.code) => return,
+                        Err(kube_client::Error::Api(status)) if is_over(status.code) => return,
+                        Ok(WatchEvent::Error(_)) | Err(_) => break,
                     }
-                    Ok(WatchEvent::Error(status)) if status.code == 410 && rights.lists_when_refused => {
-                        return;
-                    }
-                    Ok(WatchEvent::Error(_)) => break,
-                    Err(kube_client::Error::Api(status))
-                        if status.code == 410 && rights.lists_when_refused =>
-                    {
-                        return;
-                    }
-                    Err(_) => break,
-                };
-                version = object.metadata.resource_version.clone().unwrap_or_default();
-                let key = name(&object).to_owned();
-                match is_there {
-                    true => drop(self.secrets.lock().insert(key, object)),
-                    false => drop(self.secrets.lock().remove(&key)),
+                    changed.notify_one();
                 }
-                self.changed.notify_one();
             }
             clock.sleep(Duration::from_secs(1)).await;
         }
     }
 }
 
-/// Keeps one Secret, which it looks for in a [`Mirror`] whenever that has changed.
+/// Keeps a Secret as long as there is a ConfigMap of its name. It looks again whenever a [`Mirror`] has changed.
 async fn keep_a_secret(life: Life, rights: Rights) {
-    let (client, mirror) = (life.client, Mirror::default());
+    let client = life.client;
+    let (maps, secrets, changed) = (Mirror::<ConfigMap>::new(), Mirror::<Secret>::new(), Notify::new());
     let work = async {
         loop {
-            mirror.changed.notified().await;
-            while mirror.secrets.lock().contains_key("parent") && !mirror.secrets.lock().contains_key("db") {
+            changed.notified().await;
+            while maps.has("db") && !secrets.has("db") {
                 match client.api::<Secret>().create(&child("db", "")).await {
                     Err(error) if error.class() != ErrorClass::AlreadyExists => {
                         client.env().clock.sleep(Duration::from_secs(1)).await;
@@ -334,15 +337,17 @@ async fn keep_a_secret(life: Life, rights: Rights) {
         }
     };
     tokio::select! {
+        biased;
         () = life.stop.cancelled() => {}
-        () = mirror.follow(&client, rights) => {}
+        () = maps.follow(&client, &changed, rights) => {}
+        () = secrets.follow(&client, &changed, rights) => {}
         () = work => {}
     }
 }
 
 /// The user deletes the Secret, which is to come back.
 async fn a_secret_is_deleted(user: &User) {
-    user.create(&child::<Secret>("parent", "")).await;
+    user.create(&child::<ConfigMap>("db", "")).await;
     user.eventually::<Secret>("default/db", |_| true).await;
     user.settle().await;
     user.delete::<Secret>("default/db").await;
@@ -356,6 +361,12 @@ async fn two_replicas(user: &User) {
 
 async fn created(user: &User) {
     user.create(&cluster(json!({}))).await;
+    user.settle().await;
+}
+
+async fn reconfigured(user: &User) {
+    created(user).await;
+    user.patch::<Cluster>(DB, json!({"spec": {"config": "second"}})).await;
     user.settle().await;
 }
 
@@ -375,7 +386,7 @@ fn exhibits() -> Vec<Exhibit> {
     let latest = Reads::Latest;
     let kube_rs = |title, source, class, wrong: Rights| {
         program((title, source, class), a_secret_is_deleted, move |life: Life, _: Outside, mended| {
-            let right = Rights { notices_gone: true, lists_when_refused: true };
+            let right = Rights { notices_gone: true, lists_when_expired: true };
             keep_a_secret(life, if mended { right } else { wrong })
         })
     };
@@ -390,13 +401,13 @@ fn exhibits() -> Vec<Exhibit> {
             "a relist hides a deletion",
             "kube-rs: Store",
             Class::LostWakeUp,
-            Rights { notices_gone: false, lists_when_refused: true },
+            Rights { notices_gone: false, lists_when_expired: true },
         ),
         kube_rs(
             "a watch is opened at an expired version for ever",
             "kube-rs/kube#1042",
             Class::UnobservedState,
-            Rights { notices_gone: true, lists_when_refused: false },
+            Rights { notices_gone: true, lists_when_expired: false },
         ),
         operator(
             ("a create is retried", "kube-rs: RetryPolicy", Class::NotIdempotent),
@@ -416,7 +427,7 @@ fn exhibits() -> Vec<Exhibit> {
             ("an object that cannot be decoded", "operators", Class::ErrorHandling),
             latest,
             undecodable,
-            created,
+            reconfigured,
         ),
         operator(
             ("a finalizer is removed too early", "operators", Class::CrashBetweenWrites),
@@ -425,7 +436,7 @@ fn exhibits() -> Vec<Exhibit> {
             deleted,
         ),
         operator(
-            ("a finalizer is never removed", "operators", Class::NotIdempotent),
+            ("a finalizer is never removed", "operators", Class::CrashBetweenWrites),
             latest,
             never_release,
             deleted,

@@ -103,7 +103,7 @@ impl Check {
             singles: true,
             pairs: 200,
             seeds: 500,
-            kinds: FaultKind::ALL.into_iter().filter(|kind| kind.name() != "set-back").collect(),
+            kinds: FaultKind::ALL.into(),
             invariants: Vec::new(),
             known: Vec::new(),
             crds: Vec::new(),

@@ -44,7 +44,7 @@ pub(crate) fn page(name: &str, heading: &[(&'static str, String)], timeline: &Ti
                 Some(b'+') => "plus",
                 _ => "same",
             };
-            let _ = write!(page, "<span class={class}>{}</span>\n", escaped(line));
+            let _ = writeln!(page, "<span class={class}>{}</span>", escaped(line));
         }
         page.push_str("</pre>");
     }

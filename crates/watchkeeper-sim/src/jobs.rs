@@ -242,7 +242,7 @@ impl Work {
             crew.begin(thread, replay.to_string());
             let mut outcome = self.bench.run(&replay);
             // One in a hundred is run twice.
-            if index % 100 == 0
+            if index.is_multiple_of(100)
                 && outcome.violation.is_none()
                 && self.bench.run(&replay).digest != outcome.digest
             {

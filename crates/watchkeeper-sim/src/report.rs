@@ -1,6 +1,6 @@
 //! The result of a check that found nothing wrong.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 use std::{fmt, fs, io};
@@ -18,7 +18,7 @@ pub struct Report {
     calm_requests: u64,
     steps: u32,
     schedules: u64,
-    traces: HashSet<u64>,
+    traces: BTreeSet<u64>,
     /// Counted before the check was continued.
     earlier_traces: u64,
     hits: BTreeMap<FaultKind, u64>,

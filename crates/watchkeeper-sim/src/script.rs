@@ -1,6 +1,6 @@
 //! The script of a run: which fault happens at which place, planned or drawn from a seed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use watchkeeper::clock::Generator;
@@ -124,7 +124,7 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
 /// Decides on faults, and keeps which happened.
 #[derive(Debug)]
 pub(crate) struct Script {
-    planned: HashMap<Site, Fault>,
+    planned: BTreeMap<Site, Fault>,
     swarm: Option<Swarm>,
     is_calm: bool,
     hits: Vec<Planned>,
@@ -136,7 +136,7 @@ pub(crate) struct Script {
 #[derive(Debug)]
 struct Swarm {
     generator: Generator,
-    kinds: BTreeMap<FaultKind, ()>,
+    kinds: BTreeSet<FaultKind>,
     /// Per request, event or call.
     rate: f64,
     /// Per step.
@@ -158,9 +158,9 @@ impl Script {
 
     /// Faults of some of these kinds, at a rate, by the generator.
     pub(crate) fn drawn(generator: Generator, kinds: &[FaultKind]) -> Self {
-        let mut chosen: BTreeMap<FaultKind, ()> = BTreeMap::new();
+        let mut chosen: BTreeSet<FaultKind> = BTreeSet::new();
         while chosen.is_empty() && !kinds.is_empty() {
-            chosen = kinds.iter().filter(|_| generator.below(3) == 0).map(|kind| (*kind, ())).collect();
+            chosen = kinds.iter().filter(|_| generator.below(3) == 0).copied().collect();
         }
         let rate = [0.01, 0.03, 0.1, 0.2][generator.below(4) as usize];
         let step_rate = [0.0, 0.1, 0.3][generator.below(3) as usize];
@@ -208,7 +208,7 @@ impl Swarm {
         }
         let place = Place { site: site.clone(), details: details() };
         let mut faults = candidates(&place);
-        faults.retain(|fault| self.kinds.contains_key(&fault.kind()));
+        faults.retain(|fault| self.kinds.contains(&fault.kind()));
         let fault = faults.get(self.generator.below(faults.len() as u64) as usize)?.clone();
         self.left -= 1;
         Some(self.vary(fault))

@@ -8,7 +8,7 @@ mod nudge;
 mod stream;
 mod windows;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -102,7 +102,7 @@ pub(crate) struct Replica {
     /// Cancelled at the end of the current life, after which its clients cannot reach the server.
     life: CancellationToken,
     /// How often each request was made, over all lives.
-    counts: HashMap<Arc<str>, u32>,
+    counts: BTreeMap<Arc<str>, u32>,
     /// Percent of the true rate, from the next life on.
     pub(crate) clock_rate: Option<u32>,
     /// Seconds, from the next life on.

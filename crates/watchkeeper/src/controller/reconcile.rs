@@ -107,10 +107,8 @@ impl<K: Kind> Reconciler<K> {
     async fn attempt(&self, context: &Context<K>) -> Result<Action, Error> {
         self.shared.writes.settle(context.key()).await?;
         let Some(main) = self.refresh(context) else { return self.gone(context).await };
-        let typed = match main.get() {
-            Ok(typed) => typed,
-            Err(error) => return Err(Error::terminal("Undecodable", error.to_string())),
-        };
+        // Retried with backoff, not terminal: a predicate may reject the change that mends the object.
+        let typed = main.get()?;
         let Some((finalizer, cleanup)) = &self.finalizer else {
             return (self.reconcile)(typed, context.clone()).await;
         };

@@ -1,10 +1,17 @@
 //! Checks of small operators, right and wrong ones.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_core::params::Patch;
+use parking_lot::Mutex;
 use serde_json::json;
+use watchkeeper::ObjectName;
 use watchkeeper::controller::{Action, Controller, Manager, SetupError, Watch};
-use watchkeeper_sim::{Check, User};
+use watchkeeper_sim::{Check, Class, Objects, User, Violation};
 
 /// Keeps a Secret for each ConfigMap.
 fn mirror(manager: &mut Manager) -> Result<(), SetupError> {
@@ -36,7 +43,130 @@ async fn story(user: &User) {
 
 #[test]
 fn an_operator_that_is_right_passes() {
-    let report = Check::builder().name("mirror").run(|_| (), |manager, ()| mirror(manager), story).unwrap();
+    let report = Check::builder().name("mirror").pairs(100).seeds(100).run(|_| (), |manager, ()| mirror(manager), story).unwrap();
     println!("{report}");
     assert!(report.schedules() > 500, "{report}");
+}
+
+/// A wrong operator: it creates the Secret under a generated name, and knows of it only from memory.
+fn forgetful(manager: &mut Manager) -> Result<(), SetupError> {
+    let client = manager.client().clone();
+    let known = Arc::new(Mutex::new(BTreeSet::new()));
+    Controller::<ConfigMap>::new(manager).reconcile(move |map, cx| {
+        let (client, known) = (client.clone(), known.clone());
+        async move {
+            if known.lock().insert(cx.key().clone()) {
+                let name = format!("{}-", cx.key().name());
+                let secret = json!({"metadata": {"generateName": name, "namespace": map.metadata.namespace}});
+                client.api::<Secret>().create(&serde_json::from_value(secret)?).await?;
+            }
+            Ok(Action::done())
+        }
+    })
+}
+
+async fn one_map(user: &User) {
+    user.create(&map("a", "one")).await;
+    user.settle().await;
+    user.patch::<ConfigMap>("default/a", json!({"data": {"text": "two"}})).await;
+}
+
+#[test]
+fn an_operator_that_is_wrong_is_shown_with_the_fewest_faults_and_steps() {
+    let check = Check::builder().name("forgetful").seeds(10).pairs(0);
+    let failure = check.clone().run(|_| (), |manager, ()| forgetful(manager), one_map).unwrap_err();
+    let text = failure.to_string();
+    let replay = failure.replay().unwrap();
+    assert_eq!(replay.matches('@').count(), 1, "{text}");
+    assert!(replay.starts_with("steps=1; "), "one step is enough: {text}");
+    assert!(matches!(failure.violation(), Some(Violation::Differs(_) | Violation::Doubled(_))), "{text}");
+    assert!(text.contains("user       step 1: create configmaps default/a"), "{text}");
+    assert!(text.contains("FAULT") && text.contains("SIM_REPLAY="), "{text}");
+    let page = std::fs::read_to_string(failure.page().unwrap()).unwrap();
+    assert!(page.contains("<tr class=\"fault\">") && page.contains("create configmaps"), "{page}");
+}
+
+#[test]
+fn a_story_that_does_not_converge_without_faults_is_reported_first() {
+    let restless = |manager: &mut Manager| {
+        let client = manager.client().clone();
+        Controller::<ConfigMap>::new(manager).reconcile(move |_, cx| {
+            let client = client.clone();
+            async move {
+                let touch = Patch::Merge(json!({"data": {"at": cx.env().clock.wall().to_string()}}));
+                client.api::<ConfigMap>().patch(cx.key(), &touch).await?;
+                Ok(Action::requeue_after(Duration::from_secs(60)))
+            }
+        })
+    };
+    let failure = Check::builder().run(|_| (), move |manager, ()| restless(manager), one_map).unwrap_err();
+    assert_eq!(failure.class(), Some(Class::WithoutFaults), "{failure}");
+    assert!(failure.to_string().contains("goes wrong without faults"), "{failure}");
+}
+
+#[test]
+fn a_story_or_a_controller_that_panics_keeps_its_trace() {
+    let failure = Check::builder().run(
+        |_| (),
+        |manager, ()| mirror(manager),
+        async |user| {
+            user.create(&map("a", "one")).await;
+            user.settle().await;
+            panic!("the story is over");
+        },
+    );
+    let text = failure.unwrap_err().to_string();
+    assert!(text.contains("the story cannot go on: the story is over"), "{text}");
+    assert!(text.contains("apply secrets default/a (created)"), "{text}");
+    let panics = |manager: &mut Manager| {
+        Controller::<ConfigMap>::new(manager).reconcile(|_, _| async { panic!("no such thing") })
+    };
+    let failure = Check::builder().run(|_| (), move |manager, ()| panics(manager), one_map).unwrap_err();
+    assert!(failure.to_string().contains("the controller panicked"), "{failure}");
+    assert!(failure.to_string().contains("no such thing"), "{failure}");
+}
+
+#[test]
+fn an_invariant_is_checked_after_every_change() {
+    let at_most = |most: usize| {
+        move |objects: &Objects| match objects.list::<Secret>().len() {
+            count if count > most => Err(format!("{count} Secrets")),
+            _ => Ok(()),
+        }
+    };
+    let check = |most| {
+        let check = Check::builder().singles(false).pairs(0).seeds(5).always("few Secrets", at_most(most));
+        check.run(|_| (), |manager, ()| mirror(manager), story)
+    };
+    check(2).unwrap();
+    let failure = check(1).unwrap_err();
+    assert!(failure.to_string().contains("\"few Secrets\" does not hold: 2 Secrets"), "{failure}");
+}
+
+#[test]
+fn a_check_that_checks_nothing_is_refused_with_a_sentence() {
+    let refused =
+        |check: Check| check.run(|_| (), |manager, ()| mirror(manager), story).unwrap_err().to_string();
+    let without = refused(Check::builder().singles(false).pairs(0).seeds(0));
+    assert_eq!(without, "a check without single faults, pairs and seeds checks nothing");
+    let no_faults = refused(Check::builder().faults([]));
+    assert_eq!(no_faults, "a check without any kind of fault checks nothing");
+    assert!(refused(Check::builder().replicas(0)).contains("at least one replica"));
+    assert!(refused(Check::builder().rest(Duration::ZERO)).contains("must not be zero"));
+}
+
+#[test]
+fn requests_without_end_are_a_finding() {
+    let busy = |manager: &mut Manager| {
+        let client = manager.client().clone();
+        manager.add("busy", move |stop| async move {
+            while !stop.is_cancelled() {
+                let _found = client.api::<ConfigMap>().get_opt(&ObjectName::namespaced("default", "a")).await;
+            }
+            Ok::<(), std::io::Error>(())
+        });
+        mirror(manager)
+    };
+    let failure = Check::builder().run(|_| (), move |manager, ()| busy(manager), story).unwrap_err();
+    assert!(failure.to_string().contains("the controller makes requests without end"), "{failure}");
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use watchkeeper_sim::{Class, User};
 
 use crate::common::{
-    Child, Cluster, Cx, DB, Done, Exhibit, NOTE, Reads, child, cluster, name, note, operator, visit,
+    Child, Cluster, Cx, DB, Done, Exhibit, NOTE, Reads, child, cluster, note, operator, visit,
 };
 
 /// The names of the children, which all belong to one part.
@@ -73,16 +73,14 @@ async fn toggle<C: Child>(cx: Arc<Cx<C>>, names: Names) -> Done {
 }
 
 /// Deletes an object and creates it again when a setting that cannot be updated differs.
-async fn replace<C: Child>(cx: Arc<Cx<C>>, names: Names) -> Done {
+async fn replace<C: Child>(cx: Arc<Cx<C>>, name: &'static str) -> Done {
     let Some(cluster) = cx.cluster()? else { return Ok(()) };
-    for object in cx.children().into_iter().filter(|object| note(&**object) != cluster.spec.config) {
-        cx.delete(&object).await?;
-        return cx.create(&child::<C>(name(&*object), &cluster.spec.config)).await;
+    match cx.child(name) {
+        Some(object) if note(&*object) == cluster.spec.config => return Ok(()),
+        Some(object) => cx.delete(&object).await?,
+        None => {}
     }
-    match cx.child(names[0]) {
-        Some(_) => Ok(()),
-        None => cx.create(&child::<C>(names[0], &cluster.spec.config)).await,
-    }
+    cx.create(&child::<C>(name, &cluster.spec.config)).await
 }
 
 /// Has one child per replica, and deletes those beyond.
@@ -178,9 +176,9 @@ fn disable_enable<C: Child>(title: &'static str, source: &'static str, names: Na
     operator((title, source, STALE), Reads::Any, move |cx| toggle::<C>(cx, names), story)
 }
 
-fn reconfigure<C: Child>(title: &'static str, source: &'static str, names: Names) -> Exhibit {
-    let story = async |user: &User| reconfigured::<C>(user, names[0]).await;
-    operator((title, source, STALE), Reads::Any, move |cx| replace::<C>(cx, names), story)
+fn reconfigure<C: Child>(title: &'static str, source: &'static str, name: &'static str) -> Exhibit {
+    let story = async |user: &User| reconfigured::<C>(user, name).await;
+    operator((title, source, STALE), Reads::Any, move |cx| replace::<C>(cx, name), story)
 }
 
 fn scale_down_up<C: Child>(title: &'static str, source: &'static str, names: Names) -> Exhibit {
@@ -216,7 +214,7 @@ pub(crate) fn sieve() -> Vec<Exhibit> {
         reconfigure::<PodDisruptionBudget>(
             "casskop replaces a right PDB",
             "Orange-OpenSource/casskop#321",
-            &["db"],
+            "db",
         ),
         operator(
             ("elastic deletes new Secrets", "elastic/cloud-on-k8s#5249", STALE),
@@ -241,7 +239,7 @@ pub(crate) fn sieve() -> Vec<Exhibit> {
         reconfigure::<StatefulSet>(
             "rabbitmq replaces a resized StatefulSet",
             "rabbitmq/cluster-operator#653",
-            &["db-server"],
+            "db-server",
         ),
         recreate::<PersistentVolumeClaim>("xtradb deletes a new PVC", "K8SPXC-716", &["datadir-db-pxc-0"]),
         disable_enable::<StatefulSet>("xtradb deletes a new HAProxy", "K8SPXC-725", &["db-haproxy"]),

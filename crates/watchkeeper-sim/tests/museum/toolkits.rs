@@ -13,7 +13,6 @@ use kube_core::watch::WatchEvent;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio::time::timeout;
 use watchkeeper::Client;
 use watchkeeper::wire::Class as ErrorClass;
 use watchkeeper_sim::{Class, Life, Outside, User};
@@ -287,13 +286,14 @@ impl<K: Child> Mirror<K> {
         let (clock, mut version) = (&client.env().clock, from);
         let is_over = |code: u16| code == 410 && rights.lists_when_expired;
         loop {
-            let events = match api.watch(&WatchParams::default().timeout(290), &version).await {
-                Err(kube_client::Error::Api(status)) if is_over(status.code) => return,
+            let params = WatchParams::default().timeout(290);
+            let events = match clock.timeout(Duration::from_secs(30), api.watch(&params, &version)).await {
+                Ok(Err(kube_client::Error::Api(status))) if is_over(status.code) => return,
                 events => events,
             };
-            if let Ok(events) = events {
+            if let Ok(Ok(events)) = events {
                 let mut events = pin!(events);
-                while let Ok(Some(event)) = timeout(Duration::from_secs(295), events.next()).await {
+                while let Ok(Some(event)) = clock.timeout(Duration::from_secs(295), events.next()).await {
                     match event {
                         Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                             version = object.meta().resource_version.clone().unwrap_or_default();

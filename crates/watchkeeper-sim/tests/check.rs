@@ -43,7 +43,12 @@ async fn story(user: &User) {
 
 #[test]
 fn an_operator_that_is_right_passes() {
-    let report = Check::builder().name("mirror").pairs(100).seeds(100).run(|_| (), |manager, ()| mirror(manager), story).unwrap();
+    let report = Check::builder()
+        .name("mirror")
+        .pairs(100)
+        .seeds(100)
+        .run(|_| (), |manager, ()| mirror(manager), story)
+        .unwrap();
     println!("{report}");
     assert!(report.schedules() > 500, "{report}");
 }

@@ -151,8 +151,8 @@ fn through_every_fault_nothing_is_lost_doubled_or_left_behind() {
     let report = Check::builder()
         .name("website")
         .crd::<Website>()
-        .pairs(50)
-        .seeds(50)
+        .pairs(20)
+        .seeds(40)
         .run(
             |outside| Arc::new(Simulated(outside.clone())),
             |manager, buckets| register(manager, buckets.clone()),

@@ -48,8 +48,8 @@ fn check(queue: QueueKind) {
     let report = Check::builder()
         .name(&format!("sample-controller {queue:?}"))
         .definition(api::crd())
-        .pairs(100)
-        .seeds(100)
+        .pairs(20)
+        .seeds(40)
         .run_program(
             |_| (),
             async move |life, ()| {

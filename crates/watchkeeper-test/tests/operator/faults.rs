@@ -43,8 +43,8 @@ fn through_every_fault_websites_become_as_they_are_without() {
     let report = Check::builder()
         .name("websites")
         .crd::<Website>()
-        .pairs(50)
-        .seeds(50)
+        .pairs(20)
+        .seeds(40)
         .run(|_| Arc::<Outside>::default(), register, users)
         .unwrap();
     println!("{report}");

@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
 use watchkeeper::Env;
 use watchkeeper::controller::{Action, Controller, Error};
 use watchkeeper_test::TestCluster;
@@ -30,6 +32,9 @@ impl io::Write for Log {
 impl Log {
     /// Collects what this thread logs, while the guard exists.
     fn start() -> (Self, DefaultGuard) {
+        // Without a subscriber for all threads, those of other tests may switch log lines off for this one as well.
+        let quiet = tracing_subscriber::registry().with(LevelFilter::INFO);
+        let _is_set_once = tracing::subscriber::set_global_default(quiet);
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();

@@ -154,15 +154,16 @@ impl<K: Kind> Reconciler<K> {
     }
 
     /// Decides what becomes of the key.
-    fn settle(&self, item: WorkItem<ObjectName>, context: &Context<K>, outcome: Outcome, took: Duration) {
+    fn settle(&self, mut item: WorkItem<ObjectName>, context: &Context<K>, outcome: Outcome, took: Duration) {
         let record = |ended| self.figures.record(ended, took);
         match outcome {
-            Outcome::Returned(Ok(Action { requeue_after: None })) => {
+            Outcome::Returned(Ok(Action { requeue_after: None, .. })) => {
                 record(Ended::Success);
                 item.forget();
             }
-            Outcome::Returned(Ok(Action { requeue_after: Some(delay) })) => {
+            Outcome::Returned(Ok(Action { requeue_after: Some(delay), priority })) => {
                 record(Ended::RequeueAfter);
+                item.set_priority(priority.unwrap_or(item.priority()));
                 item.retry_after(delay);
             }
             Outcome::Returned(Err(error)) => {

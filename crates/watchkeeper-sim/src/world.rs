@@ -35,7 +35,7 @@ use crate::violation::{Difference, Violation, panic_message};
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     /// What the server has at the start.
-    pub(crate) prepared: Option<Checkpoint>,
+    pub(crate) prepared: Checkpoint,
     pub(crate) replicas: usize,
     pub(crate) invariants: Arc<[Invariant]>,
     pub(crate) known: Arc<[Known]>,
@@ -133,11 +133,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
     runtime.block_on(async {
         let env = Env::simulated(schedule.seed);
         let trace = Trace::new(&env.clock);
-        let server = ApiServer::builder(&env.fork("server"));
-        let server = match &conditions.prepared {
-            Some(checkpoint) => server.build_from(checkpoint),
-            None => server.build(),
-        };
+        let server = ApiServer::builder(&env.fork("server")).build_from(&conditions.prepared);
         let net = Net::scripted(&server, &env.clock, schedule.script, &trace, conditions.replicas);
         net.watch_invariants(&conditions.invariants);
         let outside = Outside::new(&net, &env.fork("outside"));

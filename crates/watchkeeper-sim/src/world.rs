@@ -29,6 +29,7 @@ use crate::site::Target;
 use crate::subject::{Actors, Life, Subject};
 use crate::trace::{Entry, Event, Trace};
 use crate::user::{Patience, Steps, User};
+use crate::view::View;
 use crate::violation::{Difference, Violation, panic_message};
 
 /// The conditions of all runs of a check.
@@ -78,7 +79,7 @@ pub(crate) struct Outcome {
     pub(crate) digest: u64,
     pub(crate) hits: Vec<Planned>,
     pub(crate) places: Vec<Place>,
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
     pub(crate) steps: u32,
     pub(crate) violation: Option<Violation>,
@@ -92,7 +93,7 @@ pub(crate) struct Outcome {
 /// What a run without faults came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
     /// What objects there were of.
     pub(crate) resources: BTreeSet<String>,
@@ -143,6 +144,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             env,
             net: net.clone(),
             outside: outside.clone(),
+            view: View::default(),
             steps: Steps::new(schedule.steps),
             violation: Mutex::new(None),
             handles: (0..conditions.replicas).map(|_| Arc::default()).collect(),
@@ -186,6 +188,7 @@ struct World<'a> {
     env: Env,
     net: Net,
     outside: Outside,
+    view: View,
     steps: Steps,
     violation: Mutex<Option<Violation>>,
     handles: Vec<Arc<Mutex<Option<watchkeeper::controller::ManagerHandle>>>>,
@@ -326,10 +329,8 @@ impl World<'_> {
         }
     }
 
-    fn state(&self) -> State {
-        let objects = self.net.server().objects();
-        let objects = objects.iter().map(|(resource, json)| (resource.as_str(), json.as_ref()));
-        State::of(objects, self.outside.values())
+    fn state(&self) -> Arc<State> {
+        self.view.state(self.net.server(), &self.outside)
     }
 
     /// Ends all faults, and waits until the state is that of the reference run and stays so.

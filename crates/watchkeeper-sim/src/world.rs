@@ -16,7 +16,8 @@ use watchkeeper::clock::Clock;
 use watchkeeper::report::Incident;
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
-use watchkeeper_controllers::{garbage_collector, namespace_controller};
+use watchkeeper_controllers::garbage_collector::{self, Kinds};
+use watchkeeper_controllers::namespace_controller;
 
 use crate::canonical::State;
 use crate::counts::Counts;
@@ -37,6 +38,8 @@ use crate::violation::{Difference, Violation, panic_message};
 pub(crate) struct Conditions {
     /// What the server has at the start.
     pub(crate) prepared: Checkpoint,
+    /// The kinds that it serves.
+    pub(crate) kinds: Kinds,
     pub(crate) replicas: usize,
     pub(crate) invariants: Arc<[Invariant]>,
     pub(crate) known: Arc<[Known]>,
@@ -215,7 +218,7 @@ impl World<'_> {
         let built_in = async {
             tokio::join!(
                 garbage_collector::run_with(&collector, self.collection(), over.clone()),
-                namespace_controller::run(&namespaces, over.clone()),
+                namespace_controller::run_with(&namespaces, emptying(), over.clone()),
             )
         };
         let everything = async {
@@ -229,13 +232,13 @@ impl World<'_> {
         everything.await;
     }
 
-    /// The garbage collector watches what a run without faults has used, instead of all kinds.
+    /// The garbage collector watches what a run without faults has used, instead of all kinds, and starts with what is known of them.
     fn collection(&self) -> garbage_collector::Options {
         let mut options = garbage_collector::Options::default();
-        if let Some(reference) = self.reference {
-            options.only = Some(reference.resources.clone());
-            options.discovery = Duration::from_secs(24 * 3600);
-        }
+        options.watch = Some(LASTING);
+        options.kinds = Some(self.conditions.kinds.clone());
+        options.discovery = LASTING;
+        options.only = self.reference.map(|reference| reference.resources.clone());
         options
     }
 
@@ -401,6 +404,15 @@ impl World<'_> {
     }
 }
 
+/// Longer than any run. Connections of built-in controllers do not break: with such watches they make no requests while nothing happens.
+const LASTING: Duration = Duration::from_secs(24 * 3600);
+
+fn emptying() -> namespace_controller::Options {
+    let mut options = namespace_controller::Options::default();
+    options.watch = Some(LASTING);
+    options
+}
+
 /// Returns a client of a built-in controller, whose requests take half a second each. Without a delay, a collector and a controller with
 /// a stale cache could delete and create one object over and over, and virtual time would not advance.
 fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
@@ -410,7 +422,7 @@ fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
         async move {
             clock.sleep(Duration::from_millis(500)).await;
             let target = Target::of(request.method(), request.uri(), request.headers());
-            let answer = net.server().service().oneshot(request).await;
+            let answer = net.server().service().bookmark_period(LASTING).oneshot(request).await;
             if let (true, Ok(answer)) = (target.is_write(), &answer) {
                 let (what, status) = (target.to_string().into(), answer.status().as_u16());
                 net.trace().add(Event::BuiltIn { what, status });

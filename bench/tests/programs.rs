@@ -162,7 +162,8 @@ fn the_worst_request_of_every_family_is_searched_for() {
 fn schedules_are_simulated_and_their_cost_is_told() {
     let lines = bench(&["sim", "--seeds=5", "--pairs=2"]);
     assert_eq!(each(&lines, "schedules"), [7]);
-    for field in ["schedules_per_s", "cpu_us_per_request", "requests_per_schedule", "virtual_years_per_hour"] {
+    for field in ["schedules_per_s", "cpu_us_per_request", "requests_per_schedule", "virtual_years_per_hour"]
+    {
         assert!(each(&lines, field).into_iter().all(is_positive), "{field}");
     }
 }

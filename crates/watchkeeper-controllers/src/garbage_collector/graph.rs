@@ -133,7 +133,8 @@ impl Graph {
 
     /// Starts monitors for new kinds, and stops those of kinds that are no longer served.
     pub(super) fn watch(&self, kinds: &Kinds, env: &Env) {
-        let found: BTreeMap<_, _> = kinds.wanted(self.only.as_ref()).map(|kind| (kind.name(), kind)).collect();
+        let found: BTreeMap<_, _> =
+            kinds.wanted(self.only.as_ref()).map(|kind| (kind.name(), kind)).collect();
         let mut monitors = self.monitors.lock();
         monitors.retain(|name, monitor| {
             let same = |kind: &&OwnedKind| {
@@ -159,7 +160,8 @@ impl Graph {
         let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
             object.owner_references().into_iter().map(|owner| owner.uid)
         });
-        let mut informer = SharedInformer::<Meta>::builder_of(resource.clone(), source, env).indexes([by_owner]);
+        let mut informer =
+            SharedInformer::<Meta>::builder_of(resource.clone(), source, env).indexes([by_owner]);
         if let Some(time) = self.watch {
             informer = informer.min_watch_timeout(time).max_watch_silence(time);
         }

@@ -45,7 +45,8 @@ impl Kinds {
             for (resource, capabilities) in group.recommended_resources() {
                 let can = |verb| capabilities.supports_operation(verb);
                 // Events have no owners, and there are many of them.
-                if resource.kind != "Event" && [verbs::LIST, verbs::WATCH, verbs::DELETE].into_iter().all(can) {
+                if resource.kind != "Event" && [verbs::LIST, verbs::WATCH, verbs::DELETE].into_iter().all(can)
+                {
                     let is_namespaced = capabilities.scope == Scope::Namespaced;
                     found.push(OwnedKind { resource, is_namespaced });
                 }
@@ -55,7 +56,10 @@ impl Kinds {
     }
 
     /// Those among `only`; all if there is no such restriction.
-    pub(super) fn wanted<'a>(&'a self, only: Option<&'a BTreeSet<String>>) -> impl Iterator<Item = &'a OwnedKind> {
+    pub(super) fn wanted<'a>(
+        &'a self,
+        only: Option<&'a BTreeSet<String>>,
+    ) -> impl Iterator<Item = &'a OwnedKind> {
         let is_wanted =
             move |kind: &&OwnedKind| only.is_none_or(|only| only.contains(&resource_name(&kind.resource)));
         self.0.iter().filter(is_wanted)

@@ -11,6 +11,7 @@ use watchkeeper::clock::Generator;
 use watchkeeper::controller::{Manager, SetupError};
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
+use watchkeeper_controllers::garbage_collector::Kinds;
 
 use crate::failure::{Failure, Finding};
 use crate::fault::FaultKind;
@@ -295,8 +296,10 @@ impl Check {
             settle: Duration::from_secs(120),
             eventually: self.converge,
         };
+        let (prepared, kinds) = prepare(&self.crds).map_err(Failure::settings)?;
         Ok(Conditions {
-            prepared: prepare(&self.crds).map_err(Failure::settings)?,
+            prepared,
+            kinds,
             replicas: self.replicas,
             invariants: self.invariants.clone().into(),
             known: self.known.clone().into(),
@@ -346,11 +349,8 @@ impl Check {
     }
 }
 
-/// A server with these definitions.
-fn prepare(crds: &[CustomResourceDefinition]) -> Result<Option<Checkpoint>, String> {
-    if crds.is_empty() {
-        return Ok(None);
-    }
+/// A server with these definitions, from which that of every run is forked: nothing is built or compiled again.
+fn prepare(crds: &[CustomResourceDefinition]) -> Result<(Checkpoint, Kinds), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
     runtime.block_on(async {
@@ -361,6 +361,8 @@ fn prepare(crds: &[CustomResourceDefinition]) -> Result<Option<Checkpoint>, Stri
             let created = client.api::<CustomResourceDefinition>().create(crd).await;
             created.map_err(|error| format!("cannot install {:?}: {error}", crd.metadata.name))?;
         }
-        Ok(Some(server.checkpoint()))
+        let kinds = Kinds::discover(&client).await;
+        let kinds = kinds.map_err(|error| format!("cannot discover the kinds: {error}"))?;
+        Ok((server.checkpoint(), kinds))
     })
 }

@@ -27,6 +27,7 @@ mod subject;
 mod timeline;
 mod trace;
 mod user;
+mod view;
 mod violation;
 mod world;
 

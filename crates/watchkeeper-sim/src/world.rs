@@ -16,7 +16,8 @@ use watchkeeper::clock::Clock;
 use watchkeeper::report::Incident;
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
-use watchkeeper_controllers::{garbage_collector, namespace_controller};
+use watchkeeper_controllers::garbage_collector::{self, Kinds};
+use watchkeeper_controllers::namespace_controller;
 
 use crate::canonical::State;
 use crate::counts::Counts;
@@ -29,13 +30,16 @@ use crate::site::Target;
 use crate::subject::{Actors, Life, Subject};
 use crate::trace::{Entry, Event, Trace};
 use crate::user::{Patience, Steps, User};
+use crate::view::View;
 use crate::violation::{Difference, Violation, panic_message};
 
 /// The conditions of all runs of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     /// What the server has at the start.
-    pub(crate) prepared: Option<Checkpoint>,
+    pub(crate) prepared: Checkpoint,
+    /// The kinds that it serves.
+    pub(crate) kinds: Kinds,
     pub(crate) replicas: usize,
     pub(crate) invariants: Arc<[Invariant]>,
     pub(crate) known: Arc<[Known]>,
@@ -78,7 +82,7 @@ pub(crate) struct Outcome {
     pub(crate) digest: u64,
     pub(crate) hits: Vec<Planned>,
     pub(crate) places: Vec<Place>,
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
     pub(crate) steps: u32,
     pub(crate) violation: Option<Violation>,
@@ -92,7 +96,7 @@ pub(crate) struct Outcome {
 /// What a run without faults came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
     /// What objects there were of.
     pub(crate) resources: BTreeSet<String>,
@@ -133,11 +137,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
     runtime.block_on(async {
         let env = Env::simulated(schedule.seed);
         let trace = Trace::new(&env.clock);
-        let server = ApiServer::builder(&env.fork("server"));
-        let server = match &conditions.prepared {
-            Some(checkpoint) => server.build_from(checkpoint),
-            None => server.build(),
-        };
+        let server = ApiServer::builder(&env.fork("server")).build_from(&conditions.prepared);
         let net = Net::scripted(&server, &env.clock, schedule.script, &trace, conditions.replicas);
         net.watch_invariants(&conditions.invariants);
         let outside = Outside::new(&net, &env.fork("outside"));
@@ -147,6 +147,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             env,
             net: net.clone(),
             outside: outside.clone(),
+            view: View::default(),
             steps: Steps::new(schedule.steps),
             violation: Mutex::new(None),
             handles: (0..conditions.replicas).map(|_| Arc::default()).collect(),
@@ -190,6 +191,7 @@ struct World<'a> {
     env: Env,
     net: Net,
     outside: Outside,
+    view: View,
     steps: Steps,
     violation: Mutex<Option<Violation>>,
     handles: Vec<Arc<Mutex<Option<watchkeeper::controller::ManagerHandle>>>>,
@@ -216,7 +218,7 @@ impl World<'_> {
         let built_in = async {
             tokio::join!(
                 garbage_collector::run_with(&collector, self.collection(), over.clone()),
-                namespace_controller::run(&namespaces, over.clone()),
+                namespace_controller::run_with(&namespaces, emptying(), over.clone()),
             )
         };
         let everything = async {
@@ -230,13 +232,13 @@ impl World<'_> {
         everything.await;
     }
 
-    /// The garbage collector watches what a run without faults has used, instead of all kinds.
+    /// The garbage collector watches what a run without faults has used, instead of all kinds, and starts with what is known of them.
     fn collection(&self) -> garbage_collector::Options {
         let mut options = garbage_collector::Options::default();
-        if let Some(reference) = self.reference {
-            options.only = Some(reference.resources.clone());
-            options.discovery = Duration::from_secs(24 * 3600);
-        }
+        options.watch = Some(LASTING);
+        options.kinds = Some(self.conditions.kinds.clone());
+        options.discovery = LASTING;
+        options.only = self.reference.map(|reference| reference.resources.clone());
         options
     }
 
@@ -330,10 +332,8 @@ impl World<'_> {
         }
     }
 
-    fn state(&self) -> State {
-        let objects = self.net.server().objects();
-        let objects = objects.iter().map(|(resource, json)| (resource.as_str(), json.as_ref()));
-        State::of(objects, self.outside.values())
+    fn state(&self) -> Arc<State> {
+        self.view.state(self.net.server(), &self.outside)
     }
 
     /// Ends all faults, and waits until the state is that of the reference run and stays so.
@@ -404,6 +404,15 @@ impl World<'_> {
     }
 }
 
+/// Longer than any run. Connections of built-in controllers do not break: with such watches they make no requests while nothing happens.
+const LASTING: Duration = Duration::from_secs(24 * 3600);
+
+fn emptying() -> namespace_controller::Options {
+    let mut options = namespace_controller::Options::default();
+    options.watch = Some(LASTING);
+    options
+}
+
 /// Returns a client of a built-in controller, whose requests take half a second each. Without a delay, a collector and a controller with
 /// a stale cache could delete and create one object over and over, and virtual time would not advance.
 fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
@@ -413,7 +422,7 @@ fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
         async move {
             clock.sleep(Duration::from_millis(500)).await;
             let target = Target::of(request.method(), request.uri(), request.headers());
-            let answer = net.server().service().oneshot(request).await;
+            let answer = net.server().service().bookmark_period(LASTING).oneshot(request).await;
             if let (true, Ok(answer)) = (target.is_write(), &answer) {
                 let (what, status) = (target.to_string().into(), answer.status().as_u16());
                 net.trace().add(Event::BuiltIn { what, status });

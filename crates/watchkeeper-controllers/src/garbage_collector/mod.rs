@@ -1,11 +1,12 @@
 //! The garbage collector: deletes objects whose owners are gone, in all kinds, including those of
 //! CustomResourceDefinitions.
 
-// `graph.rs` has a metadata informer per served kind, `live.rs` asks the server where caches are not enough, `decide.rs`
+// `kinds.rs` finds the served kinds, `graph.rs` has a metadata informer for each, `live.rs` asks the server where caches are not enough, `decide.rs`
 // chooses the action for an object, and this file carries it out.
 
 mod decide;
 mod graph;
+mod kinds;
 mod live;
 
 use std::collections::BTreeSet;
@@ -26,6 +27,7 @@ use watchkeeper::{Client, ObjectName};
 
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
 use graph::{Graph, Item, Meta};
+pub use kinds::Kinds;
 
 /// How often discovery runs by default.
 const DISCOVERY: Duration = Duration::from_secs(30);
@@ -40,11 +42,16 @@ pub struct Options {
     pub only: Option<BTreeSet<String>>,
     /// How often discovery runs, beside each change of a CustomResourceDefinition; every 30 s by default.
     pub discovery: Duration,
+    /// The kinds to start with, instead of a discovery at the start.
+    pub kinds: Option<Kinds>,
+    /// How long watches last, and may be silent. By default they last five to ten minutes and are checked after two and a half minutes of
+    /// silence; a longer time suits a server in the same process, to which no connection breaks unnoticed.
+    pub watch: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { only: None, discovery: DISCOVERY }
+        Self { only: None, discovery: DISCOVERY, kinds: None, watch: None }
     }
 }
 
@@ -53,12 +60,18 @@ pub async fn run_with(client: &Client, options: Options, stop: CancellationToken
     let env = client.env().fork("garbage collector");
     let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
     let changed = Arc::new(Notify::new());
-    let graph = Graph::new(client, &queue, &changed, options.only);
+    let graph = Graph::new(client, &queue, &changed, options.only, options.watch);
     let collector = Arc::new(Collector { client: client.clone(), graph, queue });
+    let mut known = options.kinds;
     let discover = async {
         loop {
-            if let Err(error) = collector.graph.discover(&env).await {
-                env.reporter.error("garbage collector", "discovery", &error);
+            let kinds = match known.take() {
+                Some(kinds) => Ok(kinds),
+                None => Kinds::discover(client).await,
+            };
+            match kinds {
+                Ok(kinds) => collector.graph.watch(&kinds, &env),
+                Err(error) => env.reporter.error("garbage collector", "discovery", &error),
             }
             let again = env.clock.timeout(options.discovery, changed.notified());
             if stop.run_until_cancelled(again).await.is_none() {

@@ -54,7 +54,7 @@ impl Leading<'_> {
                 biased;
                 () = ending.cancelled() => return Ok(()),
                 () = caching.cancelled() => return Ok(()),
-                fresh = self.catch_up() => fresh?,
+                fresh = catch_up(self.factory, self.catch_up, self.sync_timeout, self.env) => fresh?,
             }
         }
         let Self { name, env, controllers, runnables, drain, running, .. } = self;
@@ -74,13 +74,17 @@ impl Leading<'_> {
         }
         cause.and(drained)
     }
+}
 
-    /// Waits until the caches reflect all that the leader before has written.
-    async fn catch_up(&self) -> Result<(), ManagerError> {
-        let optional = join_all(self.catch_up.iter().map(|catch_up| catch_up()));
-        // A kind that is optional may not be served any more.
-        let optional = self.env.clock.timeout(self.sync_timeout, optional);
-        let (caches, _optional) = join!(self.factory.catch_up(self.sync_timeout), optional);
-        Ok(caches?)
-    }
+/// Waits until the caches reflect all that the leader before has written.
+async fn catch_up(
+    factory: &SharedInformerFactory,
+    optional: &[CatchUp],
+    timeout: Duration,
+    env: &Env,
+) -> Result<(), ManagerError> {
+    // A kind that is optional may not be served any more.
+    let optional = env.clock.timeout(timeout, join_all(optional.iter().map(|catch_up| catch_up())));
+    let (caches, _optional) = join!(factory.catch_up(timeout), optional);
+    Ok(caches?)
 }

@@ -141,7 +141,7 @@ async fn run_parts(
     }
     // Whichever fails first stops the others.
     let stop = &stop.child_token();
-    let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
+    let program = Program::new(clients, &args.options, &mut Pages::default())?;
     let view = View::start(clients, screen, program.queue(), next, stop);
     let sample = run_sample(program, args, clients, view.has_begun(), created, stop);
     let (sample, view) = tokio::join!(sample, view.run(stop));

@@ -65,6 +65,7 @@
 //! - [`informer`]: one watch and one cache for many handlers.
 //! - [`workqueue`]: the keys to reconcile, rate limited and deduplicated.
 //! - [`record`]: events for users.
+//! - [`leader`]: one leader among several replicas.
 //! - [`process`]: flags, workers, signals, metrics and health checks of a program.
 //! - [`controller`]: controllers, what their reconciles read and write, and the manager that runs them.
 //! - [`prelude`]: the items that most controllers need, for one import.
@@ -89,6 +90,7 @@ mod env;
 mod fair;
 pub mod informer;
 mod latch;
+pub mod leader;
 pub mod object;
 pub mod prelude;
 pub mod process;

@@ -8,6 +8,7 @@
 //! [`DeltaController`], which takes any queue and any process function.
 
 mod apply;
+mod catch_up;
 mod delta_controller;
 mod factory;
 mod factory_settings;
@@ -26,7 +27,7 @@ mod synced;
 mod unshared;
 
 pub use delta_controller::{DeltaController, DeltaControllerBuilder, process_deltas};
-pub use factory::{Caches, InformerPanicked, SharedInformerFactory};
+pub use factory::{Caches, CachesBehind, InformerPanicked, SharedInformerFactory};
 pub use factory_settings::SharedInformerFactoryBuilder;
 pub use handler::{Change, Filtered, Handler, OnApply, OnChange, filtered, on_apply, on_change};
 pub use listener::Registration;

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::apply_unreported;
+use super::catch_up::catch_up;
 use super::handler::{Handler, Notification};
 use super::listener::{Registration, deliver};
 use super::lister::Lister;
@@ -23,7 +24,7 @@ use crate::latch::Latch;
 use crate::object::{Decoded, Kind, Object, ResourceVersion};
 use crate::queue::{DeltaQueue, Popped};
 use crate::reflector::{Health, Phase};
-use crate::source::ListerWatcher;
+use crate::source::{ApiSource, ListerWatcher};
 use crate::store::{Index, Indexer};
 
 /// One watch and one cache of a kind, for many handlers. Clones share it.
@@ -65,6 +66,8 @@ struct Inner<K: Kind> {
     synced: Arc<Latch>,
     stopped: Latch,
     decoded: Arc<Decoded<K>>,
+    /// The metadata of the same objects, where they come from an API server.
+    metadata: Option<ApiSource>,
 }
 
 enum Life<K: Kind> {
@@ -90,6 +93,7 @@ pub struct SharedInformerBuilder<K: Kind> {
     source: SourceStart<K>,
     indexes: Vec<Index<K>>,
     pipeline: Pipeline,
+    metadata: Option<ApiSource>,
 }
 
 impl<K: Kind> SharedInformerBuilder<K> {
@@ -97,6 +101,13 @@ impl<K: Kind> SharedInformerBuilder<K> {
     #[must_use]
     pub fn source<S: ListerWatcher>(mut self, source: S) -> Self {
         self.source = start_from(source);
+        self.metadata = None;
+        self
+    }
+
+    /// Sets where the metadata of the same objects can be listed.
+    pub(super) fn metadata_from(mut self, source: ApiSource) -> Self {
+        self.metadata = Some(source);
         self
     }
 
@@ -140,6 +151,7 @@ impl<K: Kind> SharedInformerBuilder<K> {
             synced: Arc::default(),
             stopped: Latch::default(),
             decoded,
+            metadata: self.metadata,
             kind: self.kind,
         });
         inner.pump.metrics.made(Arc::downgrade(&(inner.clone() as Arc<dyn Observed>)));
@@ -168,6 +180,7 @@ impl<K: Kind> SharedInformer<K> {
             source: start_from(source),
             indexes: Vec::new(),
             pipeline: Pipeline::default(),
+            metadata: None,
         }
     }
 
@@ -269,6 +282,14 @@ impl<K: Kind> SharedInformer<K> {
             biased;
             () = self.0.synced.wait() => true,
             () = self.0.stopped.wait() => false,
+        }
+    }
+
+    /// Waits until the store reflects everything that the API server has now, by a consistent list of metadata. An informer of
+    /// another source is not waited for. Cancel-safe.
+    pub(crate) async fn catch_up(&self) {
+        if let Some(metadata) = &self.0.metadata {
+            catch_up(&self.0.store, metadata, &self.0.pump.name, &self.0.pump.env).await;
         }
     }
 

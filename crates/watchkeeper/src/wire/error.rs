@@ -44,6 +44,8 @@ pub enum Class {
     ConnectionLost,
     /// The answer could not be decoded.
     Undecodable,
+    /// This process does not lead, or not any more: the write was not sent.
+    NotLeader,
     /// Anything else.
     Other,
 }

@@ -1,11 +1,12 @@
 //! The manager: owns what controllers share, and the order in which everything starts and stops.
 //!
-//! `run.rs` has that order, `args.rs` the flags of a program, `role.rs` the permissions that it needs, `metrics.rs` what
+//! `run.rs` has that order, `leading.rs` what happens while it leads, `args.rs` the flags of a program, `role.rs` the permissions that it needs, `metrics.rs` what
 //! Prometheus learns.
 
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 mod args;
 mod handle;
+mod leading;
 #[cfg(all(feature = "admin", feature = "prometheus"))]
 mod metrics;
 mod role;
@@ -38,6 +39,7 @@ use super::running::Run;
 use crate::env::Env;
 use crate::informer::SharedInformerFactory;
 use crate::latch::Latch;
+use crate::leader::LeaderElection;
 use crate::object::{Kind, ObjectName};
 #[cfg(feature = "admin")]
 use crate::process::{AdminAddress, Pages};
@@ -74,8 +76,12 @@ const DRAIN: Duration = Duration::from_secs(20);
 /// ```
 pub struct Manager {
     name: String,
+    /// Writes only while the manager leads, if there is an election.
     client: Client,
+    /// Writes always.
+    free: Client,
     env: Env,
+    election: Option<LeaderElection>,
     factory: SharedInformerFactory,
     caches: Arc<Caches>,
     scopes: Vec<Scope>,
@@ -83,7 +89,12 @@ pub struct Manager {
     sink: EventSink,
     controllers: Vec<Registered>,
     optional: Vec<Start>,
+    /// Waits until the caches of an optional kind reflect what the server has, if it is served.
+    catch_up: Vec<CatchUp>,
+    /// Those of the leader.
     runnables: Vec<Runnable>,
+    /// Those of every replica.
+    everywhere: Vec<Runnable>,
     /// With the version that the program uses.
     crds: Vec<(CustomResourceDefinition, String)>,
     /// Group and plural of the kinds that controllers reconcile.
@@ -100,6 +111,9 @@ pub struct Manager {
 /// Starts a part that runs until its token is cancelled.
 type Start = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
+/// Waits for a cache.
+type CatchUp = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// A controller that was registered.
 pub(super) struct Registered {
     pub(super) name: String,
@@ -115,6 +129,18 @@ struct Runnable {
 }
 
 type Ended = Result<(), Box<dyn Error + Send + Sync>>;
+
+impl Runnable {
+    fn new<F, Fut, E>(name: &str, runnable: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        let start = move |stop| runnable(stop).map(|result| result.map_err(Into::into)).boxed();
+        Self { name: name.to_owned(), start: Box::new(start) }
+    }
+}
 
 /// The pages of the manager, and where they are served.
 #[cfg(feature = "admin")]
@@ -134,6 +160,7 @@ pub struct ManagerBuilder {
     resync: Duration,
     sync_timeout: Duration,
     drain: Duration,
+    election: Option<LeaderElection>,
     #[cfg(feature = "admin")]
     metrics: AdminAddress,
     #[cfg(feature = "admin")]
@@ -141,6 +168,24 @@ pub struct ManagerBuilder {
 }
 
 impl ManagerBuilder {
+    /// Runs controllers only while this replica leads; always by default.
+    ///
+    /// A standby keeps its caches and queues warm, and is ready. When it takes over, it waits until its caches reflect what the server
+    /// has then. A manager that loses leadership ends with an error at once; the program must end, too.
+    ///
+    /// ```no_run
+    /// # use watchkeeper::{Client, Manager};
+    /// # use watchkeeper::leader::{ElectionError, LeaderElection};
+    /// # fn build(client: &Client) -> Result<Manager, ElectionError> {
+    /// let election = LeaderElection::builder(client, "operators", "website-operator").build()?;
+    /// Ok(Manager::builder("website-operator", client).leader_election(election).build())
+    /// # }
+    /// ```
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
     /// Looks only at these namespaces, each with informers of its own; at the whole cluster by default.
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
         self.namespaces =
@@ -175,20 +220,32 @@ impl ManagerBuilder {
 
     /// The manager, without controllers yet.
     pub fn build(self) -> Manager {
-        let client = self.client;
-        let env = client.env().fork(&format!("manager {}", self.name));
-        let (recorder, sink) = record::recorder(&self.name, &client);
+        // Events are written by standbys, too, and by a leader that has lost.
+        let free = self.client;
+        let env = free.env().fork(&format!("manager {}", self.name));
+        let (recorder, sink) = record::recorder(&self.name, &free);
+        let client = match &self.election {
+            Some(election) => election.guard(&free),
+            None => free.clone(),
+        };
         #[cfg(feature = "admin")]
         #[cfg_attr(
             not(feature = "prometheus"),
             expect(unused_mut, reason = "metrics are added to its pages")
         )]
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
-        let factory = SharedInformerFactory::builder(&client).resync(self.resync).name(&self.name);
+        let factory = SharedInformerFactory::builder(&free).resync(self.resync).name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]
         let factory = factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &env, &recorder)));
         let factory = factory.build();
         let caches = Arc::<Caches>::default();
+        if let Some(election) = &self.election {
+            election.record_with(&recorder);
+            #[cfg(all(feature = "admin", feature = "prometheus"))]
+            crate::process::metrics::register_election(&mut admin.pages.metrics, election.status());
+            #[cfg(feature = "admin")]
+            admin.pages.live.election(election.status());
+        }
         #[cfg(feature = "admin")]
         {
             admin.pages.ready.caches(&factory);
@@ -205,7 +262,9 @@ impl ManagerBuilder {
         Manager {
             name: self.name,
             client,
+            free,
             env,
+            election: self.election,
             factory,
             caches,
             scopes,
@@ -213,7 +272,9 @@ impl ManagerBuilder {
             sink,
             controllers: Vec::new(),
             optional: Vec::new(),
+            catch_up: Vec::new(),
             runnables: Vec::new(),
+            everywhere: Vec::new(),
             crds: Vec::new(),
             mains: Vec::new(),
             role: Role::default(),
@@ -236,6 +297,7 @@ impl Manager {
             resync: RESYNC,
             sync_timeout: SYNC_TIMEOUT,
             drain: DRAIN,
+            election: None,
             #[cfg(feature = "admin")]
             metrics: AdminAddress::Off,
             #[cfg(feature = "admin")]
@@ -248,9 +310,16 @@ impl Manager {
         &self.name
     }
 
-    /// The client of all controllers.
+    /// The client of all controllers. With leader election, its writes are refused while the manager does not lead: see
+    /// [`LeaderElection::guard`].
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The client that the manager was built with, for what runs [on all replicas](Self::add_on_all_replicas): its writes are not
+    /// refused by a manager that does not lead.
+    pub fn unguarded_client(&self) -> &Client {
+        &self.free
     }
 
     /// The clock, generator and reporter of all controllers.
@@ -283,7 +352,9 @@ impl Manager {
 
     /// Runs a task of the author's beside the controllers, from when the caches have synced until its token is cancelled.
     ///
-    /// It may end early. If it fails or panics, the manager stops with an error that names it.
+    /// It may end early. If it fails or panics, the manager stops with an error that names it. With [leader
+    /// election](ManagerBuilder::leader_election) it runs on the leader only, as in controller-runtime; for others see
+    /// [`add_on_all_replicas`](Self::add_on_all_replicas).
     ///
     /// ```
     /// # use watchkeeper::controller::Manager;
@@ -300,16 +371,29 @@ impl Manager {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        let start = move |stop| runnable(stop).map(|result| result.map_err(Into::into)).boxed();
-        self.runnables.push(Runnable { name: name.to_owned(), start: Box::new(start) });
+        self.runnables.push(Runnable::new(name, runnable));
+    }
+
+    /// Runs a task of the author's as [`add`](Self::add) does, but on every replica, whether it leads or not: such as a server of
+    /// webhooks. Its writes go through the [unguarded client](Self::unguarded_client).
+    pub fn add_on_all_replicas<F, Fut, E>(&mut self, name: &str, runnable: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        self.everywhere.push(Runnable::new(name, runnable));
     }
 
     /// The permissions that the registered controllers need: those of their informers, of the objects they own, of finalizers,
-    /// events and [definitions](Self::crd), of the status of the kinds they reconcile if such a definition has the subresource, and
+    /// events, [definitions](Self::crd) and the Lease of an election, of the status of the kinds they reconcile if such a definition has the subresource, and
     /// those added to [`role_mut`](Self::role_mut).
     pub fn role(&self) -> Role {
         let mut role = self.role.clone();
         role.allow_events();
+        if self.election.is_some() {
+            role.allow_leases();
+        }
         for (definition, version) in &self.crds {
             let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
             let is_reconciled = self.mains.iter().any(|main| (&main.0, &main.1) == (group, plural));
@@ -354,6 +438,16 @@ impl Manager {
     }
 
     pub(super) fn add_optional<W: Kind>(&mut self, kind: OptionalKind<W>) {
+        let slot = kind.slot.clone();
+        self.catch_up.push(Box::new(move || {
+            let informer = slot.load_full();
+            async move {
+                if let Some(informer) = informer {
+                    informer.catch_up().await;
+                }
+            }
+            .boxed()
+        }));
         self.optional.push(Box::new(move |stop| kind.run(stop).boxed()));
     }
 

@@ -11,6 +11,7 @@ use http::StatusCode;
 use parking_lot::RwLock;
 
 use crate::informer::SharedInformerFactory;
+use crate::leader::LeaderStatus;
 
 /// The time for which a cache may be degraded before the program counts as not ready. An API server that restarts is
 /// back by then, including the longest backoff between two tries.
@@ -56,6 +57,12 @@ impl Checks {
             let troubles = caches.troubles(DEGRADED);
             if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
         });
+    }
+
+    /// Adds the check `leaderElection`, which fails while this process leads and has not renewed its lease for long: it hangs.
+    pub fn election(&self, status: &LeaderStatus) {
+        let status = status.clone();
+        self.add("leaderElection", move || status.check());
     }
 
     /// Returns the names of the checks that fail now.

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use kube_client::Client;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 use watchkeeper::Env;
 
@@ -67,7 +68,12 @@ impl ApiServer {
 
     /// Returns the server as a tower service. It runs in process, without a socket, task or thread.
     pub fn service(&self) -> ApiService {
-        ApiService { shared: self.shared.clone() }
+        ApiService { shared: self.shared.clone(), stop: None }
+    }
+
+    /// Returns the service of a listener: its watches end with `stop`.
+    pub(crate) fn service_until(&self, stop: &CancellationToken) -> ApiService {
+        ApiService { shared: self.shared.clone(), stop: Some(stop.clone()) }
     }
 
     /// Returns a client of this server, in process. Must be called within a tokio runtime.
@@ -220,6 +226,8 @@ impl ApiServerBuilder {
 #[derive(Clone, Debug)]
 pub struct ApiService {
     shared: Arc<Shared>,
+    /// Ends watches.
+    stop: Option<CancellationToken>,
 }
 
 impl<B> Service<Request<B>> for ApiService
@@ -236,7 +244,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = self.shared.clone();
-        Box::pin(async move { Ok(handle(shared, request, None).await) })
+        let (shared, stop) = (self.shared.clone(), self.stop.clone());
+        Box::pin(async move { Ok(handle(shared, request, stop).await) })
     }
 }

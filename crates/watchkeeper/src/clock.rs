@@ -34,12 +34,50 @@ pub use tokio::time::Instant;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Clock(Face);
+pub struct Clock {
+    face: Face,
+    pauses: Option<Pauses>,
+}
 
 #[derive(Clone, Debug)]
 enum Face {
     System,
     Virtual { start: Instant, anchor: Timestamp, rate: f64 },
+}
+
+/// When the programs that use a clock are suspended, as by SIGSTOP: see [`Clock::pausable`]. Clones share it.
+///
+/// ```
+/// # use watchkeeper::clock::{Clock, Instant, Pauses};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let (clock, pauses) = (Clock::system(), Pauses::default());
+/// let begun = clock.now();
+/// pauses.pause_until(begun + Duration::from_secs(60));
+/// clock.pausable(&pauses).sleep(Duration::from_secs(1)).await; // wakes when the program goes on
+/// assert!(clock.now() - begun >= Duration::from_secs(60));
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Pauses(Arc<Mutex<Option<Instant>>>);
+
+impl Pauses {
+    /// Suspends the programs until tokio's clock shows `until`.
+    pub fn pause_until(&self, until: Instant) {
+        *self.0.lock() = Some(until);
+    }
+
+    /// Waits while the programs are suspended. Cancel-safe.
+    pub async fn over(&self) {
+        loop {
+            let until = *self.0.lock();
+            match until {
+                Some(until) if Instant::now() < until => tokio::time::sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
 }
 
 /// About thirty years. Timers and `Instant`s overflow on longer times, so settings are clamped to it.
@@ -53,7 +91,7 @@ pub struct Elapsed;
 impl Clock {
     /// Returns the system's clock.
     pub fn system() -> Self {
-        Self(Face::System)
+        Self { face: Face::System, pauses: None }
     }
 
     /// Returns a clock that shows `anchor` now and moves with tokio's clock, so that a paused runtime controls it.
@@ -64,13 +102,20 @@ impl Clock {
     /// Returns a clock as [`Clock::virtual_at`] does, on which `rate` seconds pass for each second of tokio's clock.
     pub fn virtual_with_rate(anchor: Timestamp, rate: f64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a clock needs a positive rate, not {rate}");
-        Self(Face::Virtual { start: Instant::now(), anchor, rate })
+        Self { face: Face::Virtual { start: Instant::now(), anchor, rate }, pauses: None }
+    }
+
+    /// Returns this clock for a program that is suspended at times. Time goes on in a pause, but no timer wakes the
+    /// program: those that expire meanwhile do so at the end of the pause.
+    #[must_use]
+    pub fn pausable(&self, pauses: &Pauses) -> Self {
+        Self { face: self.face.clone(), pauses: Some(pauses.clone()) }
     }
 
     /// Returns the monotonic time.
     #[inline]
     pub fn now(&self) -> Instant {
-        match &self.0 {
+        match &self.face {
             Face::System => Instant::now(),
             Face::Virtual { start, rate, .. } => {
                 let elapsed = Instant::now().saturating_duration_since(*start);
@@ -81,7 +126,7 @@ impl Clock {
 
     /// Returns the wall time, for Events, Leases and timestamps.
     pub fn wall(&self) -> Timestamp {
-        match &self.0 {
+        match &self.face {
             Face::System => Timestamp::now(),
             Face::Virtual { start, anchor, .. } => {
                 let elapsed = SignedDuration::try_from(self.now() - *start).unwrap_or(SignedDuration::MAX);
@@ -92,13 +137,16 @@ impl Clock {
 
     /// Sleeps until the monotonic time is `deadline`. Cancel-safe.
     pub async fn sleep_until(&self, deadline: Instant) {
-        let deadline = match &self.0 {
+        let deadline = match &self.face {
             Face::Virtual { start, rate, .. } if *rate != 1.0 => {
                 *start + deadline.saturating_duration_since(*start).div_f64(*rate)
             }
             _ => deadline,
         };
         tokio::time::sleep_until(deadline).await;
+        if let Some(pauses) = &self.pauses {
+            pauses.over().await;
+        }
     }
 
     /// Sleeps for `duration`. Cancel-safe.
@@ -237,6 +285,24 @@ mod tests {
         fast.sleep(Duration::from_secs(10)).await;
         assert_eq!((true_time.now() - before).as_secs_f64().round(), 5.0);
         assert_eq!(fast.wall().as_second(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_that_expire_in_a_pause_do_so_at_its_end() {
+        let (true_time, pauses) = (Clock::system(), Pauses::default());
+        let clock = true_time.pausable(&pauses);
+        let begun = true_time.now();
+        let passed = || (true_time.now() - begun).as_secs();
+        pauses.pause_until(begun + Duration::from_secs(60));
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(passed(), 60);
+        assert_eq!((clock.now() - begun).as_secs(), 60);
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(passed(), 61);
+        let late = clock.timeout(Duration::from_secs(5), clock.sleep(Duration::from_secs(10)));
+        pauses.pause_until(begun + Duration::from_secs(100));
+        assert_eq!(late.await, Ok(()));
+        assert_eq!(passed(), 100);
     }
 
     #[tokio::test(start_paused = true)]

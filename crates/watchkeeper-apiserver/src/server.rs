@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use kube_client::Client;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 use watchkeeper::Env;
 
@@ -68,7 +69,16 @@ impl ApiServer {
 
     /// Returns the server as a tower service. It runs in process, without a socket, task or thread.
     pub fn service(&self) -> ApiService {
-        ApiService { shared: self.shared.clone(), bookmark_period: self.shared.bookmark_period }
+        self.service_with(None)
+    }
+
+    /// Returns the service of a listener: its watches end with `stop`.
+    pub(crate) fn service_until(&self, stop: &CancellationToken) -> ApiService {
+        self.service_with(Some(stop.clone()))
+    }
+
+    fn service_with(&self, stop: Option<CancellationToken>) -> ApiService {
+        ApiService { shared: self.shared.clone(), bookmark_period: self.shared.bookmark_period, stop }
     }
 
     /// Returns a client of this server, in process. Must be called within a tokio runtime.
@@ -224,6 +234,8 @@ impl ApiServerBuilder {
 pub struct ApiService {
     shared: Arc<Shared>,
     bookmark_period: Duration,
+    /// Ends watches.
+    stop: Option<CancellationToken>,
 }
 
 impl ApiService {
@@ -249,8 +261,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let shared = self.shared.clone();
+        let (shared, stop) = (self.shared.clone(), self.stop.clone());
         request.extensions_mut().insert(BookmarkPeriod(self.bookmark_period));
-        Box::pin(async move { Ok(handle(shared, request, None).await) })
+        Box::pin(async move { Ok(handle(shared, request, stop).await) })
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum UpError {
     )]
     NothingToShow,
     #[error(
-        "--listen, --kubeconfig-out, --data-dir, --crds, --tls-cert and --insecure-http configure the embedded control plane, but an existing cluster was selected: use one or the other"
+        "--listen, --kubeconfig-out, --data-dir, --crds, --tls-cert, --insecure-http and --faults configure the embedded control plane, but an existing cluster was selected: use one or the other"
     )]
     Unused,
 }

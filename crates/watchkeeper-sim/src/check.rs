@@ -92,7 +92,8 @@ pub struct Check {
     crds: Vec<CustomResourceDefinition>,
     replicas: usize,
     converge: Duration,
-    rest: Duration,
+    rest: Option<Duration>,
+    patience: Duration,
     threads: usize,
 }
 
@@ -110,7 +111,8 @@ impl Check {
             crds: Vec::new(),
             replicas: 1,
             converge: Duration::from_secs(45 * 60),
-            rest: Duration::from_secs(11 * 60),
+            rest: None,
+            patience: Duration::from_secs(60),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -190,9 +192,16 @@ impl Check {
         self
     }
 
-    /// How long the controller must not write anything at the end: longer than two of its longest requeues. 11 minutes by default.
+    /// How long the controller must not write anything at the end. By default it is a minute more than two of the longest requeues that
+    /// its reconciles have asked for: at least 11 minutes, so that every watch is opened again once, and at most six hours.
     pub fn rest(mut self, rest: Duration) -> Self {
-        self.rest = rest;
+        self.rest = Some(rest);
+        self
+    }
+
+    /// How long a single run may take in real time before it counts as one that never ends: 60 s by default.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -240,7 +249,7 @@ impl Check {
         let options = Options::from_env().map_err(Failure::settings)?;
         self.validate(&options).map_err(Failure::settings)?;
         let kinds = self.kinds.iter().copied().collect::<Vec<_>>();
-        let bench = Bench::new(subject, self.conditions()?, &self.name, kinds.clone());
+        let bench = Bench::new(subject, self.conditions()?, &self.name, kinds.clone(), self.patience);
         let calm = Self::reference(&bench)?;
         let report = Report::new(&self.name, calm.requests, calm.steps, kinds);
         if let Some(replay) = options.replay {
@@ -284,8 +293,9 @@ impl Check {
         if self.replicas == 0 || self.threads == 0 {
             return Err("a check needs at least one replica and one thread".to_owned());
         }
-        if self.converge.is_zero() || self.rest.is_zero() {
-            return Err("the times to converge and to rest must not be zero".to_owned());
+        let times = [Some(self.converge), self.rest, Some(self.patience)];
+        if times.into_iter().flatten().any(|time| time.is_zero()) {
+            return Err("the times to converge, to rest and for a run must not be zero".to_owned());
         }
         Ok(())
     }

@@ -85,6 +85,7 @@ impl Outside {
     pub async fn call<T>(&self, what: &str, act: impl FnOnce() -> T) -> Result<T, OutsideError> {
         let name: Arc<str> = format!("outside {what}").into();
         let fail = || Err(OutsideError { what: what.to_owned() });
+        self.net.caller_is_awake().await;
         let fault = self.net.at_call(&name);
         match &fault {
             Some(Fault::CrashBefore) => return self.die().await,
@@ -93,14 +94,13 @@ impl Outside {
         }
         let result = act();
         match fault {
-            Some(Fault::CrashAfter) => self.die().await,
-            Some(Fault::LoseAnswer) => fail(),
-            Some(Fault::SlowAnswer(time)) => {
-                self.env.clock.sleep(time).await;
-                Ok(result)
-            }
-            _ => Ok(result),
+            Some(Fault::CrashAfter) => return self.die().await,
+            Some(Fault::LoseAnswer) => return fail(),
+            Some(Fault::SlowAnswer(time)) => self.env.clock.sleep(time).await,
+            _ => {}
         }
+        self.net.caller_is_awake().await;
+        Ok(result)
     }
 
     /// All values.

@@ -46,9 +46,16 @@ pub(crate) struct Conditions {
     pub(crate) patience: Patience,
     /// How long the program may take to converge after the story.
     pub(crate) converge: Duration,
-    /// How long it must not write anything then.
-    pub(crate) rest: Duration,
+    /// How long it must not write anything then; by its longest requeue if it is not set.
+    pub(crate) rest: Option<Duration>,
 }
+
+/// Informers open their watches again after 5 to 10 minutes: each does so once while the controller rests.
+const SHORTEST_REST: Duration = Duration::from_secs(11 * 60);
+/// Longer rests cost more than they show: each watch gets a bookmark every minute.
+const LONGEST_REST: Duration = Duration::from_secs(6 * 3600);
+/// How often a controller may write again when all is right, until it counts as restless.
+const MOST_RESTS: u32 = 3;
 
 /// Differences that are known, with the reason why they are right.
 #[derive(Clone)]
@@ -88,6 +95,8 @@ pub(crate) struct Outcome {
     pub(crate) violation: Option<Violation>,
     /// What was wrong became right when something made the controller look again.
     pub(crate) is_mended_by_nudge: bool,
+    /// How long the controller had to rest.
+    pub(crate) rest: Duration,
     /// Virtual time.
     pub(crate) elapsed: Duration,
     pub(crate) requests: u64,
@@ -100,6 +109,7 @@ pub(crate) struct Reference {
     pub(crate) counts: Counts,
     /// What objects there were of.
     pub(crate) resources: BTreeSet<String>,
+    pub(crate) rest: Duration,
 }
 
 impl Reference {
@@ -109,7 +119,8 @@ impl Reference {
             Event::Step { what, .. } | Event::Sent { what, .. } => resource_of(what),
             _ => None,
         }));
-        Self { state: outcome.state.clone(), counts: outcome.counts.clone(), resources }
+        let Outcome { state, counts, rest, .. } = outcome;
+        Self { state: state.clone(), counts: counts.clone(), resources, rest: *rest }
     }
 }
 
@@ -159,7 +170,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
         let elapsed = trace.elapsed();
         let entries = trace.take();
         let counts = Counts::of(&entries);
-        let state = world.state();
+        let (state, rest) = (world.state(), world.rest());
         let mut violation = world.violation.into_inner().or_else(|| net.take_violation());
         if let Some(reference) = schedule.reference
             && violation.is_none()
@@ -179,6 +190,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             steps,
             violation,
             is_mended_by_nudge,
+            rest,
             elapsed,
             requests,
         }
@@ -306,11 +318,24 @@ impl World<'_> {
     fn env_of(&self, replica: usize, life: u32) -> Env {
         let generator = self.env.generator.fork(&format!("replica {replica} life {life}"));
         let (rate, offset) = self.net.clock_of(replica);
+        let pauses = self.net.pauses_of(replica);
         if rate == 1.0 && offset == 0 {
-            return Env::new(self.env.clock.clone(), generator);
+            return Env::new(self.env.clock.pausable(&pauses), generator);
         }
         let anchor = self.env.clock.wall() + jiff::SignedDuration::from_secs(offset);
-        Env::new(Clock::virtual_with_rate(anchor, rate), generator)
+        Env::new(Clock::virtual_with_rate(anchor, rate).pausable(&pauses), generator)
+    }
+
+    /// How long the controller must not write anything at the end: two of its longest requeues, here and without faults.
+    fn rest(&self) -> Duration {
+        if let Some(rest) = self.conditions.rest {
+            return rest;
+        }
+        let handles = self.handles.iter().filter_map(|handle| handle.lock().clone());
+        let requeues = handles.flat_map(|handle| handle.figures()).map(|figures| figures.longest_requeue);
+        let longest = requeues.max().unwrap_or_default().min(LONGEST_REST);
+        let here = (2 * longest + Duration::from_secs(60)).clamp(SHORTEST_REST, LONGEST_REST);
+        self.reference.map_or(here, |reference| here.max(reference.rest))
     }
 
     /// Keeps the first panic that the toolkit catches.
@@ -343,12 +368,13 @@ impl World<'_> {
             return;
         }
         self.net.trace().note("the faults end");
-        let Conditions { patience, converge, rest, .. } = self.conditions;
+        let Conditions { patience, converge, .. } = self.conditions;
         let clock = &self.env.clock;
         let deadline = clock.now() + *converge;
-        let mut seen = None;
+        let (mut seen, mut rests) = (None, 0);
         loop {
-            let is_quiet = self.net.quiet(patience.quiet, deadline).await;
+            let late = deadline.max(clock.now() + patience.settle);
+            let is_quiet = self.net.quiet(patience.quiet, late).await;
             let now = Some((self.net.server().revision(), self.outside.values()));
             let is_right = match self.reference {
                 None => is_quiet,
@@ -360,14 +386,15 @@ impl World<'_> {
             seen = now;
             if is_right {
                 let last = self.net.last_change();
-                let until = clock.now().max(last) + *rest;
+                let until = clock.now().max(last) + self.rest();
                 clock.sleep_until(until).await;
                 if self.net.last_change() == last {
                     break;
                 }
-                seen = None;
+                (seen, rests) = (None, rests + 1);
             }
-            if clock.now() >= deadline {
+            // A rest may be longer than the time to converge.
+            if clock.now() >= deadline && (!is_right || rests >= MOST_RESTS) {
                 self.judge_late().await;
                 return;
             }
@@ -385,7 +412,7 @@ impl World<'_> {
     async fn judge_late(&self) {
         self.compare();
         if !self.has_failed() {
-            self.fail(Violation::restless(self.net.trace(), self.conditions.rest));
+            self.fail(Violation::restless(self.net.trace(), self.rest()));
         } else if let Some(reference) = self.reference {
             self.net.nudge(async || self.differences(reference).is_empty()).await;
         }

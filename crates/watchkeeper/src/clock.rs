@@ -36,7 +36,10 @@ pub use tokio::time::Instant;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Clock(Face);
+pub struct Clock {
+    face: Face,
+    pauses: Option<Pauses>,
+}
 
 #[derive(Clone, Debug)]
 enum Face {
@@ -77,6 +80,41 @@ impl Add<Duration> for BootTime {
     }
 }
 
+/// When the programs that use a clock are suspended, as by SIGSTOP: see [`Clock::pausable`]. Clones share it.
+///
+/// ```
+/// # use watchkeeper::clock::{Clock, Instant, Pauses};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let (clock, pauses) = (Clock::system(), Pauses::default());
+/// let begun = clock.now();
+/// pauses.pause_until(begun + Duration::from_secs(60));
+/// clock.pausable(&pauses).sleep(Duration::from_secs(1)).await; // wakes when the program goes on
+/// assert!(clock.now() - begun >= Duration::from_secs(60));
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Pauses(Arc<Mutex<Option<Instant>>>);
+
+impl Pauses {
+    /// Suspends the programs until tokio's clock shows `until`.
+    pub fn pause_until(&self, until: Instant) {
+        *self.0.lock() = Some(until);
+    }
+
+    /// Waits while the programs are suspended. Cancel-safe.
+    pub async fn over(&self) {
+        loop {
+            let until = *self.0.lock();
+            match until {
+                Some(until) if Instant::now() < until => tokio::time::sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+}
+
 /// About thirty years. Timers and `Instant`s overflow on longer times, so settings are clamped to it.
 pub(crate) const FAR: Duration = Duration::from_secs(1_000_000_000);
 
@@ -88,7 +126,7 @@ pub struct Elapsed;
 impl Clock {
     /// Returns the system's clock.
     pub fn system() -> Self {
-        Self(Face::System)
+        Self { face: Face::System, pauses: None }
     }
 
     /// Returns a clock that shows `anchor` now and moves with tokio's clock, so that a paused runtime controls it.
@@ -99,13 +137,23 @@ impl Clock {
     /// Returns a clock as [`Clock::virtual_at`] does, on which `rate` seconds pass for each second of tokio's clock.
     pub fn virtual_with_rate(anchor: Timestamp, rate: f64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a clock needs a positive rate, not {rate}");
-        Self(Face::Virtual { start: Instant::now(), anchor, rate, suspended: Arc::default() })
+        Self {
+            face: Face::Virtual { start: Instant::now(), anchor, rate, suspended: Arc::default() },
+            pauses: None,
+        }
+    }
+
+    /// Returns this clock for a program that is suspended at times. Time goes on in a pause, but no timer wakes the
+    /// program: those that expire meanwhile do so at the end of the pause.
+    #[must_use]
+    pub fn pausable(&self, pauses: &Pauses) -> Self {
+        Self { face: self.face.clone(), pauses: Some(pauses.clone()) }
     }
 
     /// Returns the monotonic time.
     #[inline]
     pub fn now(&self) -> Instant {
-        match &self.0 {
+        match &self.face {
             Face::System => Instant::now(),
             Face::Virtual { start, suspended, .. } => {
                 *start
@@ -119,7 +167,7 @@ impl Clock {
     /// The monotonic time of [`Clock::now`] does not on Linux: a process that wakes from a suspend of a minute sees the same time as
     /// before. So what expires on other machines is measured by this one.
     pub fn boot(&self) -> BootTime {
-        match &self.0 {
+        match &self.face {
             Face::System => BootTime(since_boot()),
             Face::Virtual { .. } => BootTime(self.elapsed()),
         }
@@ -128,7 +176,7 @@ impl Clock {
     /// Makes a virtual clock show that the machine was suspended for `duration` until now: the monotonic time falls behind by it,
     /// and timers fire that much later. Does nothing to the system's clock.
     pub fn suspend(&self, duration: Duration) {
-        if let Face::Virtual { suspended, .. } = &self.0 {
+        if let Face::Virtual { suspended, .. } = &self.face {
             let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
             suspended.fetch_add(nanoseconds, Ordering::AcqRel);
         }
@@ -136,7 +184,7 @@ impl Clock {
 
     /// Returns the time on a virtual clock since it was made, suspends included.
     fn elapsed(&self) -> Duration {
-        match &self.0 {
+        match &self.face {
             Face::System => Duration::ZERO,
             Face::Virtual { start, rate, .. } => {
                 let elapsed = Instant::now().saturating_duration_since(*start);
@@ -147,7 +195,7 @@ impl Clock {
 
     /// Returns the wall time, for Events, Leases and timestamps.
     pub fn wall(&self) -> Timestamp {
-        match &self.0 {
+        match &self.face {
             Face::System => Timestamp::now(),
             Face::Virtual { anchor, .. } => {
                 let elapsed = SignedDuration::try_from(self.elapsed()).unwrap_or(SignedDuration::MAX);
@@ -159,7 +207,7 @@ impl Clock {
     /// Sleeps until the monotonic time is `deadline`. Cancel-safe.
     pub async fn sleep_until(&self, deadline: Instant) {
         loop {
-            let fires = match &self.0 {
+            let fires = match &self.face {
                 Face::Virtual { start, rate, suspended, .. } => {
                     let lost = Duration::from_nanos(suspended.load(Ordering::Acquire));
                     let elapsed = deadline.saturating_duration_since(*start) + lost;
@@ -168,6 +216,9 @@ impl Clock {
                 Face::System => deadline,
             };
             tokio::time::sleep_until(fires).await;
+            if let Some(pauses) = &self.pauses {
+                pauses.over().await;
+            }
             // After a suspend, the timer has fired too early. Otherwise the two differ by rounding at most.
             if deadline.saturating_duration_since(self.now()) < Duration::from_millis(1) {
                 return;
@@ -387,6 +438,24 @@ mod tests {
         let before = clock.boot();
         while clock.boot() == before {}
         assert!(clock.boot() > before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_that_expire_in_a_pause_do_so_at_its_end() {
+        let (true_time, pauses) = (Clock::system(), Pauses::default());
+        let clock = true_time.pausable(&pauses);
+        let begun = true_time.now();
+        let passed = || (true_time.now() - begun).as_secs();
+        pauses.pause_until(begun + Duration::from_secs(60));
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(passed(), 60);
+        assert_eq!((clock.now() - begun).as_secs(), 60);
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(passed(), 61);
+        let late = clock.timeout(Duration::from_secs(5), clock.sleep(Duration::from_secs(10)));
+        pauses.pause_until(begun + Duration::from_secs(100));
+        assert_eq!(late.await, Ok(()));
+        assert_eq!(passed(), 100);
     }
 
     #[tokio::test(start_paused = true)]

@@ -164,6 +164,7 @@ impl<K: Kind> Reconciler<K> {
             Outcome::Returned(Ok(Action { requeue_after: Some(delay), priority })) => {
                 record(Ended::RequeueAfter);
                 item.set_priority(priority.unwrap_or(item.priority()));
+                self.figures.requeued(delay);
                 item.retry_after(delay);
             }
             Outcome::Returned(Err(error)) => {
@@ -188,6 +189,7 @@ impl<K: Kind> Reconciler<K> {
             Verdict::RetryQuietly => item.retry_quietly(error.into_inner()),
             Verdict::RetryAfter(delay) => {
                 self.shared.env.reporter.error("controller", &self.subject(item.key()), error.source());
+                self.figures.requeued(delay);
                 item.retry_after(delay);
             }
             Verdict::GiveUp(reason) => {

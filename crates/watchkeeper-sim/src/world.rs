@@ -18,6 +18,7 @@ use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
+use crate::built_in::BuiltIn;
 use crate::canonical::State;
 use crate::counts::Counts;
 use crate::fault::Planned;
@@ -36,6 +37,8 @@ use crate::violation::{Difference, Violation, panic_message};
 pub(crate) struct Conditions {
     /// What the server has at the start.
     pub(crate) prepared: Option<Checkpoint>,
+    /// The controllers of the cluster that do not run.
+    pub(crate) without: BTreeSet<BuiltIn>,
     pub(crate) replicas: usize,
     pub(crate) invariants: Arc<[Invariant]>,
     pub(crate) known: Arc<[Known]>,
@@ -213,11 +216,19 @@ impl World<'_> {
             self.env.clock.sleep(Duration::from_secs(35)).await;
         };
         let runaway = self.net.runaway();
+        let runs = |controller| !self.conditions.without.contains(&controller);
         let built_in = async {
-            tokio::join!(
-                garbage_collector::run_with(&collector, self.collection(), over.clone()),
-                namespace_controller::run(&namespaces, over.clone()),
-            )
+            let collect = async {
+                if runs(BuiltIn::GarbageCollector) {
+                    garbage_collector::run_with(&collector, self.collection(), over.clone()).await;
+                }
+            };
+            let empty = async {
+                if runs(BuiltIn::NamespaceController) {
+                    namespace_controller::run(&namespaces, over.clone()).await;
+                }
+            };
+            tokio::join!(collect, empty)
         };
         let everything = async {
             tokio::select! {

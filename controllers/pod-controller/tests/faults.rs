@@ -26,6 +26,8 @@ struct Lines {
     screen: Arc<Screen>,
     /// The cache from which the controller prints.
     pods: Arc<OnceLock<Indexer<Pod>>>,
+    /// The beginning of a line, which comes in pieces.
+    rest: String,
 }
 
 impl Screen {
@@ -55,8 +57,11 @@ impl Lines {
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The controller writes whole lines.
-        String::from_utf8_lossy(bytes).lines().for_each(|line| self.line(line));
+        self.rest.push_str(&String::from_utf8_lossy(bytes));
+        while let Some(end) = self.rest.find('\n') {
+            let line: String = self.rest.drain(..=end).collect();
+            self.line(line.trim_end());
+        }
         Ok(bytes.len())
     }
 
@@ -68,7 +73,7 @@ impl Write for Lines {
 async fn live(life: Life, screen: &Arc<Screen>, queue: QueueKind) {
     screen.clear();
     let pods = Arc::new(OnceLock::new());
-    let output = Output::to(Lines { screen: screen.clone(), pods: pods.clone() });
+    let output = Output::to(Lines { screen: screen.clone(), pods: pods.clone(), rest: String::new() });
     let options = Options {
         namespace: "default".to_owned(),
         selector: String::new(),
@@ -100,7 +105,7 @@ async fn users(user: &User) {
     }
     user.settle().await;
     label("default/a", "changed").await;
-    label("default/a", "changed twice").await;
+    label("default/a", "changed-twice").await;
     user.delete::<Pod>("default/b").await;
     user.eventually_gone::<Pod>("default/b").await;
     label("default/c", "changed").await;

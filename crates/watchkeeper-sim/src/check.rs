@@ -13,6 +13,7 @@ use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
 use watchkeeper_controllers::garbage_collector::Kinds;
 
+use crate::built_in::BuiltIn;
 use crate::failure::{Failure, Finding};
 use crate::fault::FaultKind;
 use crate::jobs::{Bench, Jobs};
@@ -90,6 +91,7 @@ pub struct Check {
     invariants: Vec<Invariant>,
     known: Vec<Known>,
     crds: Vec<CustomResourceDefinition>,
+    without: BTreeSet<BuiltIn>,
     replicas: usize,
     converge: Duration,
     rest: Option<Duration>,
@@ -109,6 +111,7 @@ impl Check {
             invariants: Vec::new(),
             known: Vec::new(),
             crds: Vec::new(),
+            without: BTreeSet::new(),
             replicas: 1,
             converge: Duration::from_secs(45 * 60),
             rest: None,
@@ -129,7 +132,7 @@ impl Check {
         self
     }
 
-    /// How many pairs of faults to run.
+    /// How many pairs of faults to run. The variable `SIM_PAIRS` overrides it.
     pub fn pairs(mut self, pairs: usize) -> Self {
         self.pairs = pairs;
         self
@@ -183,6 +186,12 @@ impl Check {
     /// Installs a definition before every run; it is compiled only once.
     pub fn definition(mut self, definition: CustomResourceDefinition) -> Self {
         self.crds.push(definition);
+        self
+    }
+
+    /// Leaves a controller of the cluster out, for a check of one that does its work.
+    pub fn without_built_in(mut self, controller: BuiltIn) -> Self {
+        self.without.insert(controller);
         self
     }
 
@@ -256,7 +265,7 @@ impl Check {
             return self.replay(&bench, replay, report, calm.digest);
         }
         let all = plan::singles(&calm.places, &self.kinds);
-        let pairs = plan::pairs(&all, self.pairs, &Generator::seeded(1));
+        let pairs = plan::pairs(&all, options.pairs.unwrap_or(self.pairs), &Generator::seeded(1));
         let singles = if self.singles { all } else { Vec::new() };
         let seeds = options.seeds.unwrap_or(self.seeds);
         let jobs = Jobs { singles, pairs, seeds, options, digest: calm.digest };
@@ -283,8 +292,8 @@ impl Check {
     }
 
     fn validate(&self, options: &Options) -> Result<(), String> {
-        let seeds = options.seeds.unwrap_or(self.seeds);
-        if !self.singles && self.pairs == 0 && seeds == 0 {
+        let (pairs, seeds) = (options.pairs.unwrap_or(self.pairs), options.seeds.unwrap_or(self.seeds));
+        if !self.singles && pairs == 0 && seeds == 0 {
             return Err("a check without single faults, pairs and seeds checks nothing".to_owned());
         }
         if self.kinds.is_empty() {
@@ -310,6 +319,7 @@ impl Check {
         Ok(Conditions {
             prepared,
             kinds,
+            without: self.without.clone(),
             replicas: self.replicas,
             invariants: self.invariants.clone().into(),
             known: self.known.clone().into(),

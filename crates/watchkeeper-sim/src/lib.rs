@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod built_in;
 mod canonical;
 mod check;
 mod counts;
@@ -33,6 +34,7 @@ mod view;
 mod violation;
 mod world;
 
+pub use built_in::BuiltIn;
 pub use check::{Check, check};
 pub use counts::Excess;
 pub use failure::{Class, Failure};

@@ -81,6 +81,20 @@ impl Outside {
         self.call(&format!("get {name}"), || self.values.lock().get(name).cloned()).await
     }
 
+    /// Shows a value at once and without faults, or takes it back with `None`: for a program whose work is what it prints. Only the last
+    /// value counts, not how often it was shown.
+    pub fn show(&self, name: &str, value: Option<Value>) {
+        let mut values = self.values.lock();
+        let before = match value.clone() {
+            Some(value) => values.insert(name.to_owned(), value),
+            None => values.remove(name),
+        };
+        if before != value {
+            let value = value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+            self.net.trace().note(&format!("shows {name}: {value}"));
+        }
+    }
+
     /// Does something outside, as `act`, unless a fault prevents it. `what` names the call in traces.
     pub async fn call<T>(&self, what: &str, act: impl FnOnce() -> T) -> Result<T, OutsideError> {
         let name: Arc<str> = format!("outside {what}").into();

@@ -19,6 +19,7 @@ use watchkeeper_apiserver::{ApiServer, Checkpoint};
 use watchkeeper_controllers::garbage_collector::{self, Kinds};
 use watchkeeper_controllers::namespace_controller;
 
+use crate::built_in::BuiltIn;
 use crate::canonical::State;
 use crate::counts::Counts;
 use crate::fault::Planned;
@@ -40,6 +41,8 @@ pub(crate) struct Conditions {
     pub(crate) prepared: Checkpoint,
     /// The kinds that it serves.
     pub(crate) kinds: Kinds,
+    /// The controllers of the cluster that do not run.
+    pub(crate) without: BTreeSet<BuiltIn>,
     pub(crate) replicas: usize,
     pub(crate) invariants: Arc<[Invariant]>,
     pub(crate) known: Arc<[Known]>,
@@ -227,11 +230,19 @@ impl World<'_> {
             self.env.clock.sleep(Duration::from_secs(35)).await;
         };
         let runaway = self.net.runaway();
+        let runs = |controller| !self.conditions.without.contains(&controller);
         let built_in = async {
-            tokio::join!(
-                garbage_collector::run_with(&collector, self.collection(), over.clone()),
-                namespace_controller::run_with(&namespaces, emptying(), over.clone()),
-            )
+            let collect = async {
+                if runs(BuiltIn::GarbageCollector) {
+                    garbage_collector::run_with(&collector, self.collection(), over.clone()).await;
+                }
+            };
+            let empty = async {
+                if runs(BuiltIn::NamespaceController) {
+                    namespace_controller::run_with(&namespaces, emptying(), over.clone()).await;
+                }
+            };
+            tokio::join!(collect, empty)
         };
         let everything = async {
             tokio::select! {

@@ -84,6 +84,9 @@
 //! The version of Kubernetes is yours to choose: depend on `k8s-openapi` with one of its features `v1_*`.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod planted;
+
 pub mod clock;
 pub mod controller;
 mod env;
@@ -108,6 +111,8 @@ pub use controller::{Controller, Manager};
 pub use env::Env;
 pub use informer::{Informer, SharedInformer, SharedInformerFactory};
 pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
+#[cfg(watchkeeper_planted)]
+pub use planted::{Bug, plant};
 pub use source::Client;
 pub use workqueue::RateLimitingQueue;
 

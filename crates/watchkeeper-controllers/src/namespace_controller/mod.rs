@@ -189,7 +189,7 @@ impl Controller {
             return Ok(Some(namespace));
         }
         match self.clients.api::<Namespace>().replace_status(&namespace).await {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_missing_object() => Ok(None),
             Err(error) => Err(NamespaceError::Status(error)),
             Ok(written) => Ok(Some(written)),
         }
@@ -202,7 +202,7 @@ impl Controller {
         }
         let namespaces = self.clients.api::<Namespace>();
         match namespaces.replace_subresource("finalize", &namespace).await {
-            Err(error) if !error.is_not_found() => Err(NamespaceError::Finalize(error)),
+            Err(error) if !error.is_missing_object() => Err(NamespaceError::Finalize(error)),
             _ => Ok(()),
         }
     }

@@ -155,9 +155,9 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
         }
         competitors.push(start(old.split('-').next().unwrap()));
     }
-    let facts = facts.lock().unwrap();
+    let facts = std::mem::take(&mut *facts.lock().unwrap());
     let (mut leader, mut writes, mut changes) = (None, 0, 0);
-    for (version, fact) in facts.iter() {
+    for (version, fact) in &facts {
         match fact {
             Fact::Held(holder) => changes += usize::from(leader.replace(holder) != Some(holder)),
             Fact::Wrote(writer) => {

@@ -155,9 +155,16 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
         }
         competitors.push(start(old.split('-').next().unwrap()));
     }
-    let facts = std::mem::take(&mut *facts.lock().unwrap());
+    judge(&facts.lock().unwrap());
+    drop(competitors);
+    server.signal("TERM");
+    assert!(server.exit().await.0.success());
+}
+
+/// Every write was stored while its writer held the Lease.
+fn judge(facts: &BTreeMap<Option<u64>, Fact>) {
     let (mut leader, mut writes, mut changes) = (None, 0, 0);
-    for (version, fact) in &facts {
+    for (version, fact) in facts {
         match fact {
             Fact::Held(holder) => changes += usize::from(leader.replace(holder) != Some(holder)),
             Fact::Wrote(writer) => {
@@ -168,7 +175,4 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
     }
     println!("     {writes} writes under {changes} holders of the Lease, each by its holder");
     assert!(writes > 50 && changes >= hand_overs(), "{facts:#?}");
-    drop(competitors);
-    server.signal("TERM");
-    assert!(server.exit().await.0.success());
 }

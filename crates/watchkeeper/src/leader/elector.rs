@@ -198,7 +198,7 @@ impl Elector {
 
     /// Reports a read of the Lease, answered at `now`; `None` if there is none.
     pub(super) fn read(&mut self, lease: Option<Seen>, now: Now) {
-        self.observe(lease, now.boot);
+        self.observe(lease, now.boot, false);
         self.is_confirmed = true;
         if self.leading.is_none() && now.boot < self.free_at(now.boot) {
             self.due = now.boot + self.times.pause(now.chance);
@@ -219,19 +219,27 @@ impl Elector {
                 (is_other && !is_older) || self.is_missing
             }
             (Some(_), None) => true,
-            (None, _) => !self.is_missing,
+            // Each deletion is news: the Lease may have been created again in between.
+            (None, _) => true,
         };
         if is_news && self.leading.is_none() {
-            self.observe(lease, now.boot);
+            self.observe(lease, now.boot, true);
             self.is_confirmed = false;
             // It may be free, without having been read yet.
             self.due = self.due.min(now.boot);
         }
     }
 
-    fn observe(&mut self, lease: Option<Seen>, at: BootTime) {
-        self.is_missing = lease.is_none();
-        let Some(seen) = lease else { return };
+    /// Enters what was seen; `is_told` says that it is a change, even if it looks the same.
+    fn observe(&mut self, lease: Option<Seen>, at: BootTime, is_told: bool) {
+        let was_missing = std::mem::replace(&mut self.is_missing, lease.is_none());
+        let Some(seen) = lease else {
+            // The holder may have renewed between what was seen last and the deletion.
+            if let (Some((_, since)), true) = (&mut self.observed, !was_missing || is_told) {
+                *since = at;
+            }
+            return;
+        };
         // Of a server that was set back, one version may have had several contents.
         if self.observed.as_ref().is_none_or(|(known, _)| *known != seen) {
             if !seen.record.holder.is_empty() && !self.wrote_this(&seen.record) && self.leading.is_none() {
@@ -246,7 +254,7 @@ impl Elector {
     pub(super) fn wrote(&mut self, lease: Seen, sent: BootTime, now: Now) {
         let is_in_time = now.boot < sent + self.times.renew_deadline;
         self.slow_paths += u64::from(self.leading.is_some_and(|leading| leading.is_slow));
-        self.observe(Some(lease), now.boot);
+        self.observe(Some(lease), now.boot, false);
         // The answer has the version for the next write.
         self.is_confirmed = true;
         self.due = now.boot + self.times.retry_period;

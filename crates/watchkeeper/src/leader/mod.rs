@@ -17,8 +17,9 @@
 //! 4. No write starts after the end of the leadership, and none is waited for beyond it. What was sent before may reach the server
 //!    late: the difference of D and R is its time. There is no fencing on the server.
 //!
-//! Two cases are beyond this: a Lease that somebody deletes or empties by hand, and a candidate that starts just then. The leader
-//! learns of the other at its next renewal, and stops.
+//! A Lease that somebody deletes by hand is created again by its leader; a candidate that has seen it waits for D after it has seen
+//! it gone. Beyond this are a Lease that is emptied by hand, and a candidate that starts, or misses everything, while the Lease is gone:
+//! the leader learns of the other at its next renewal, and stops.
 //!
 //! `elector.rs` decides, as a pure function of what was seen and when; `keeper.rs` is the task that acts; `record.rs` and `lock.rs` are
 //! the Lease.

@@ -144,6 +144,7 @@ fn run(weather: Weather, seed: u64) -> Outcome {
             has_stopped: false,
         })
         .collect();
+    let mut has_deleted = false;
     let (mut time, mut outcome, mut last_led, mut leader) = (0, Outcome::default(), 0, None);
     while time < 600_000 {
         time = candidates.iter().map(|candidate| next(candidate).max(time)).min().unwrap_or(time);
@@ -151,9 +152,10 @@ fn run(weather: Weather, seed: u64) -> Outcome {
             // All have stopped.
             break;
         }
-        // A candidate that has seen nothing before a deletion cannot know who leads.
+        // A candidate that has seen nothing before a deletion cannot know who leads, nor one that misses two deletions.
         let all_know = || candidates.iter().all(|candidate| candidate.elector.observed.is_some());
-        if weather.deletions && generator.below(200) == 0 && all_know() {
+        if weather.deletions && !has_deleted && generator.below(200) == 0 && all_know() {
+            has_deleted = true;
             server.lease = None;
             server.revision += 1;
         }

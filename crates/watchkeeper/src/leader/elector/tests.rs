@@ -347,10 +347,15 @@ fn a_candidate_does_not_create_a_deleted_lease_while_its_holder_may_lead() {
     elector.read(Some(seen(7, "other", 0)), at(1_000));
     elector.watched(None, at(3_000));
     assert_eq!(elector.holder(), "");
-    assert_eq!(elector.step(at(3_000), true), Step::Wait(boot(16_000)));
-    assert_eq!(elector.step(at(16_000), true), Step::Get);
-    elector.read(None, at(16_010));
-    assert!(matches!(elector.step(at(16_010), true), Step::Create(_)));
+    // It may have renewed right before the deletion, unseen.
+    assert_eq!(elector.step(at(3_000), true), Step::Wait(boot(18_000)));
+    elector.read(None, at(4_000));
+    assert_eq!(elector.step(at(4_000), true), Step::Wait(boot(18_000)), "it is the same deletion");
+    elector.watched(None, at(5_000));
+    assert_eq!(elector.step(at(5_000), true), Step::Wait(boot(20_000)), "it is another one");
+    assert_eq!(elector.step(at(20_000), true), Step::Get);
+    elector.read(None, at(20_010));
+    assert!(matches!(elector.step(at(20_010), true), Step::Create(_)));
     // One that nobody held is created at once.
     let mut free = self::elector();
     free.read(Some(seen(7, "", 0)), at(1_000));

@@ -13,6 +13,8 @@ use kube_client::Client;
 use kube_client::client::Body;
 
 use super::api::Api;
+use super::connection::SentWith;
+use super::credentials::Credentials;
 use super::user_agent::UserAgent;
 use crate::clock::Clock;
 use crate::env::Env;
@@ -36,6 +38,7 @@ pub struct Requests {
     clock: Clock,
     deadline: Duration,
     manager: Option<Arc<str>>,
+    credentials: Option<Credentials>,
 }
 
 impl Requests {
@@ -53,7 +56,39 @@ impl Requests {
     }
 
     pub(super) fn new(kube: Client, env: &Env, agent: UserAgent) -> Self {
-        Self { kube, agent, clock: env.clock.clone(), deadline: Duration::from_secs(30), manager: None }
+        Self {
+            kube,
+            agent,
+            clock: env.clock.clone(),
+            deadline: Duration::from_secs(30),
+            manager: None,
+            credentials: None,
+        }
+    }
+
+    pub(super) fn with_credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    pub(super) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    /// Returns a future that ends when there are other credentials than those that `answer` was requested with, if that
+    /// can be.
+    pub(super) fn renewal<B>(
+        &self,
+        answer: &Response<B>,
+    ) -> Option<impl Future<Output = ()> + Send + use<B>> {
+        let credentials = self.credentials.as_ref().filter(|credentials| credentials.can_change())?;
+        let SentWith(number) = answer.extensions().get()?;
+        Some(credentials.renewal(*number))
+    }
+
+    /// Returns the clock of deadlines.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Sets the deadline of each request; 30 s by default.

@@ -2,12 +2,14 @@
 //!
 //! The caller owns the registry, which an [`AdminServer`](super::AdminServer) serves.
 
+mod credentials;
 mod events;
 mod informers;
 mod queues;
 mod reports;
 mod sheet;
 
+pub use credentials::register_credentials;
 pub use events::register_events;
 pub use informers::InformerCollector;
 pub use queues::QueueCollector;

@@ -11,7 +11,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
-use kube_client::client::ConfigExt;
 use kube_client::{Config, Error};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -34,28 +33,36 @@ const PROBES: u32 = 3;
 const UNANSWERED: Duration = Duration::from_secs(45);
 
 /// Both directions of a connection.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 
 /// A stream to the server; TLS is set up.
-pub(super) type Stream = Box<dyn Duplex>;
+pub(crate) type Socket = Box<dyn Duplex>;
+
+/// TLS, as it is to be set up on a new connection.
+pub(crate) type Tls = Option<Arc<ClientConfig>>;
 
 /// Opens streams to one server.
 pub(super) struct Dialer {
-    server: Uri,
-    proxy: Option<Intercept>,
-    tls: Option<Tls>,
+    route: Arc<dyn Route>,
+    /// The name in the server's certificate; `None` over plain HTTP.
+    name: Option<ServerName<'static>>,
     timeout: Option<Duration>,
     clock: Clock,
-    agent: UserAgent,
 }
 
-/// TLS with the server.
-#[derive(Clone)]
-struct Tls {
-    config: Arc<ClientConfig>,
-    server: ServerName<'static>,
+/// The way to a server, without TLS. Tests have their own.
+pub(crate) trait Route: Send + Sync + 'static {
+    /// Opens a stream. `tls` is for a proxy.
+    fn reach(&self, tls: &Tls) -> BoxFuture<'static, Result<Socket, BoxError>>;
+}
+
+/// The way over TCP, through a proxy if there is one.
+struct Network {
+    server: Uri,
+    proxy: Option<Intercept>,
+    agent: UserAgent,
 }
 
 /// The error of a connection that did not come about in time.
@@ -67,35 +74,43 @@ impl Dialer {
     pub(super) fn new(config: &Config, clock: &Clock, agent: &UserAgent) -> Result<Self, Error> {
         let server = with_port(&config.cluster_url);
         let proxy = config.proxy_url.as_ref().map(|url| proxy_of(url, &server)).transpose()?;
-        let is_secure = server.scheme_str() == Some("https");
-        let to_proxy = proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme_str() == Some("https"));
-        let tls = if is_secure || to_proxy { Some(Tls::new(config, &server)?) } else { None };
-        let (timeout, clock, agent) = (config.connect_timeout, clock.clone(), agent.clone());
-        Ok(Self { server, proxy, tls, timeout, clock, agent })
+        Self::over(Arc::new(Network { server, proxy, agent: agent.clone() }), config, clock)
     }
 
-    /// Opens a stream. Cancel-safe.
-    pub(super) fn dial(&self) -> BoxFuture<'_, Result<Stream, BoxError>> {
+    /// Returns a dialer of the server of `config`, which is reached by `route`.
+    pub(super) fn over(route: Arc<dyn Route>, config: &Config, clock: &Clock) -> Result<Self, Error> {
+        let is_secure = config.cluster_url.scheme_str() == Some("https");
+        let name = match &config.tls_server_name {
+            _ if !is_secure => None,
+            Some(name) => {
+                Some(ServerName::try_from(name.clone()).map_err(|error| Error::Service(error.into()))?)
+            }
+            None => Some(server_name(&config.cluster_url).map_err(Error::Service)?),
+        };
+        Ok(Self { route, name, timeout: config.connect_timeout, clock: clock.clone() })
+    }
+
+    /// Opens a stream, with `tls` if the server is secure. Cancel-safe.
+    pub(super) fn dial(&self, tls: Tls) -> BoxFuture<'_, Result<Socket, BoxError>> {
         Box::pin(async move {
-            let Some(timeout) = self.timeout else { return self.connect().await };
+            let Some(timeout) = self.timeout else { return self.connect(tls).await };
             let late = |_| TooSlow(timeout);
-            self.clock.timeout(timeout, self.connect()).await.map_err(late)?
+            self.clock.timeout(timeout, self.connect(tls)).await.map_err(late)?
         })
     }
 
-    async fn connect(&self) -> Result<Stream, BoxError> {
-        let stream = self.reach().await?;
-        match &self.tls {
-            Some(tls) if self.server.scheme_str() == Some("https") => {
-                tls.secure(stream, tls.server.clone()).await
-            }
-            _ => Ok(stream),
+    async fn connect(&self, tls: Tls) -> Result<Socket, BoxError> {
+        let stream = self.route.reach(&tls).await?;
+        match &self.name {
+            Some(name) => secure(stream, tls, name.clone()).await,
+            None => Ok(stream),
         }
     }
+}
 
-    /// Opens a stream to the server, without TLS, through the proxy if there is one.
-    async fn reach(&self) -> Result<Stream, BoxError> {
-        let Some(proxy) = &self.proxy else { return through(tcp(), self.server.clone()).await };
+impl Route for Network {
+    fn reach(&self, tls: &Tls) -> BoxFuture<'static, Result<Socket, BoxError>> {
+        let Some(proxy) = &self.proxy else { return through(tcp(), self.server.clone()) };
         match (proxy.uri().scheme_str(), proxy.raw_auth()) {
             (Some("socks5" | "socks5h"), auth) => {
                 let socks = SocksV5::new(proxy.uri().clone(), tcp());
@@ -103,17 +118,19 @@ impl Dialer {
                     Some((user, password)) => socks.with_auth(user.into(), password.into()),
                     None => socks,
                 };
-                through(socks, self.server.clone()).await
+                through(socks, self.server.clone())
             }
             (Some("https"), _) => {
-                let tls = self.tls.clone();
+                let tls = tls.clone();
                 let secured = tower::service_fn(move |proxy| to_secure_proxy(tls.clone(), proxy));
-                through(self.tunnel(proxy, secured), self.server.clone()).await
+                through(self.tunnel(proxy, secured), self.server.clone())
             }
-            _ => through(self.tunnel(proxy, tcp()), self.server.clone()).await,
+            _ => through(self.tunnel(proxy, tcp()), self.server.clone()),
         }
     }
+}
 
+impl Network {
     /// Returns connections through `proxy`, to which each sends the current `User-Agent`.
     fn tunnel<C>(&self, proxy: &Intercept, connector: C) -> Tunnel<C> {
         let headers = HeaderMap::from_iter([(USER_AGENT, self.agent.value())]);
@@ -125,40 +142,30 @@ impl Dialer {
     }
 }
 
-impl Tls {
-    fn new(config: &Config, server: &Uri) -> Result<Self, Error> {
-        let name = match &config.tls_server_name {
-            Some(name) => ServerName::try_from(name.clone()).map_err(|error| Error::Service(error.into())),
-            None => server_name(server).map_err(Error::Service),
-        };
-        Ok(Self { config: Arc::new(config.rustls_client_config()?), server: name? })
-    }
-
-    /// Sets up TLS on `stream`.
-    async fn secure(&self, stream: Stream, name: ServerName<'static>) -> Result<Stream, BoxError> {
-        let connector = TlsConnector::from(self.config.clone());
-        Ok(Box::new(connector.connect(name, ReadAhead::new(stream)).await?))
-    }
+/// Sets up TLS on `stream`.
+async fn secure(stream: Socket, tls: Tls, name: ServerName<'static>) -> Result<Socket, BoxError> {
+    let Some(config) = tls else { return Err("TLS is not set up".into()) };
+    let stream = TlsConnector::from(config).connect(name, ReadAhead::new(stream)).await?;
+    Ok(Box::new(stream))
 }
 
 /// Returns the stream that `connector` opens to `server`.
-fn through<C>(connector: C, server: Uri) -> BoxFuture<'static, Result<Stream, BoxError>>
+fn through<C>(connector: C, server: Uri) -> BoxFuture<'static, Result<Socket, BoxError>>
 where
     C: Service<Uri, Error: Into<BoxError>, Future: Send> + Send + 'static,
     C::Response: Read + Write + Send + Unpin + 'static,
 {
     Box::pin(async move {
         let stream = connector.oneshot(server).await.map_err(Into::into)?;
-        Ok(Box::new(TokioIo::new(stream)) as Stream)
+        Ok(Box::new(TokioIo::new(stream)) as Socket)
     })
 }
 
 /// Opens a stream to a proxy over TLS.
-fn to_secure_proxy(tls: Option<Tls>, proxy: Uri) -> BoxFuture<'static, Result<TokioIo<Stream>, BoxError>> {
+fn to_secure_proxy(tls: Tls, proxy: Uri) -> BoxFuture<'static, Result<TokioIo<Socket>, BoxError>> {
     Box::pin(async move {
-        let Some(tls) = tls else { return Err(BoxError::from("TLS is not set up")) };
         let (name, stream) = (server_name(&proxy)?, through(tcp(), proxy).await?);
-        tls.secure(stream, name).await.map(TokioIo::new)
+        secure(stream, tls, name).await.map(TokioIo::new)
     })
 }
 

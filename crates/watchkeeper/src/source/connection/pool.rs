@@ -20,7 +20,8 @@ use kube_client::client::Body;
 use parking_lot::Mutex;
 use tower::BoxError;
 
-use super::dial::{Dialer, Stream};
+use super::super::credentials::Presented;
+use super::dial::{Dialer, Socket};
 use crate::clock::{Clock, Instant};
 use crate::wire::CannotConnect;
 
@@ -48,6 +49,8 @@ struct Connection {
     sender: SendRequest<Body>,
     /// Reads and writes the socket. `None` once the connection is closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    /// The number of the credentials that it was opened with.
+    number: u64,
 }
 
 impl Pool {
@@ -55,10 +58,15 @@ impl Pool {
         Self(Arc::new(Shared { dialer, clock: clock.clone(), kept: Mutex::default() }))
     }
 
-    /// Sends a request and returns its answer, whose body is still to be read.
-    pub(super) async fn send(self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    /// Sends a request and returns its answer, whose body is still to be read. A connection that was opened with other
+    /// credentials than `presented` is not used.
+    pub(super) async fn send(
+        self,
+        request: Request<Body>,
+        presented: &Presented,
+    ) -> Result<Response<Answer>, BoxError> {
         let mut request = in_origin_form(request);
-        while let Some(mut connection) = self.take() {
+        while let Some(mut connection) = self.take(presented.number) {
             match connection.exchange(request).await {
                 Ok(answer) => return Ok(self.answered(answer, connection)),
                 // The connection was closed before anything was written to it.
@@ -68,7 +76,7 @@ impl Pool {
                 },
             }
         }
-        let mut connection = self.open().await.map_err(CannotConnect)?;
+        let mut connection = self.open(presented).await.map_err(CannotConnect)?;
         let answer = connection.exchange(request).await.map_err(TrySendError::into_error)?;
         Ok(self.answered(answer, connection))
     }
@@ -77,15 +85,15 @@ impl Pool {
         answer.map(|body| Answer { body: Some(body), connection: Some(connection), pool: self })
     }
 
-    /// Returns the connection that was used last among those that are open.
-    fn take(&self) -> Option<Connection> {
+    /// Returns the connection that was used last among those that are open, with the credentials of that number.
+    fn take(&self, number: u64) -> Option<Connection> {
         loop {
             let (_, mut connection) = {
                 let mut kept = self.0.kept.lock();
                 self.forget_old(&mut kept);
                 kept.pop_back()?
             };
-            if connection.is_reusable() {
+            if connection.number == number && connection.is_reusable() {
                 return Some(connection);
             }
         }
@@ -107,10 +115,11 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> Result<Connection, BoxError> {
-        let stream: Stream = self.0.dialer.dial().await?;
+    async fn open(&self, presented: &Presented) -> Result<Connection, BoxError> {
+        let stream: Socket = self.0.dialer.dial(presented.tls.clone()).await?;
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
-        Ok(Connection { sender, driver: Some(Box::pin(driver.with_upgrades())) })
+        let number = presented.number;
+        Ok(Connection { sender, driver: Some(Box::pin(driver.with_upgrades())), number })
     }
 }
 
@@ -144,7 +153,7 @@ fn drive(driver: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Se
 
 /// The body of an answer. Reading it drives its connection, which is kept for another request once it has been read to
 /// the end, and closed if it is dropped before.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// `None` once it has ended.
     body: Option<Incoming>,
     connection: Option<Connection>,

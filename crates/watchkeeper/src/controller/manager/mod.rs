@@ -236,7 +236,8 @@ impl ManagerBuilder {
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
         let factory = SharedInformerFactory::builder(&free).resync(self.resync).name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]
-        let factory = factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &env, &recorder)));
+        let factory =
+            factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &client, &recorder)));
         let factory = factory.build();
         let caches = Arc::<Caches>::default();
         if let Some(election) = &self.election {

@@ -223,6 +223,8 @@ impl World<'_> {
             join_all((0..self.conditions.replicas).map(|replica| self.replica(replica, actors, &stop)));
         let story = async {
             self.net.after_step(0);
+            // The program has read the initial state by then, and learns of the steps by its watches.
+            self.env.clock.sleep(Duration::from_millis(1)).await;
             self.tell(actors).await;
             self.settle_and_judge().await;
             stop.cancel();

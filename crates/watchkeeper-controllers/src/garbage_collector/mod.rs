@@ -128,10 +128,11 @@ enum CollectError {
 }
 
 impl CollectError {
-    /// Returns whether another writer's next change may resolve the error, which is reported only after a few retries.
+    /// Returns whether another writer's next change, or the next discovery of a kind that is not served, may resolve the error, which
+    /// is reported only after a few retries.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Api(error) => error.class() == Class::Conflict,
+            Self::Api(error) => matches!(error.class(), Class::Conflict | Class::NotFound),
             Self::Circle => true,
             _ => false,
         }

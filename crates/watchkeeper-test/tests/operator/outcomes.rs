@@ -87,7 +87,7 @@ async fn a_requeue_has_the_priority_that_was_asked_for() {
         Ok(if number == 0 { action } else { action.priority(Priority::High) })
     })
     .await;
-    for (seconds, expected) in [(1, Priority::Normal), (60, Priority::High)] {
+    for (seconds, expected) in [(61, Priority::Normal), (60, Priority::High)] {
         pass(&cluster, seconds).await;
         let key = ObjectName::namespaced("default", "a");
         assert_eq!(cluster.operator().explain("configmap", &key).unwrap().priority, expected);

@@ -339,6 +339,8 @@ async fn through_a_day_of_rotations_no_event_is_lost_and_nothing_is_listed_again
     };
     let programs = [files, plugin].map(|user| start(client(&town, &env, user), &stop));
 
+    // Files are read every 30 s from the start: not at the moment of a rotation, but after what was refused.
+    env.clock.sleep(TICK / 4).await;
     let ticks_per_period = PERIOD.as_secs() / TICK.as_secs();
     let ticks = 24 * 3600 / TICK.as_secs();
     for tick in 1..=ticks {

@@ -27,7 +27,7 @@ pub struct KeyRecord<T> {
     pub parked_since: Option<Instant>,
     /// The time since which a worker has it.
     pub worked_on_since: Option<Instant>,
-    /// The priority of the waiting run; if none is waiting, of the current, the delayed or the last one.
+    /// The priority of the waiting run; if none is waiting, of the current or the last one.
     pub priority: Priority,
     /// The number of retries since it last succeeded or was given up.
     pub retries: u32,
@@ -63,11 +63,6 @@ pub(super) fn message(error: &(dyn Error + 'static)) -> Box<str> {
 }
 
 impl<T: Clone> Slot<T> {
-    /// Returns whether the next run is a delayed one, and none goes on.
-    fn is_only_delayed(&self) -> bool {
-        self.due.is_some() && self.added.is_none() && self.started.is_none()
-    }
-
     /// Returns the record of the key; `None` for a free slot.
     pub(super) fn record(&self, epoch: Instant) -> Option<KeyRecord<T>> {
         let instant = |tick: Tick| tick.instant(epoch);
@@ -79,7 +74,7 @@ impl<T: Clone> Slot<T> {
             parked_until: self.parked().map(|parking| instant(parking.until)),
             parked_since: self.parked_since().map(instant),
             worked_on_since: self.started.map(instant),
-            priority: if self.is_only_delayed() { self.due_priority } else { self.priority },
+            priority: self.priority,
             retries: self.failures,
             last_error: error
                 .map(|error| LastError { at: instant(error.at), message: error.message.clone() }),

@@ -159,9 +159,9 @@ fn run(weather: Weather, seed: u64) -> Outcome {
             server.lease = None;
             server.revision += 1;
         }
-        for index in 0..candidates.len() {
-            if next(&candidates[index]) <= time {
-                act(&mut candidates[index], &mut server, time, weather, &generator);
+        for candidate in &mut candidates {
+            if next(candidate) <= time {
+                act(candidate, &mut server, time, weather, &generator);
             }
         }
         let leaders: Vec<_> = (0..candidates.len()).filter(|index| candidates[*index].leads(time)).collect();

@@ -145,8 +145,12 @@ proptest! {
                 continue;
             }
             prop_assert_ne!(hashed(&value), hashed(&other), "{} {}", value, other);
-            let texts = [&value, &other].map(|value| answered(&wrapped(value).to_string()));
-            prop_assert_ne!(texts[0], texts[1], "{} {}", value, other);
+            let texts = [&value, &other].map(|value| wrapped(value).to_string());
+            let read = texts.each_ref().map(|text| serde_json::from_str::<Value>(text).unwrap());
+            // A reader of JSON rounds a number of many digits, and two neighbours may become one.
+            if read[0] != read[1] {
+                prop_assert_ne!(answered(&texts[0]), answered(&texts[1]), "{} {}", value, other);
+            }
         }
     }
 

@@ -273,16 +273,17 @@ impl SharedInformerFactory {
         }
     }
 
+    /// Returns the informers that were started, with their names.
+    fn started(&self) -> Vec<(String, Arc<dyn AnyInformer>)> {
+        let informers = self.shared.informers.lock();
+        let started = informers.iter().filter(|(_, entry)| entry.started);
+        started.map(|(key, entry)| (key.describe(entry.informer.name()), entry.informer.clone())).collect()
+    }
+
     /// Waits until every started informer has synced. The error names those that had not when `stop` was cancelled or
     /// they stopped, and their last problem. Cancel-safe.
     pub async fn wait_for_sync(&self, stop: &CancellationToken) -> Result<(), NotSynced> {
-        let started: Vec<_> = {
-            let informers = self.shared.informers.lock();
-            let started = informers.iter().filter(|(_, entry)| entry.started);
-            started
-                .map(|(key, entry)| (key.describe(entry.informer.name()), entry.informer.clone()))
-                .collect()
-        };
+        let started = self.started();
         let caches: Vec<_> =
             started.iter().map(|(name, informer)| (name.as_str(), &**informer as &dyn Synced)).collect();
         wait_for_sync(&caches, stop).await.map_err(|mut error| {
@@ -302,13 +303,7 @@ impl SharedInformerFactory {
     ///
     /// The caches that are behind.
     pub async fn catch_up(&self, patience: Duration) -> Result<(), CachesBehind> {
-        let started: Vec<_> = {
-            let informers = self.shared.informers.lock();
-            let started = informers.iter().filter(|(_, entry)| entry.started);
-            started
-                .map(|(key, entry)| (key.describe(entry.informer.name()), entry.informer.clone()))
-                .collect()
-        };
+        let started = self.started();
         let clock = &self.shared.client.env().clock;
         let waits = started.iter().map(|(name, informer)| async move {
             clock.timeout(patience, informer.catch_up()).await.err().map(|_| name.clone())

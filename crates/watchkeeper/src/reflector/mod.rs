@@ -5,16 +5,20 @@
 
 mod backoff;
 mod bad;
+mod events;
+mod health;
 mod initial;
+mod list;
 mod metrics;
 mod options;
 mod plan;
 mod run;
+mod watch;
 
 pub use backoff::Backoff;
+pub use health::{Health, Phase};
 pub use metrics::ListReason;
 pub(crate) use metrics::ReflectorMetrics;
 pub(crate) use options::Options;
 pub use options::{ErrorHook, ListMode};
 pub(crate) use run::Reflector;
-pub use run::{Health, Phase};

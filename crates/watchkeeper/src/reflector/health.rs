@@ -1,0 +1,96 @@
+//! The health of a reflector: what it does, and since when and why its cache is not kept up to date.
+
+use std::collections::BTreeMap;
+
+use super::bad::Failure;
+use super::metrics::ListReason;
+use super::run::Reflector;
+use crate::clock::Instant;
+use crate::object::{Kind, ResourceVersion};
+use crate::report::WithCauses;
+use crate::source::ListerWatcher;
+use crate::wire::{ApiError, Class};
+
+/// The activity of a reflector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Not yet started.
+    #[default]
+    Idle,
+    /// Reading a list.
+    Listing,
+    /// Reading a watch.
+    Watching,
+    /// Waiting to try again.
+    Waiting,
+    /// Stopped for good.
+    Stopped,
+}
+
+/// The health of a reflector, readable at any time.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Health {
+    /// The current activity.
+    pub phase: Phase,
+    /// The version of the last change that was passed on.
+    pub version: ResourceVersion,
+    /// The time of the last answer or event of the server.
+    pub last_contact: Option<Instant>,
+    /// The time since which the cache has not been kept up to date, and the reason. It is cleared when something
+    /// arrives again: a list if lists failed; an event, a bookmark or a watch that lasts if watches failed. A watch
+    /// that is merely opened does not clear it, nor does one that lasts after one that delivered nothing while lists
+    /// failed.
+    pub degraded: Option<(Instant, String)>,
+    /// Whether watches failed: another list alone does not clear the problem.
+    pub(super) watch_failed: bool,
+    /// Whether a watch lasted without delivering anything, and a list failed: another watch that merely lasts proves
+    /// nothing.
+    pub(super) unheard: bool,
+    /// The number of complete lists; all but the first are relists.
+    pub lists: u64,
+    /// The number of complete lists by reason.
+    pub lists_by_reason: BTreeMap<ListReason, u64>,
+    /// The number of opened watches.
+    pub watches: u64,
+    /// How often the server's history turned out to be rewritten, for example by a restore from a backup.
+    pub rewritten: u64,
+}
+
+impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
+    pub(super) fn contact(&self, version: &ResourceVersion) {
+        let mut health = self.health.lock();
+        health.version.clone_from(version);
+        health.last_contact = Some(self.env.clock.now());
+        health.unheard = false;
+        if !health.watch_failed {
+            health.degraded = None;
+        }
+    }
+
+    /// Keeps the time at which the problem began, with the newest reason.
+    pub(super) fn degrade(&self, phase: &'static str, why: &str) {
+        let mut health = self.health.lock();
+        let since = health.degraded.as_ref().map_or_else(|| self.env.clock.now(), |(since, _)| *since);
+        health.degraded = Some((since, format!("{phase} {}: {why}", self.name)));
+    }
+
+    pub(super) fn failed(&self, phase: &'static str, error: &ApiError) {
+        let why = WithCauses(error).to_string();
+        self.degrade(phase, &why);
+        self.notify(error);
+        if error.class() == Class::Expired {
+            tracing::debug!(reflector = self.name, "{phase}: {why}");
+        } else {
+            self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
+        }
+    }
+
+    /// Calls the user's hook, which must not bring down the reflector.
+    pub(super) fn notify(&self, error: &ApiError) {
+        if let Some(hook) = &self.options.on_error {
+            self.env.reporter.guard("watch error hook", &self.name, || hook(error));
+        }
+    }
+}

@@ -15,7 +15,6 @@ pub mod crd;
 mod figures;
 mod index_key;
 mod manager;
-mod optional;
 mod outcome;
 mod predicate;
 mod reconcile;

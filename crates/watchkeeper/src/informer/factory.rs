@@ -347,6 +347,7 @@ impl Shared {
             .queue(settings.queue)
             .keep_decoded(settings.keep)
             .list_mode(settings.list)
+            .verify_every(settings.verify_every)
             .indexes([namespace_index()]);
         if let Some(transform) = of_kind.and_then(|of| of.transform.as_ref()).or(settings.transform.as_ref())
         {

@@ -46,6 +46,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             return Ok(None);
         }
         let version = object.version().clone();
+        self.verifier.touch(|| object.key());
         self.plan.watched(&version)?;
         self.queue.push(match line.event {
             WatchEventType::Deleted => Delta::Deleted(Deleted::Final(object)),
@@ -57,7 +58,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     /// Handles an unusable event: the old state of its object stays, unless it is a delete, which always counts.
     pub(super) fn bad_event(
-        &self,
+        &mut self,
         place: fmt::Arguments<'_>,
         event: &WatchEventType,
         bad: Bad,
@@ -71,6 +72,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     if matches!(bad.identity(), Some(IdentityError::OtherKind { .. })) => {}
                 (WatchEventType::Deleted, Some(initial)) => initial.remove(key),
                 (WatchEventType::Deleted, None) => {
+                    self.verifier.touch(|| key.clone());
                     let (key, last_known) = (key.clone(), kept);
                     self.queue.push(Delta::Deleted(Deleted::Unknown { key, last_known }));
                 }

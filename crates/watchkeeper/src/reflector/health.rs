@@ -24,6 +24,8 @@ pub enum Phase {
     Watching,
     /// Waiting to try again.
     Waiting,
+    /// Waiting for the kind to be served.
+    Parked,
     /// Stopped for good.
     Stopped,
 }
@@ -42,12 +44,16 @@ pub struct Health {
     /// arrives again: a list if lists failed; an event, a bookmark or a watch that lasts if watches failed. A watch
     /// that is merely opened does not clear it, nor does one that lasts after one that delivered nothing while lists
     /// failed.
+    ///
+    /// A kind that is polled, and one that must be there and is not served, is degraded, too.
     pub degraded: Option<(Instant, String)>,
     /// Whether watches failed: another list alone does not clear the problem.
     pub(super) watch_failed: bool,
     /// Whether a watch lasted without delivering anything, and a list failed: another watch that merely lasts proves
     /// nothing.
     pub(super) unheard: bool,
+    /// The time since which changes may have been missed.
+    pub(super) stale: Option<Instant>,
     /// The number of complete lists; all but the first are relists.
     pub lists: u64,
     /// The number of complete lists by reason.
@@ -56,6 +62,26 @@ pub struct Health {
     pub watches: u64,
     /// How often the server's history turned out to be rewritten, for example by a restore from a backup.
     pub rewritten: u64,
+    /// The time at which the cache was last compared with the server; see
+    /// [`SharedInformer::verify`](crate::SharedInformer::verify).
+    pub verified: Option<Instant>,
+    /// The number of objects that differed from the server's in such comparisons.
+    pub differences: u64,
+}
+
+impl Health {
+    /// Returns the time since which the cache may have missed changes, as far as it is known to be out of date.
+    ///
+    /// Unlike a [degraded](Self::degraded) one, a cache that is polled, or emptied because its kind is not served, is
+    /// not stale.
+    pub fn stale_since(&self) -> Option<Instant> {
+        self.stale
+    }
+
+    /// Records that the watch works.
+    pub(super) fn recovered(&mut self) {
+        (self.watch_failed, self.degraded, self.stale) = (false, None, None);
+    }
 }
 
 impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
@@ -63,7 +89,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let mut health = self.health.lock();
         health.version.clone_from(version);
         health.last_contact = Some(self.env.clock.now());
-        health.unheard = false;
+        (health.unheard, health.stale) = (false, None);
         if !health.watch_failed {
             health.degraded = None;
         }
@@ -71,9 +97,29 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     /// Keeps the time at which the problem began, with the newest reason.
     pub(super) fn degrade(&self, phase: &'static str, why: &str) {
+        self.degrade_fresh(phase, why);
+        self.health.lock().stale.get_or_insert_with(|| self.env.clock.now());
+    }
+
+    /// Does the same for a cache that is right all the same.
+    pub(super) fn degrade_fresh(&self, phase: &'static str, why: &str) {
         let mut health = self.health.lock();
         let since = health.degraded.as_ref().map_or_else(|| self.env.clock.now(), |(since, _)| *since);
         health.degraded = Some((since, format!("{phase} {}: {why}", self.name)));
+    }
+
+    /// Records that the kind is polled; reported when that begins.
+    pub(super) fn polled(&self, error: &ApiError, begins: bool) {
+        let phase = match error.class() {
+            Class::Forbidden => "polled, no permission to watch",
+            _ => "polled, cannot watch",
+        };
+        let why = WithCauses(error).to_string();
+        self.degrade_fresh(phase, &why);
+        self.notify(error);
+        if begins {
+            self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
+        }
     }
 
     pub(super) fn failed(&self, phase: &'static str, error: &ApiError) {

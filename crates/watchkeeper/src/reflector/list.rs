@@ -33,6 +33,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     }
                     options.continue_token = meta.continue_token;
                 }
+                Err(error) if self.is_gone(&error).await => return self.park(),
                 Err(error) => {
                     self.failed("cannot list", &error);
                     let wait = self.plan.list_failed(&error, self.env.clock.now());
@@ -95,6 +96,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
         }
         self.contact(&version);
+        self.verifier.listed(&version, self.env.clock.now(), &self.env.generator);
         let reason = self.plan.reason();
         self.options.metrics.listed(reason, items.len());
         {

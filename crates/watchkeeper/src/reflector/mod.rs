@@ -5,14 +5,17 @@
 
 mod backoff;
 mod bad;
+mod compare;
 mod events;
 mod health;
 mod initial;
+mod kind;
 mod list;
 mod metrics;
 mod options;
 mod plan;
 mod run;
+mod verify;
 mod watch;
 
 pub use backoff::Backoff;
@@ -22,3 +25,5 @@ pub(crate) use metrics::ReflectorMetrics;
 pub(crate) use options::Options;
 pub use options::{ErrorHook, ListMode};
 pub(crate) use run::Reflector;
+pub(crate) use verify::VerifyRequests;
+pub use verify::{Verified, VerifyError};

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::health::{Health, Phase};
 use super::options::Options;
 use super::plan::{Ask, Plan};
+use super::verify::Verifier;
 use crate::env::Env;
 use crate::object::{Kind, Maker};
 use crate::queue::DeltaQueue;
@@ -26,6 +27,7 @@ pub(crate) struct Reflector<K: Kind, S> {
     pub(super) name: String,
     pub(super) health: Arc<Mutex<Health>>,
     pub(super) options: Options,
+    pub(super) verifier: Verifier,
 }
 
 /// The maximum wait for the first byte of an answer, and for each further chunk of a list.
@@ -45,7 +47,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let env = env.fork(&format!("reflector {name}"));
         let plan = Plan::new(&options, source.streams_lists(), env.generator.clone());
         let source = Arc::new(source);
-        Self { source, queue, maker, plan, env, name, health, options }
+        let verifier = Verifier::new(options.verify_every, options.verify_requests.clone(), &env.generator);
+        Self { source, queue, maker, plan, env, name, health, options, verifier }
     }
 
     /// Lists and watches until `stop`. Dropping the future stops it as well.
@@ -56,10 +59,12 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 if ask.brings_whole_state() {
                     // While the consumer is stuck, another whole state would only be queued behind the last one.
                     self.queue.room().await;
+                    self.verifier.list_begins();
                 }
                 let wait = match ask {
                     Ask::List(options) => self.list(options).await,
                     Ask::Watch(options) => self.watch(options).await,
+                    Ask::Discovery => self.look().await,
                 };
                 self.wait(wait).await;
             }
@@ -70,7 +75,10 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     pub(super) async fn wait(&self, wait: Duration) {
         if !wait.is_zero() {
-            self.health.lock().phase = Phase::Waiting;
+            {
+                let mut health = self.health.lock();
+                health.phase = if health.phase == Phase::Parked { Phase::Parked } else { Phase::Waiting };
+            }
             self.env.clock.sleep(wait).await;
         }
     }

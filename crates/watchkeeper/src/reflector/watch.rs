@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
-use super::health::Phase;
+use super::health::{Health, Phase};
 use super::initial::Initial;
 use super::plan::{Due, Ended, Probed, SetBack, VERY_SHORT};
 use super::run::{PATIENCE, Reflector, silent};
-use crate::clock::Instant;
+use super::verify::Differs;
+use crate::clock::{Clock, Instant};
 use crate::object::{Kind, ResourceVersion};
 use crate::source::{ByteStream, ListOptions, ListerWatcher, WatchOptions};
-use crate::wire::{
-    ApiError, BadEvent, Class, ListSplitter, WatchEventType, WatchLine, WatchSplitter,
-};
+use crate::wire::{ApiError, BadEvent, Class, ListSplitter, WatchEventType, WatchLine, WatchSplitter};
 
 /// A watch that lasts this much longer than its timeout is dead.
 const GRACE: Duration = Duration::from_secs(15);
@@ -38,12 +38,18 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 match self.read_watch(stream, &options).await {
                     Ok(()) if self.env.clock.now() + EARLY >= started + options.timeout => Ended::TimedOut,
                     Ok(()) => Ended::Closed,
-                    Err(error) => Ended::Failed(error),
+                    Err(Broken::Failed(error)) => Ended::Failed(error),
+                    Err(Broken::Differs) => Ended::Differs,
                 }
             }
         };
+        if let Ended::NotOpened(error) = &ended
+            && self.is_gone(error).await
+        {
+            return self.park();
+        }
         let now = self.env.clock.now();
-        let was_watching = !self.plan.is_streaming_list();
+        let (was_watching, was_polling) = (!self.plan.is_streaming_list(), self.plan.is_polling());
         let wait = self.plan.watch_ended(&ended, now - started, now);
         // An expired version is no evidence about the watch from the next one.
         if was_watching && !wait.is_zero() && !ended.error().is_some_and(ApiError::is_version_unusable) {
@@ -55,17 +61,18 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.notify(error);
                 tracing::debug!(reflector = self.name, "{error}");
             }
+            Ended::NotOpened(error) if ended.is_refused() => self.polled(error, !was_polling),
             Ended::NotOpened(error) => self.failed("cannot watch", error),
             Ended::Failed(error) => self.failed("the watch failed", error),
-            Ended::Closed | Ended::TimedOut if wait.is_zero() => {}
-            Ended::Closed | Ended::TimedOut => {
+            Ended::Closed | Ended::TimedOut | Ended::Differs if wait.is_zero() => {}
+            Ended::Closed | Ended::TimedOut | Ended::Differs => {
                 self.degrade("the watch failed", "closed at once, without anything new")
             }
         }
         wait
     }
 
-    async fn read_watch(&mut self, mut stream: ByteStream, options: &WatchOptions) -> Result<(), ApiError> {
+    async fn read_watch(&mut self, mut stream: ByteStream, options: &WatchOptions) -> Result<(), Broken> {
         let end = self.env.clock.now() + options.timeout + GRACE;
         let mut splitter = WatchSplitter::with_cap(self.options.object_cap);
         let mut initial = options.initial_events.then(|| Initial::new(self.env.generator.hasher()));
@@ -89,14 +96,18 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     self.probed(answer)?;
                     continue;
                 }
-                never = self.lasting(opened), if is_watching && !is_proven => match never {},
+                step = self.verifier.next(&self.env.clock), if is_watching => {
+                    self.verify(step)?;
+                    continue;
+                }
+                never = lasting(&self.health, &self.env.clock, opened), if is_watching && !is_proven => match never {},
                 () = self.env.clock.sleep_until(wake_at) => match due {
                     Some((at, Due::Probe)) if at < deadline => {
                         self.plan.history.probe();
                         probe = Some(self.probe());
                         continue;
                     }
-                    _ => return Err(silent()),
+                    _ => return Err(silent().into()),
                 },
             };
             let Some(chunk) = next.transpose()? else { break };
@@ -136,16 +147,19 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.contact(&version);
             }
             if let Some(error) = error_event {
-                return Err(error);
+                return Err(error.into());
             }
-            split?;
+            split.map_err(ApiError::from)?;
+            if self.verifier.has_caught_up(self.plan.history.last()) {
+                self.judge()?;
+            }
             // Chunks that have arrived are applied together, up to a number of chunks or bytes.
             self.queue.room().await;
             crate::fair::give_way().await;
         }
-        splitter.finish()?;
+        splitter.finish().map_err(ApiError::from)?;
         match initial {
-            Some(_) => Err(ApiError::new(Class::ConnectionLost, "the list was closed before its end")),
+            Some(_) => Err(ApiError::new(Class::ConnectionLost, "the list was closed before its end").into()),
             None => Ok(()),
         }
     }
@@ -181,7 +195,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             }
             (Probed::Quiet, _) => {
                 let mut health = self.health.lock();
-                (health.watch_failed, health.unheard, health.degraded) = (false, false, None);
+                health.recovered();
+                health.unheard = false;
                 health.last_contact = Some(self.env.clock.now());
             }
             (Probed::GoOn, Err(error)) => {
@@ -205,19 +220,6 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         health.watches += 1;
         health.last_contact = Some(self.env.clock.now());
     }
-
-    /// Clears a failure of watches once this one has lasted, even if it delivered nothing. Cancel-safe.
-    async fn lasting(&self, opened: Instant) -> Infallible {
-        self.env.clock.sleep_until(opened + VERY_SHORT).await;
-        {
-            let mut health = self.health.lock();
-            if !health.unheard {
-                health.watch_failed = false;
-                health.degraded = None;
-            }
-        }
-        std::future::pending().await
-    }
 }
 
 /// Waits for the answer to a probe, if one was sent.
@@ -227,5 +229,36 @@ async fn answer_of(
     match probe {
         Some(probe) => probe.await,
         None => std::future::pending().await,
+    }
+}
+
+/// Clears a failure of watches once this one has lasted, even if it delivered nothing. Cancel-safe.
+async fn lasting(health: &Mutex<Health>, clock: &Clock, opened: Instant) -> Infallible {
+    clock.sleep_until(opened + VERY_SHORT).await;
+    {
+        let mut health = health.lock();
+        if !health.unheard {
+            health.recovered();
+        }
+    }
+    std::future::pending().await
+}
+
+/// The reason why a watch is not read to its end.
+enum Broken {
+    Failed(ApiError),
+    /// The cache differs from the server.
+    Differs,
+}
+
+impl From<ApiError> for Broken {
+    fn from(error: ApiError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Differs> for Broken {
+    fn from(_: Differs) -> Self {
+        Self::Differs
     }
 }

@@ -33,7 +33,6 @@ pub use self::role::{Role, Rule};
 pub use self::run::ManagerError;
 use super::caches::Caches;
 use super::figures::Figures;
-use super::optional::OptionalKind;
 use super::running::Run;
 use crate::env::Env;
 use crate::informer::SharedInformerFactory;
@@ -82,7 +81,6 @@ pub struct Manager {
     recorder: EventRecorder,
     sink: EventSink,
     controllers: Vec<Registered>,
-    optional: Vec<Start>,
     runnables: Vec<Runnable>,
     /// With the version that the program uses.
     crds: Vec<(CustomResourceDefinition, String)>,
@@ -96,9 +94,6 @@ pub struct Manager {
     #[cfg(feature = "admin")]
     admin: Admin,
 }
-
-/// Starts a part that runs until its token is cancelled.
-type Start = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// A controller that was registered.
 pub(super) struct Registered {
@@ -132,6 +127,7 @@ pub struct ManagerBuilder {
     client: Client,
     namespaces: Vec<String>,
     resync: Duration,
+    verify_every: Duration,
     sync_timeout: Duration,
     drain: Duration,
     #[cfg(feature = "admin")]
@@ -151,6 +147,13 @@ impl ManagerBuilder {
     /// Reconciles every object again after each `period`, though nothing has changed; 10 hours by default, zero for never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = period;
+        self
+    }
+
+    /// Compares the caches with the server within each `period`, and mends them where the server has lost events; zero, the default,
+    /// is never. See [`SharedInformerBuilder::verify_every`](crate::informer::SharedInformerBuilder::verify_every).
+    pub fn verify_every(mut self, period: Duration) -> Self {
+        self.verify_every = period;
         self
     }
 
@@ -184,7 +187,10 @@ impl ManagerBuilder {
             expect(unused_mut, reason = "metrics are added to its pages")
         )]
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
-        let factory = SharedInformerFactory::builder(&client).resync(self.resync).name(&self.name);
+        let factory = SharedInformerFactory::builder(&client)
+            .resync(self.resync)
+            .verify_every(self.verify_every)
+            .name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]
         let factory = factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &env, &recorder)));
         let factory = factory.build();
@@ -212,7 +218,6 @@ impl ManagerBuilder {
             recorder,
             sink,
             controllers: Vec::new(),
-            optional: Vec::new(),
             runnables: Vec::new(),
             crds: Vec::new(),
             mains: Vec::new(),
@@ -234,6 +239,7 @@ impl Manager {
             client: client.clone(),
             namespaces: Vec::new(),
             resync: RESYNC,
+            verify_every: Duration::ZERO,
             sync_timeout: SYNC_TIMEOUT,
             drain: DRAIN,
             #[cfg(feature = "admin")]
@@ -351,10 +357,6 @@ impl Manager {
 
     pub(super) fn register(&mut self, controller: Registered) {
         self.controllers.push(controller);
-    }
-
-    pub(super) fn add_optional<W: Kind>(&mut self, kind: OptionalKind<W>) {
-        self.optional.push(Box::new(move |stop| kind.run(stop).boxed()));
     }
 
     /// Notes that a controller reconciles a kind, and needs `verbs` on it.

@@ -136,7 +136,6 @@ impl Manager {
             factory,
             sink,
             controllers,
-            optional,
             runnables,
             crds,
             sync_timeout,
@@ -173,10 +172,6 @@ impl Manager {
                 None => return Ok(()),
             }
             let mut parts = start(controllers, runnables, &working, drain);
-            for kind in optional {
-                let run = kind(working.clone()).map(Ok).boxed();
-                parts.push(guarded("the watch of an optional kind".to_owned(), run));
-            }
             tracing::info!(manager = name, "controllers are running");
             ready(true);
             running.set();

@@ -48,14 +48,14 @@ impl TimedPlan {
     fn asks_for_list(&self) -> Option<ListOptions> {
         match self.plan.ask() {
             Ask::List(options) => Some(options),
-            Ask::Watch(_) => None,
+            Ask::Watch(_) | Ask::Discovery => None,
         }
     }
 
     fn watches_from(&self) -> Option<ResourceVersion> {
         match self.plan.ask() {
             Ask::Watch(options) => Some(options.version),
-            Ask::List(_) => None,
+            Ask::List(_) | Ask::Discovery => None,
         }
     }
 }
@@ -324,7 +324,7 @@ fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
     assert!(timed.ended(Ended::Closed, 9) > Duration::ZERO && timed.streams());
     assert_eq!(timed.ended(Ended::Closed, 9), Duration::ZERO);
     assert!(timed.asks_for_list().is_some());
-    for class in [Class::Forbidden, Class::Unauthorized, Class::Expired] {
+    for class in [Class::Unauthorized, Class::Expired] {
         let mut timed = TimedPlan::new(true);
         assert!(
             timed.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && timed.streams(),
@@ -357,7 +357,7 @@ fn a_server_that_is_unwell_may_stream_all_the_same_and_is_listed_only_in_the_end
 
 #[test]
 fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
-    for class in [Class::Unreachable, Class::Unauthorized, Class::Forbidden] {
+    for class in [Class::Unreachable, Class::Unauthorized] {
         let (mut watching, mut streaming) = (TimedPlan::watching("7"), TimedPlan::new(true));
         for _ in 0..20 {
             assert!(!watching.ended(Ended::NotOpened(error(class)), 0).is_zero());
@@ -452,4 +452,56 @@ fn a_list_that_is_older_than_what_was_seen_is_told_once() {
     timed.ended(Ended::Failed(error(Class::VersionTooLarge)), 60);
     timed.plan.listed(&page("6", ""));
     assert_eq!((timed.plan.take_set_back(), timed.watches_from()), (None, Some("6".into())));
+}
+
+#[test]
+fn a_kind_that_may_be_listed_but_not_watched_is_polled_until_it_may() {
+    for refusal in [|| error(Class::Forbidden), || answer(405)] {
+        let mut timed = TimedPlan::watching("7");
+        for round in 0..20 {
+            let wait = timed.ended(Ended::NotOpened(refusal()), 0);
+            assert!(!wait.is_zero() && wait < Duration::from_secs(60), "{wait:?}");
+            assert!(round < 9 || wait >= Duration::from_secs(30), "{wait:?}");
+            assert!(timed.asks_for_list().is_some() && timed.plan.is_polling());
+            assert_eq!(timed.plan.reason(), ListReason::Polled);
+            timed.now += wait;
+            timed.plan.listed(&page("8", ""));
+            assert_eq!(timed.watches_from(), Some("8".into()), "the permission may be back");
+        }
+        timed.plan.watch_opened(timed.now);
+        assert!(!timed.plan.is_polling());
+    }
+}
+
+#[test]
+fn a_streamed_list_that_is_forbidden_is_listed_at_once_and_streamed_again_if_that_is_forbidden_too() {
+    let mut timed = TimedPlan::new(true);
+    for _ in 0..5 {
+        assert_eq!(timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0), Duration::ZERO);
+        assert!(timed.asks_for_list().is_some());
+        assert!(!timed.plan.list_failed(&error(Class::Forbidden), timed.now).is_zero());
+        assert!(timed.streams());
+    }
+    timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0);
+    timed.plan.listed(&page("7", ""));
+    timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0);
+    timed.plan.list_failed(&error(Class::Other), timed.now);
+    assert!(timed.asks_for_list().is_some(), "what is polled is not streamed");
+}
+
+#[test]
+fn a_parked_kind_is_asked_for_ever_less_often_and_listed_when_it_is_served() {
+    let mut timed = TimedPlan::new(true);
+    for base in [1, 2, 4, 8, 10, 10] {
+        let wait = timed.plan.park(timed.now);
+        assert!((Duration::from_secs(base)..Duration::from_secs(2 * base)).contains(&wait), "{wait:?}");
+        assert_eq!(timed.plan.ask(), Ask::Discovery);
+        timed.now += wait;
+    }
+    timed.plan.unpark(timed.now);
+    assert!(timed.streams() && timed.plan.reason() == ListReason::First);
+    timed.plan.synced(&"7".into());
+    timed.plan.park(timed.now);
+    timed.plan.unpark(timed.now);
+    assert!(timed.streams() && timed.plan.reason() == ListReason::ServedAgain);
 }

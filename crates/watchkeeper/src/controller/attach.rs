@@ -41,6 +41,7 @@ pub(super) fn attach<W: Kind, H: Handler<W> + Clone + Sync>(
         add_indexes(&informer, &indexes)
             .map_err(|source| SetupError::Index { controller: controller.to_owned(), source })?;
         informer.add_handler_with(handler.clone(), options.clone())?;
+        manager.depends(controller, &informer);
         let part = Part { scope, matcher: matcher()?, metadata_only: watch.metadata_only, informer };
         caches = Some(manager.caches().add(&watch.kind, part));
     }

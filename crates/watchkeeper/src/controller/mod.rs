@@ -22,6 +22,7 @@ mod relation;
 mod running;
 mod selection;
 mod setup;
+mod stale;
 mod watch;
 mod writes;
 
@@ -38,5 +39,6 @@ pub use outcome::{Action, Error};
 pub use predicate::{annotations_changed, either, generation_changed, labels_changed};
 pub use selection::SelectorError;
 pub use setup::{IndexError, SetupError};
+pub use stale::OnStale;
 pub use watch::Watch;
 pub use writes::Writes;

@@ -1,6 +1,7 @@
 //! The health of a reflector: what it does, and since when and why its cache is not kept up to date.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::bad::Failure;
 use super::metrics::ListReason;
@@ -30,6 +31,47 @@ pub enum Phase {
     Stopped,
 }
 
+/// The cause of a problem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The server cannot be reached, or does not answer.
+    Unreachable,
+    /// The caller may not list the kind, or is not known any more.
+    NoPermission,
+    /// The caller may not watch the kind, which is polled instead: the cache is late, not wrong.
+    Polled,
+    /// The server does not have the kind.
+    NotServed,
+    /// Requests fail for another reason.
+    #[default]
+    Failing,
+}
+
+impl Cause {
+    fn of(error: &ApiError) -> Self {
+        match error.class() {
+            Class::Forbidden | Class::Unauthorized => Self::NoPermission,
+            Class::ConnectionRefused | Class::Unreachable | Class::ConnectionLost | Class::Timeout => {
+                Self::Unreachable
+            }
+            _ => Self::Failing,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "server unreachable",
+            Self::NoPermission => "no permission",
+            Self::Polled => "polled",
+            Self::NotServed => "kind not served",
+            Self::Failing => "requests fail",
+        })
+    }
+}
+
 /// The health of a reflector, readable at any time.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -47,6 +89,8 @@ pub struct Health {
     ///
     /// A kind that is polled, and one that must be there and is not served, is degraded, too.
     pub degraded: Option<(Instant, String)>,
+    /// The cause of the problem, while there is one.
+    pub(super) cause: Cause,
     /// Whether watches failed: another list alone does not clear the problem.
     pub(super) watch_failed: bool,
     /// Whether a watch lasted without delivering anything, and a list failed: another watch that merely lasts proves
@@ -70,6 +114,11 @@ pub struct Health {
 }
 
 impl Health {
+    /// Returns the cause of the problem, if the cache is [degraded](Self::degraded).
+    pub fn cause(&self) -> Option<Cause> {
+        self.degraded.as_ref().map(|_| self.cause)
+    }
+
     /// Returns the time since which the cache may have missed changes, as far as it is known to be out of date.
     ///
     /// Unlike a [degraded](Self::degraded) one, a cache that is polled, or emptied because its kind is not served, is
@@ -96,16 +145,17 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     }
 
     /// Keeps the time at which the problem began, with the newest reason.
-    pub(super) fn degrade(&self, phase: &'static str, why: &str) {
-        self.degrade_fresh(phase, why);
+    pub(super) fn degrade(&self, cause: Cause, phase: &'static str, why: &str) {
+        self.degrade_fresh(cause, phase, why);
         self.health.lock().stale.get_or_insert_with(|| self.env.clock.now());
     }
 
     /// Does the same for a cache that is right all the same.
-    pub(super) fn degrade_fresh(&self, phase: &'static str, why: &str) {
+    pub(super) fn degrade_fresh(&self, cause: Cause, phase: &'static str, why: &str) {
         let mut health = self.health.lock();
         let since = health.degraded.as_ref().map_or_else(|| self.env.clock.now(), |(since, _)| *since);
         health.degraded = Some((since, format!("{phase} {}: {why}", self.name)));
+        health.cause = cause;
     }
 
     /// Records that the kind is polled; reported when that begins.
@@ -115,7 +165,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             _ => "polled, cannot watch",
         };
         let why = WithCauses(error).to_string();
-        self.degrade_fresh(phase, &why);
+        self.degrade_fresh(Cause::Polled, phase, &why);
         self.notify(error);
         if begins {
             self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
@@ -124,7 +174,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     pub(super) fn failed(&self, phase: &'static str, error: &ApiError) {
         let why = WithCauses(error).to_string();
-        self.degrade(phase, &why);
+        self.degrade(Cause::of(error), phase, &why);
         self.notify(error);
         if error.class() == Class::Expired {
             tracing::debug!(reflector = self.name, "{phase}: {why}");

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::bad::Failure;
-use super::health::Phase;
+use super::health::{Cause, Phase};
 use super::run::{PATIENCE, Reflector, silent};
 use crate::object::{Kind, ResourceVersion};
 use crate::source::ListerWatcher;
@@ -74,7 +74,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.absent();
                 // The empty cache is the server's state.
                 self.verifier.list_begins();
-                self.verifier.listed(&ResourceVersion::from(0), self.env.clock.now(), &self.env.generator);
+                self.verifier.listed(&ResourceVersion::from(0), self.env.clock.now());
             }
             Err(error) => self.failed("cannot ask for", &error),
         }
@@ -92,7 +92,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 return;
             }
         }
-        self.degrade_fresh(PHASE, WHY);
+        self.degrade_fresh(Cause::NotServed, PHASE, WHY);
     }
 
     fn is_optional(&self) -> bool {

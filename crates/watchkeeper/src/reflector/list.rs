@@ -96,7 +96,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             self.env.reporter.error("reflector", &self.name, &Failure { phase, why });
         }
         self.contact(&version);
-        self.verifier.listed(&version, self.env.clock.now(), &self.env.generator);
+        self.verifier.listed(&version, self.env.clock.now());
         let reason = self.plan.reason();
         self.options.metrics.listed(reason, items.len());
         {

@@ -19,7 +19,7 @@ mod verify;
 mod watch;
 
 pub use backoff::Backoff;
-pub use health::{Health, Phase};
+pub use health::{Cause, Health, Phase};
 pub use metrics::ListReason;
 pub(crate) use metrics::ReflectorMetrics;
 pub(crate) use options::Options;

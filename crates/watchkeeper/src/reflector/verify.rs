@@ -83,6 +83,7 @@ impl VerifyRequests {
 pub(super) struct Verifier {
     /// Zero for never.
     period: Duration,
+    generator: Generator,
     requests: Arc<VerifyRequests>,
     due: Option<Instant>,
     /// The time before which nothing begins, as changes are on their way into the cache.
@@ -143,9 +144,11 @@ const NAMED: usize = 5;
 
 impl Verifier {
     pub(super) fn new(period: Duration, requests: Arc<VerifyRequests>, generator: &Generator) -> Self {
-        let unmended = HashSet::with_hasher(generator.fork("verifier").hasher());
+        let generator = generator.fork("verifier");
+        let unmended = HashSet::with_hasher(generator.hasher());
         Self {
             period,
+            generator,
             requests,
             due: None,
             busy_until: None,
@@ -198,16 +201,16 @@ impl Verifier {
     }
 
     /// Records a whole state: it is the server's.
-    pub(super) fn listed(&mut self, version: &ResourceVersion, now: Instant, generator: &Generator) {
+    pub(super) fn listed(&mut self, version: &ResourceVersion, now: Instant) {
         self.running = None;
         let found = std::mem::take(&mut self.found);
         self.answer(version, found);
-        self.schedule(now, generator);
+        self.schedule(now);
     }
 
-    fn schedule(&mut self, now: Instant, generator: &Generator) {
+    fn schedule(&mut self, now: Instant) {
         let early = self.period.mul_f64(1.0 - SPREAD);
-        let delay = early + self.period.mul_f64(SPREAD * generator.unit());
+        let delay = early + self.period.mul_f64(SPREAD * self.generator.unit());
         self.due = (!self.period.is_zero()).then(|| now + delay);
     }
 
@@ -284,7 +287,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let left = self.left(&compared.differences);
         let now = self.env.clock.now();
         self.verifier.running = None;
-        self.verifier.schedule(now, &self.env.generator);
+        self.verifier.schedule(now);
         let is_known = left.iter().all(|difference| self.verifier.unmended.contains(difference));
         self.verifier.unmended.clear();
         self.verifier.unmended.extend(left.iter().cloned());
@@ -307,7 +310,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     fn unverified(&mut self, error: &ApiError) {
         self.verifier.running = None;
-        self.verifier.schedule(self.env.clock.now(), &self.env.generator);
+        self.verifier.schedule(self.env.clock.now());
         let why = WithCauses(error).to_string();
         for asked in self.verifier.asked.drain(..) {
             let failed = VerifyError::Failed { name: self.name.clone(), why: why.clone() };

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::health::{Health, Phase};
+use super::health::{Cause, Health, Phase};
 use super::initial::Initial;
 use super::plan::{Due, Ended, Probed, SetBack, VERY_SHORT};
 use super::run::{PATIENCE, Reflector, silent};
@@ -66,7 +66,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             Ended::Failed(error) => self.failed("the watch failed", error),
             Ended::Closed | Ended::TimedOut | Ended::Differs if wait.is_zero() => {}
             Ended::Closed | Ended::TimedOut | Ended::Differs => {
-                self.degrade("the watch failed", "closed at once, without anything new")
+                self.degrade(Cause::Failing, "the watch failed", "closed at once, without anything new")
             }
         }
         wait

@@ -34,8 +34,9 @@ pub use self::run::ManagerError;
 use super::caches::Caches;
 use super::figures::Figures;
 use super::running::Run;
+use super::stale::{OnStale, Pause, Staleness};
 use crate::env::Env;
-use crate::informer::SharedInformerFactory;
+use crate::informer::{SharedInformer, SharedInformerFactory};
 use crate::latch::Latch;
 use crate::object::{Kind, ObjectName};
 #[cfg(feature = "admin")]
@@ -89,6 +90,7 @@ pub struct Manager {
     role: Role,
     sync_timeout: Duration,
     drain: Duration,
+    staleness: Staleness,
     /// Set when the controllers have started.
     running: Arc<Latch>,
     #[cfg(feature = "admin")]
@@ -100,6 +102,7 @@ pub(super) struct Registered {
     pub(super) name: String,
     pub(super) queue: RateLimitingQueue<ObjectName>,
     pub(super) figures: Arc<Figures>,
+    pub(super) pause: Arc<Pause>,
     pub(super) controller: Box<dyn Run>,
 }
 
@@ -130,6 +133,8 @@ pub struct ManagerBuilder {
     verify_every: Duration,
     sync_timeout: Duration,
     drain: Duration,
+    on_stale: OnStale,
+    stale_after: Duration,
     #[cfg(feature = "admin")]
     metrics: AdminAddress,
     #[cfg(feature = "admin")]
@@ -169,6 +174,15 @@ impl ManagerBuilder {
         self
     }
 
+    /// Pauses a controller, or ends the manager, when a cache that the controller reads has been out of date for longer than `after`:
+    /// the server is away, or a permission was taken. By default controllers go on with the last known state.
+    ///
+    /// A cache that is polled, or whose kind is not served, is not out of date. Reconciles under way finish.
+    pub fn on_stale(mut self, after: Duration, policy: OnStale) -> Self {
+        (self.stale_after, self.on_stale) = (after, policy);
+        self
+    }
+
     /// Serves `/metrics`, `/healthz` and `/readyz` at `metrics`, and the latter two at `health`; nowhere by default.
     #[cfg(feature = "admin")]
     pub fn admin(mut self, metrics: AdminAddress, health: AdminAddress) -> Self {
@@ -198,6 +212,7 @@ impl ManagerBuilder {
         #[cfg(feature = "admin")]
         {
             admin.pages.ready.caches(&factory);
+            admin.pages.live.informers(&factory);
             let caches = caches.clone();
             admin.pages.ready.add("reads", move || match caches.mistakes() {
                 mistakes if mistakes.is_empty() => Ok(()),
@@ -224,6 +239,7 @@ impl ManagerBuilder {
             role: Role::default(),
             sync_timeout: self.sync_timeout,
             drain: self.drain,
+            staleness: Staleness::new(self.on_stale, self.stale_after),
             running: Arc::default(),
             #[cfg(feature = "admin")]
             admin,
@@ -242,6 +258,8 @@ impl Manager {
             verify_every: Duration::ZERO,
             sync_timeout: SYNC_TIMEOUT,
             drain: DRAIN,
+            on_stale: OnStale::default(),
+            stale_after: Duration::ZERO,
             #[cfg(feature = "admin")]
             metrics: AdminAddress::Off,
             #[cfg(feature = "admin")]
@@ -357,6 +375,11 @@ impl Manager {
 
     pub(super) fn register(&mut self, controller: Registered) {
         self.controllers.push(controller);
+    }
+
+    /// Notes that a controller reads the cache of an informer.
+    pub(super) fn depends<W: Kind>(&mut self, controller: &str, informer: &SharedInformer<W>) {
+        self.staleness.add(controller, informer);
     }
 
     /// Notes that a controller reconciles a kind, and needs `verbs` on it.

@@ -20,6 +20,8 @@ use crate::env::Env;
 use crate::informer::{InformerPanicked, NotSynced};
 #[cfg(feature = "admin")]
 use crate::process::{AdminError, AdminServer};
+#[cfg(feature = "admin")]
+use crate::report::WithCauses;
 use crate::report::panic_message;
 use crate::source::Client;
 
@@ -49,6 +51,16 @@ pub enum ManagerError {
     /// An informer panicked: its cache would have been out of date.
     #[error(transparent)]
     Informer(#[from] InformerPanicked),
+    /// A cache was out of date for too long, and the manager was told to end then.
+    #[error("the cache of {cache} has been out of date for {after:?}: {why}")]
+    Stale {
+        /// The plural name of the kind.
+        cache: String,
+        /// The time it had.
+        after: Duration,
+        /// The last problem.
+        why: String,
+    },
     /// A task of the author's failed.
     #[error("the runnable {name} failed")]
     Runnable {
@@ -83,7 +95,7 @@ impl Manager {
         let mut pages = std::mem::take(&mut self.admin.pages);
         #[cfg(feature = "prometheus")]
         super::metrics::register_controllers(&mut pages.metrics, &self.handle());
-        let ready = pages.ready.gate("manager");
+        let (ready, parts) = (pages.ready.gate("manager"), pages.live.alarm("parts"));
         let (metrics, health) = (self.admin.metrics, self.admin.health);
         let mut servers = Vec::new();
         if health != metrics {
@@ -110,7 +122,8 @@ impl Manager {
         };
         let work = async {
             let _served = served.clone().drop_guard();
-            self.work(&stop, &|is_ready| if is_ready { ready.open() } else { ready.close() }).await
+            let died = |error: &ManagerError| parts.raise(WithCauses(error).to_string());
+            self.work(&stop, &|is_ready| if is_ready { ready.open() } else { ready.close() }, &died).await
         };
         let (served, worked) = join!(serve, work);
         served.and(worked)
@@ -120,14 +133,16 @@ impl Manager {
     /// everything too, at once. Must be called on a tokio runtime.
     #[cfg(not(feature = "admin"))]
     pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
-        self.work(&stop, &|_| {}).await
+        self.work(&stop, &|_| {}, &|_| {}).await
     }
 
-    /// Everything but the admin server. `ready` is called when controllers start, and when they are asked to stop.
+    /// Everything but the admin server. `ready` is called when controllers start, and when they are asked to stop; `died` when a
+    /// part has died.
     async fn work(
         self,
         stop: &CancellationToken,
         ready: &(impl Fn(bool) + Sync),
+        died: &(impl Fn(&ManagerError) + Sync),
     ) -> Result<(), ManagerError> {
         let Self {
             name,
@@ -140,6 +155,7 @@ impl Manager {
             crds,
             sync_timeout,
             drain,
+            staleness,
             running,
             ..
         } = self;
@@ -171,12 +187,16 @@ impl Manager {
                 }
                 None => return Ok(()),
             }
+            let pauses = controllers.iter().map(|known| (known.name.clone(), known.pause.clone())).collect();
+            let watch = staleness.watch(pauses, env.clone(), working.clone());
             let mut parts = start(controllers, runnables, &working, drain);
+            parts.push(guarded("the watch over stale caches".to_owned(), watch));
             tracing::info!(manager = name, "controllers are running");
             ready(true);
             running.set();
             let cause = until_stopped(&mut parts, stop, &caching).await;
             ready(false);
+            cause.as_ref().err().into_iter().for_each(died);
             tracing::info!(manager = name, "stopping");
             working.cancel();
             let drained = drain_parts(&mut parts, drain, &env).await;

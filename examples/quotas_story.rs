@@ -56,18 +56,23 @@ async fn edit(cluster: &TestCluster, pods: &str) {
 
 /// Waits until the quota allows so many Pods, and prints it.
 async fn quota(cluster: &TestCluster, pods: &str) -> ResourceQuota {
-    let allows = |quota: &ResourceQuota| {
-        let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
-        hard.is_some_and(|hard| hard.get("pods") == Some(&Quantity(pods.to_owned())))
-    };
-    let quota = cluster.eventually::<ResourceQuota>("team-a/size", allows).await;
+    let quota = cluster.eventually::<ResourceQuota>("team-a/size", |quota| is_for(quota, pods)).await;
     println!("  quota team-a/size allows {pods} Pods");
     quota
 }
 
+fn is_for(quota: &ResourceQuota, pods: &str) -> bool {
+    let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+    hard.is_some_and(|hard| hard.get("pods") == Some(&Quantity(pods.to_owned())))
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
 mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+    use serde_json::json;
     use watchkeeper::Env;
+    use watchkeeper_sim::{Check, User};
 
     use super::*;
 
@@ -92,5 +97,40 @@ mod tests {
         cluster.delete::<ResourceQuota>("team-a/size").await;
         quota(&cluster, "10").await;
         cluster.stop().await;
+    }
+
+    /// Users create and label namespaces, change and delete quotas by hand, and delete a namespace and create it again.
+    async fn users(user: &User) {
+        let namespace = |name: &str, size: &str| {
+            let meta = json!({"name": name, "labels": {"size": size}});
+            serde_json::from_value::<Namespace>(json!({ "metadata": meta })).unwrap()
+        };
+        let resize = async |name: &str, size: &str| {
+            user.patch::<Namespace>(name, json!({"metadata": {"labels": {"size": size}}})).await;
+        };
+        let allows = async |key: &str, pods: &str| {
+            user.eventually::<ResourceQuota>(key, |quota| is_for(quota, pods)).await;
+        };
+        user.create(&namespace("team-a", "small")).await;
+        user.create(&namespace("team-b", "large")).await;
+        allows("team-a/size", "10").await;
+        allows("team-b/size", "100").await;
+        user.patch::<ResourceQuota>("team-a/size", json!({"spec": {"hard": {"pods": "500"}}})).await;
+        allows("team-a/size", "10").await;
+        resize("team-a", "huge").await;
+        resize("team-a", "large").await;
+        allows("team-a/size", "100").await;
+        user.delete::<ResourceQuota>("team-a/size").await;
+        user.delete::<Namespace>("team-b").await;
+        user.eventually_gone::<Namespace>("team-b").await;
+        user.create(&namespace("team-b", "small")).await;
+        user.settle().await;
+    }
+
+    #[test]
+    fn through_every_fault_quotas_become_as_they_are_without() {
+        let check = Check::builder().name("quotas").pairs(20).seeds(40);
+        let report = check.run(|_| (), |manager, ()| quotas::register(manager), users).unwrap();
+        println!("{report}");
     }
 }

@@ -16,5 +16,6 @@ pub mod relist;
 mod requests;
 pub mod scale;
 pub mod serve;
+pub mod sim;
 pub mod store;
 pub mod worst;

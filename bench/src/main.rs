@@ -11,6 +11,7 @@ use bench::queue::{self, QueueArgs};
 use bench::relist::{self, RelistArgs};
 use bench::scale::{self, ScaleArgs};
 use bench::serve::{self, ServeArgs};
+use bench::sim::{self, SimArgs};
 use bench::store::{self, StoreArgs};
 use bench::worst::{self, WorstArgs};
 use clap::error::ErrorKind;
@@ -61,6 +62,8 @@ enum Command {
     Apiserver(ApiserverArgs),
     /// Search for the large request to the embedded API server that delays small requests longest.
     Worst(WorstArgs),
+    /// Measure the simulator: CPU time per fault schedule and per request.
+    Sim(SimArgs),
 }
 
 fn main() {
@@ -79,6 +82,7 @@ fn main() {
         Command::Relist(args) => relist::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::Worst(args) => worst::run(&args),
+        Command::Sim(args) => sim::run(&args),
     };
     if let Err(error) = outcome {
         clap::Error::raw(ErrorKind::Io, format!("{error}\n")).exit();

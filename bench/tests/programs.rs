@@ -157,3 +157,13 @@ fn the_worst_request_of_every_family_is_searched_for() {
     assert!(lines.len() > 30 && each(lines, "took_ms").into_iter().all(is_positive));
     assert!(each(lines, "family").contains(&&summary["worst"]));
 }
+
+#[test]
+fn schedules_are_simulated_and_their_cost_is_told() {
+    let lines = bench(&["sim", "--seeds=5", "--pairs=2"]);
+    assert_eq!(each(&lines, "schedules"), [7]);
+    for field in ["schedules_per_s", "cpu_us_per_request", "requests_per_schedule", "virtual_years_per_hour"]
+    {
+        assert!(each(&lines, field).into_iter().all(is_positive), "{field}");
+    }
+}

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use watchkeeper::informer::{InformerPanicked, InformerStopped, NotSynced};
-use watchkeeper::process::metrics::{InformerCollector, QueueCollector, register_events, register_reports};
+use watchkeeper::informer::{CachesBehind, InformerPanicked, InformerStopped, NotSynced};
+use watchkeeper::leader::{ElectionError, LeaderElection, LeaderElectionLost};
+use watchkeeper::process::metrics::{
+    InformerCollector, QueueCollector, register_election, register_events, register_reports,
+};
 use watchkeeper::process::{AdminArgs, AdminError, Pages};
 use watchkeeper::record::EventSink;
 use watchkeeper::{Client, ObjectName, RateLimitingQueue, SharedInformerFactory, record};
@@ -29,9 +32,26 @@ pub enum RunError {
     /// The admin pages could not be served.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// The leader election could not be held.
+    #[error(transparent)]
+    Election(#[from] ElectionError),
+    /// The namespace of the leader election is not known.
+    #[error(
+        "the namespace of the leader election is not known, as this is no pod: set --leader-election-namespace"
+    )]
+    NoNamespace,
+    /// Leadership was lost.
+    #[error(transparent)]
+    Lost(#[from] LeaderElectionLost),
+    /// The caches lack what the leader before has written.
+    #[error(transparent)]
+    Behind(#[from] CachesBehind),
 }
 
 const RESYNC: Duration = Duration::from_secs(30);
+
+/// How long the caches may take to catch up when this replica takes over.
+const CATCH_UP: Duration = Duration::from_secs(120);
 
 /// The controller with its dependencies, ready to run.
 #[derive(Debug)]
@@ -40,11 +60,12 @@ pub struct Program {
     controller: Arc<Controller>,
     sink: EventSink,
     workers: usize,
+    election: Option<LeaderElection>,
 }
 
 impl Program {
     /// Assembles the program; registers its metrics and readiness checks with `pages`.
-    pub fn new(client: &Client, options: &Options, pages: &mut Pages) -> Result<Self, InformerStopped> {
+    pub fn new(client: &Client, options: &Options, pages: &mut Pages) -> Result<Self, RunError> {
         let (recorder, sink) = record::recorder(COMPONENT, client);
         register_reports(&mut pages.metrics, &client.env().reporter);
         register_events(&mut pages.metrics, &recorder);
@@ -55,10 +76,24 @@ impl Program {
             .name(COMPONENT)
             .metrics(Arc::new(informers))
             .build();
-        let controller = Controller::new(client, &factory, recorder)?;
+        let election = match options.election() {
+            Some(namespace) => {
+                let namespace = namespace.ok_or(RunError::NoNamespace)?;
+                Some(LeaderElection::builder(client, &namespace, COMPONENT).recorder(&recorder).build()?)
+            }
+            None => None,
+        };
+        let mut client = client.clone();
+        if let Some(election) = &election {
+            // The controller's writes are refused while this replica does not lead.
+            client = election.guard(&client);
+            register_election(&mut pages.metrics, election.status());
+            pages.live.election(election.status());
+        }
+        let controller = Controller::new(&client, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
         pages.ready.caches(&factory);
-        Ok(Self { factory, controller, sink, workers: options.workers.get() })
+        Ok(Self { factory, controller, sink, workers: options.workers.get(), election })
     }
 
     /// The queue of Foos to reconcile.
@@ -69,7 +104,7 @@ impl Program {
     /// Runs until `stop`, or until a part panics, which the error names. Returns when all tasks have ended; dropping the future ends them
     /// too.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
-        let Self { factory, controller, sink, workers } = self;
+        let Self { factory, controller, sink, workers, election } = self;
         tracing::info!("starting the Foo controller");
         // Whichever part ends first stops the others.
         let stop = &stop.child_token();
@@ -80,8 +115,18 @@ impl Program {
             let (_worked, _stop) = (worked.clone().drop_guard(), stop.clone().drop_guard());
             tracing::info!("waiting for informer caches to sync");
             factory.wait_for_sync(stop).await?;
-            controller.run(workers, stop.clone()).await;
-            Ok(())
+            let Some(election) = election else {
+                controller.run(workers, stop.clone()).await;
+                return Ok(());
+            };
+            let led = election.run(stop.clone(), |_| async {
+                if let Some(caught_up) = stop.run_until_cancelled(factory.catch_up(CATCH_UP)).await {
+                    caught_up?;
+                    controller.run(workers, stop.clone()).await;
+                }
+                Ok(())
+            });
+            led.await?.unwrap_or(Ok(()))
         };
         let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
         // If an informer panicked, that is the root cause.

@@ -13,12 +13,14 @@ use bytes::Bytes;
 use http::{Request, Response};
 use kube_client::Client;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 use watchkeeper::Env;
 
 use crate::http::handler::handle;
 use crate::http::reply::ReplyBody;
-use crate::http::shared::{BOOKMARK_PERIOD, Shared};
+use crate::http::shared::{BOOKMARK_PERIOD, BookmarkPeriod, Shared};
+use crate::http::watch::LONGEST_WATCH;
 use crate::persist::disk::{DataDirError, Disk};
 use crate::persist::durable::Durable;
 use crate::persist::restore::restore;
@@ -67,7 +69,16 @@ impl ApiServer {
 
     /// Returns the server as a tower service. It runs in process, without a socket, task or thread.
     pub fn service(&self) -> ApiService {
-        ApiService { shared: self.shared.clone() }
+        self.service_with(None)
+    }
+
+    /// Returns the service of a listener: its watches end with `stop`.
+    pub(crate) fn service_until(&self, stop: &CancellationToken) -> ApiService {
+        self.service_with(Some(stop.clone()))
+    }
+
+    fn service_with(&self, stop: Option<CancellationToken>) -> ApiService {
+        ApiService { shared: self.shared.clone(), bookmark_period: self.shared.bookmark_period, stop }
     }
 
     /// Returns a client of this server, in process. Must be called within a tokio runtime.
@@ -125,6 +136,8 @@ impl fmt::Debug for ApiServer {
         f.debug_struct("ApiServer").field("revision", &self.revision()).finish_non_exhaustive()
     }
 }
+
+const SHORTEST_BOOKMARK_PERIOD: Duration = Duration::from_millis(1);
 
 /// The settings of an [`ApiServer`].
 #[derive(Clone, Debug)]
@@ -210,7 +223,7 @@ impl ApiServerBuilder {
 
     pub(crate) fn with(self, core: Arc<Mutex<Core>>, durable: Option<Durable>) -> ApiServer {
         let mut shared = Shared::new(&self.env, core, durable);
-        shared.bookmark_period = self.bookmark_period.max(Duration::from_millis(1));
+        shared.bookmark_period = self.bookmark_period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
         shared.streaming_lists = self.streaming_lists;
         ApiServer { shared: Arc::new(shared) }
     }
@@ -220,6 +233,18 @@ impl ApiServerBuilder {
 #[derive(Clone, Debug)]
 pub struct ApiService {
     shared: Arc<Shared>,
+    bookmark_period: Duration,
+    /// Ends watches.
+    stop: Option<CancellationToken>,
+}
+
+impl ApiService {
+    /// The interval of bookmarks on watches that are opened through this service, instead of the server's own.
+    #[must_use]
+    pub fn bookmark_period(mut self, period: Duration) -> Self {
+        self.bookmark_period = period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
+        self
+    }
 }
 
 impl<B> Service<Request<B>> for ApiService
@@ -235,8 +260,9 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = self.shared.clone();
-        Box::pin(async move { Ok(handle(shared, request, None).await) })
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let (shared, stop) = (self.shared.clone(), self.stop.clone());
+        request.extensions_mut().insert(BookmarkPeriod(self.bookmark_period));
+        Box::pin(async move { Ok(handle(shared, request, stop).await) })
     }
 }

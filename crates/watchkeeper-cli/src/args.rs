@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
 use crate::controllers::Selected;
+use crate::faults::FaultArgs;
 
 /// Shown by the help of every command that starts a control plane.
 const PURPOSE: &str = "The control plane is for development and tests, not for production: there is no authorization (the token \
@@ -36,6 +37,7 @@ Examples:
   watchkeeper                                      control plane, controller and live view
   watchkeeper demo                                 a scripted scenario, step by step
   watchkeeper serve --listen 127.0.0.1:6443        only the control plane
+  watchkeeper serve --faults 7                     the same, with a network that loses, breaks and delays
   watchkeeper up --crds deploy/                    your CRDs, with a live view of their objects
   watchkeeper up --watch deployments,pods          a live view of any kinds
   watchkeeper new website-operator                 a project with an operator and its tests
@@ -171,6 +173,8 @@ pub(crate) struct ServeArgs {
     /// Private key of --tls-cert (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) faults: FaultArgs,
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
@@ -206,6 +210,32 @@ mod tests {
             let Some(Command::Up(up)) = args.command else { panic!("{args:?}") };
             assert_eq!(up.args.watch, ["a", "b"]);
             assert!(up.args.has_own_kinds());
+        }
+    }
+
+    #[test]
+    fn faults_need_a_seed_and_settings_that_make_sense() {
+        let parse = |arguments: &[&str]| {
+            Args::try_parse_from(["watchkeeper", "serve"].iter().chain(arguments))
+                .map_err(|it| it.to_string())
+        };
+        let faults =
+            ["--faults", "7", "--fault-rate", "0.2", "--fault-kinds", "cut,stall", "--fault-delay", "0.5"];
+        let Some(Command::Serve(serve)) = parse(&faults).unwrap().command else { panic!("not serve") };
+        let summary = serve.args.faults.summary().unwrap();
+        assert_eq!(summary, "of seed 7 at 20 % of requests and events: cut, stall");
+        for (arguments, words) in [
+            (&["--fault-rate", "0.5"][..], "--faults <SEED>"),
+            (&["--faults", "x"], "--faults <SEED>"),
+            (&["--faults", "1", "--fault-rate", "1.5"], "a number from 0 to 1"),
+            (&["--faults", "1", "--fault-rate", "-1"], "a number from 0 to 1"),
+            (&["--faults", "1", "--fault-rate", "NaN"], "a number from 0 to 1"),
+            (&["--faults", "1", "--fault-kinds", "cut,cuts"], "there are lose-request, lose-answer, "),
+            (&["--faults", "1", "--fault-kinds", "kill"], "between a server and its clients"),
+            (&["--faults", "1", "--fault-delay", "0"], "a number of seconds above 0"),
+        ] {
+            let error = parse(arguments).unwrap_err();
+            assert!(error.contains(words), "{arguments:?}: {error}");
         }
     }
 

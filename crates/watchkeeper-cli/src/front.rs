@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use watchkeeper::process::ClientArgs;
 
 use crate::advice::advice;
+use crate::faults::FaultArgs;
 use crate::manifests::Manifest;
 
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -37,6 +38,13 @@ pub(crate) fn installed(manifests: &[Manifest]) {
         0 => {}
         1 => println!("{GREEN}installed{GREEN:#} 1 other object"),
         number => println!("{GREEN}installed{GREEN:#} {number} other objects"),
+    }
+}
+
+/// Prints which faults there are, if there are any.
+pub(crate) fn faults(args: &FaultArgs) {
+    if let Some(summary) = args.summary() {
+        println!("{YELLOW}faults{YELLOW:#} {summary}");
     }
 }
 

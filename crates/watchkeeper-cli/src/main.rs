@@ -7,6 +7,7 @@ mod columns;
 mod controllers;
 mod demo;
 mod discovery;
+mod faults;
 mod front;
 #[cfg(target_os = "linux")]
 mod hangup;
@@ -52,7 +53,8 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     match args.command.unwrap_or(Command::Up(args.up)) {
         Command::Up(up) => {
             let screen = Screen::stdout();
-            let (writer, level) = (screen.clone(), if screen.is_live() { "error" } else { "warn" });
+            let is_quiet = screen.is_live() && up.args.serve.faults.faults.is_none();
+            let (writer, level) = (screen.clone(), if is_quiet { "error" } else { "warn" });
             up.log.install_to(level, move || writer.log())?;
             let (env, stop) = environment()?;
             match up.args.has_own_kinds() {

@@ -2,7 +2,7 @@
 
 use std::future::ready;
 
-use sample_controller::{Program, RunError};
+use sample_controller::Program;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::process::Pages;
 use watchkeeper::{Client, Env};
@@ -89,7 +89,7 @@ impl View {
             return Ok(view.await?);
         }
         create_crd(clients, created).await?;
-        let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
+        let program = Program::new(clients, &args.options, &mut Pages::default())?;
         let sample = run_sample(program, args, clients, ready(()), created, stop);
         let (view, sample) = tokio::join!(view, sample);
         view?;

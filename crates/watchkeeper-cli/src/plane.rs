@@ -11,6 +11,7 @@ use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{
     ApiServer, Credentials, CredentialsError, DataDirError, ListenOptions, Listening, ServeError,
 };
+use watchkeeper_sim::FaultLayerError;
 
 use crate::args::ServeArgs;
 use crate::controllers::Running;
@@ -46,6 +47,8 @@ pub(crate) enum PlaneError {
     Credentials(#[from] CredentialsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error(transparent)]
+    Faults(#[from] FaultLayerError),
     #[error("{file} was not written by watchkeeper and is not overwritten: choose another --kubeconfig-out")]
     Foreign { file: String },
     #[error("{file} is not a regular file: choose another --kubeconfig-out")]
@@ -88,7 +91,10 @@ impl Plane {
         if !manifests.is_empty() {
             install(manifests, &client).await?;
         }
-        let listening = server.listen(options).await?;
+        let listening = match args.faults.layer(&server, &env.clock)? {
+            Some(faults) => server.listen_through(options, &faults).await?,
+            None => server.listen(options).await?,
+        };
         let how_long = if args.data_dir.is_some() { "at each start" } else { "for one run" };
         let contents = format!("{MARK} {how_long}\n{}", listening.kubeconfig());
         let held = write_private(&kubeconfig, &contents).map_err(|source| match source.kind() {
@@ -98,6 +104,7 @@ impl Plane {
         let controllers = args.controllers.start(&client);
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         front::installed(manifests);
+        front::faults(&args.faults);
         let contents = args.data_dir.is_none().then_some(contents);
         Ok(Self { server, listening, kubeconfig, contents, _held: held, controllers })
     }

@@ -42,7 +42,7 @@ pub(crate) enum UpError {
     )]
     NothingToShow,
     #[error(
-        "--listen, --kubeconfig-out, --data-dir, --crds, --tls-cert and --insecure-http configure the embedded control plane, but an existing cluster was selected: use one or the other"
+        "--listen, --kubeconfig-out, --data-dir, --crds, --tls-cert, --insecure-http and --faults configure the embedded control plane, but an existing cluster was selected: use one or the other"
     )]
     Unused,
 }
@@ -141,7 +141,7 @@ async fn run_parts(
     }
     // Whichever fails first stops the others.
     let stop = &stop.child_token();
-    let program = Program::new(clients, &args.options, &mut Pages::default()).map_err(RunError::from)?;
+    let program = Program::new(clients, &args.options, &mut Pages::default())?;
     let view = View::start(clients, screen, program.queue(), next, stop);
     let sample = run_sample(program, args, clients, view.has_begun(), created, stop);
     let (sample, view) = tokio::join!(sample, view.run(stop));

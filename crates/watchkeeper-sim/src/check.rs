@@ -11,7 +11,9 @@ use watchkeeper::clock::Generator;
 use watchkeeper::controller::{Manager, SetupError};
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
+use watchkeeper_controllers::garbage_collector::Kinds;
 
+use crate::built_in::BuiltIn;
 use crate::failure::{Failure, Finding};
 use crate::fault::FaultKind;
 use crate::jobs::{Bench, Jobs};
@@ -89,9 +91,11 @@ pub struct Check {
     invariants: Vec<Invariant>,
     known: Vec<Known>,
     crds: Vec<CustomResourceDefinition>,
+    without: BTreeSet<BuiltIn>,
     replicas: usize,
     converge: Duration,
-    rest: Duration,
+    rest: Option<Duration>,
+    patience: Duration,
     threads: usize,
 }
 
@@ -107,9 +111,11 @@ impl Check {
             invariants: Vec::new(),
             known: Vec::new(),
             crds: Vec::new(),
+            without: BTreeSet::new(),
             replicas: 1,
             converge: Duration::from_secs(45 * 60),
-            rest: Duration::from_secs(11 * 60),
+            rest: None,
+            patience: Duration::from_secs(60),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -126,7 +132,7 @@ impl Check {
         self
     }
 
-    /// How many pairs of faults to run.
+    /// How many pairs of faults to run. The variable `SIM_PAIRS` overrides it.
     pub fn pairs(mut self, pairs: usize) -> Self {
         self.pairs = pairs;
         self
@@ -183,15 +189,28 @@ impl Check {
         self
     }
 
+    /// Leaves a controller of the cluster out, for a check of one that does its work.
+    pub fn without_built_in(mut self, controller: BuiltIn) -> Self {
+        self.without.insert(controller);
+        self
+    }
+
     /// Runs so many replicas of the program, each with a process of its own; 1 by default.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How long the controller must not write anything at the end: longer than two of its longest requeues. 11 minutes by default.
+    /// How long the controller must not write anything at the end. By default it is a minute more than two of the longest requeues that
+    /// its reconciles have asked for: at least 11 minutes, so that every watch is opened again once, and at most six hours.
     pub fn rest(mut self, rest: Duration) -> Self {
-        self.rest = rest;
+        self.rest = Some(rest);
+        self
+    }
+
+    /// How long a single run may take in real time before it counts as one that never ends: 60 s by default.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -239,14 +258,14 @@ impl Check {
         let options = Options::from_env().map_err(Failure::settings)?;
         self.validate(&options).map_err(Failure::settings)?;
         let kinds = self.kinds.iter().copied().collect::<Vec<_>>();
-        let bench = Bench::new(subject, self.conditions()?, &self.name, kinds.clone());
+        let bench = Bench::new(subject, self.conditions()?, &self.name, kinds.clone(), self.patience);
         let calm = Self::reference(&bench)?;
         let report = Report::new(&self.name, calm.requests, calm.steps, kinds);
         if let Some(replay) = options.replay {
             return self.replay(&bench, replay, report, calm.digest);
         }
         let all = plan::singles(&calm.places, &self.kinds);
-        let pairs = plan::pairs(&all, self.pairs, &Generator::seeded(1));
+        let pairs = plan::pairs(&all, options.pairs.unwrap_or(self.pairs), &Generator::seeded(1));
         let singles = if self.singles { all } else { Vec::new() };
         let seeds = options.seeds.unwrap_or(self.seeds);
         let jobs = Jobs { singles, pairs, seeds, options, digest: calm.digest };
@@ -273,8 +292,8 @@ impl Check {
     }
 
     fn validate(&self, options: &Options) -> Result<(), String> {
-        let seeds = options.seeds.unwrap_or(self.seeds);
-        if !self.singles && self.pairs == 0 && seeds == 0 {
+        let (pairs, seeds) = (options.pairs.unwrap_or(self.pairs), options.seeds.unwrap_or(self.seeds));
+        if !self.singles && pairs == 0 && seeds == 0 {
             return Err("a check without single faults, pairs and seeds checks nothing".to_owned());
         }
         if self.kinds.is_empty() {
@@ -283,8 +302,9 @@ impl Check {
         if self.replicas == 0 || self.threads == 0 {
             return Err("a check needs at least one replica and one thread".to_owned());
         }
-        if self.converge.is_zero() || self.rest.is_zero() {
-            return Err("the times to converge and to rest must not be zero".to_owned());
+        let times = [Some(self.converge), self.rest, Some(self.patience)];
+        if times.into_iter().flatten().any(|time| time.is_zero()) {
+            return Err("the times to converge, to rest and for a run must not be zero".to_owned());
         }
         Ok(())
     }
@@ -295,8 +315,11 @@ impl Check {
             settle: Duration::from_secs(120),
             eventually: self.converge,
         };
+        let (prepared, kinds) = prepare(&self.crds).map_err(Failure::settings)?;
         Ok(Conditions {
-            prepared: prepare(&self.crds).map_err(Failure::settings)?,
+            prepared,
+            kinds,
+            without: self.without.clone(),
             replicas: self.replicas,
             invariants: self.invariants.clone().into(),
             known: self.known.clone().into(),
@@ -346,11 +369,8 @@ impl Check {
     }
 }
 
-/// A server with these definitions.
-fn prepare(crds: &[CustomResourceDefinition]) -> Result<Option<Checkpoint>, String> {
-    if crds.is_empty() {
-        return Ok(None);
-    }
+/// A server with these definitions, from which that of every run is forked: nothing is built or compiled again.
+fn prepare(crds: &[CustomResourceDefinition]) -> Result<(Checkpoint, Kinds), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
     runtime.block_on(async {
@@ -361,6 +381,8 @@ fn prepare(crds: &[CustomResourceDefinition]) -> Result<Option<Checkpoint>, Stri
             let created = client.api::<CustomResourceDefinition>().create(crd).await;
             created.map_err(|error| format!("cannot install {:?}: {error}", crd.metadata.name))?;
         }
-        Ok(Some(server.checkpoint()))
+        let kinds = Kinds::discover(&client).await;
+        let kinds = kinds.map_err(|error| format!("cannot discover the kinds: {error}"))?;
+        Ok((server.checkpoint(), kinds))
     })
 }

@@ -96,13 +96,17 @@ impl Class {
             ("crash-stale" | "delay" | "stall" | "pause" | "never-open", _) => Self::StaleRead,
             // Changes that come in another way than one by one.
             ("hide" | "expire" | "expire-later" | "cut" | "no-bookmarks" | "compact" | "restart", _)
-            | ("unreachable" | "kill", _) => match is_mended_by_nudge {
+            | ("unreachable" | "kill" | "set-back", _) => match is_mended_by_nudge {
                 true => Self::LostWakeUp,
                 false => Self::UnobservedState,
             },
+            // What changed while the controller waited for the answer.
+            ("slow-answer", _) if is_mended_by_nudge => Self::LostWakeUp,
+            // It did not try again.
+            ("lose-answer" | "refuse-after", _) if is_mended_by_nudge => Self::ErrorHandling,
             ("lose-answer" | "refuse-after" | "double" | "slow-answer", _)
             | ("crash-before" | "crash-after", Violation::Doubled(_)) => Self::NotIdempotent,
-            ("crash-before" | "crash-after" | "set-back", _) => Self::CrashBetweenWrites,
+            ("crash-before" | "crash-after", _) => Self::CrashBetweenWrites,
             ("duplicate" | "slow-request", _) => Self::LostWakeUp,
             ("clock-rate" | "clock-offset", _) => Self::Time,
             _ => Self::ErrorHandling,

@@ -39,7 +39,7 @@ pub enum Fault {
     ExpireLater(Reason),
     /// The watch is never answered.
     NeverOpen,
-    /// A list is refused as its version is not known to the server yet.
+    /// A list or a watch is refused as its version is not known to the server yet.
     TooLarge,
     /// The watch breaks within this event, after so many percent of its bytes.
     Cut(u8),
@@ -69,14 +69,14 @@ pub enum Fault {
     Forbid(String),
     /// A resource is not served for a minute; its watches end.
     Unserve(String),
-    /// The controller is killed and started again.
-    Kill,
-    /// The controller is suspended for this long.
-    Pause(Duration),
-    /// The controller's clock runs at this many percent of the true rate, from its next start.
-    ClockRate(u32),
-    /// The controller's clock is this many seconds off, from its next start.
-    ClockOffset(i64),
+    /// This replica of the controller is killed and started again.
+    Kill(usize),
+    /// This replica of the controller is suspended for this long, as by SIGSTOP: nothing wakes it, and its timers expire at the end.
+    Pause(usize, Duration),
+    /// The clock of this replica runs at this many percent of the true rate, from its next start.
+    ClockRate(usize, u32),
+    /// The clock of this replica is this many seconds off, from its next start.
+    ClockOffset(usize, i64),
 }
 
 /// The reason of a 410 in an error event.
@@ -136,6 +136,27 @@ impl FaultKind {
     }
 }
 
+impl FromStr for FaultKind {
+    type Err = UnknownKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| UnknownKind { name: name.to_owned() })
+    }
+}
+
+/// A text that does not name a kind of fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is not a kind of fault: there are {}", names(&FaultKind::ALL))]
+pub struct UnknownKind {
+    name: String,
+}
+
+/// The names of kinds, for a sentence.
+pub(crate) fn names(kinds: &[FaultKind]) -> String {
+    kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
+}
+
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
@@ -175,10 +196,10 @@ impl Fault {
             Self::SetBack => "set-back",
             Self::Forbid(_) => "forbid",
             Self::Unserve(_) => "unserve",
-            Self::Kill => "kill",
-            Self::Pause(_) => "pause",
-            Self::ClockRate(_) => "clock-rate",
-            Self::ClockOffset(_) => "clock-offset",
+            Self::Kill(_) => "kill",
+            Self::Pause(..) => "pause",
+            Self::ClockRate(..) => "clock-rate",
+            Self::ClockOffset(..) => "clock-offset",
         })
     }
 
@@ -191,13 +212,28 @@ impl Fault {
             | Self::Delay(time)
             | Self::Hide(time)
             | Self::Unreachable(time)
-            | Self::Pause(time) => Some(format!("{}ms", time.as_millis())),
+            | Self::Pause(_, time) => Some(format!("{}ms", time.as_millis())),
             Self::CrashStale(step) => Some(step.to_string()),
             Self::ExpireLater(reason) => Some(format!("{reason:?}")),
             Self::Cut(percent) => Some(percent.to_string()),
             Self::Forbid(resource) | Self::Unserve(resource) => Some(resource.clone()),
-            Self::ClockRate(percent) => Some(percent.to_string()),
-            Self::ClockOffset(seconds) => Some(seconds.to_string()),
+            Self::ClockRate(_, percent) => Some(percent.to_string()),
+            Self::ClockOffset(_, seconds) => Some(seconds.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The replica that it happens to, if it is not the first.
+    fn replica(&self) -> Option<String> {
+        match self {
+            Self::Kill(replica)
+            | Self::Pause(replica, _)
+            | Self::ClockRate(replica, _)
+            | Self::ClockOffset(replica, _)
+                if *replica > 0 =>
+            {
+                Some(format!("replica {replica}"))
+            }
             _ => None,
         }
     }
@@ -205,9 +241,10 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.argument() {
-            Some(argument) => write!(f, "{}({argument})", self.kind()),
-            None => write!(f, "{}", self.kind()),
+        let arguments: Vec<String> = self.argument().into_iter().chain(self.replica()).collect();
+        match &arguments[..] {
+            [] => write!(f, "{}", self.kind()),
+            arguments => write!(f, "{}({})", self.kind(), arguments.join(", ")),
         }
     }
 }
@@ -220,6 +257,12 @@ impl FromStr for Fault {
         let (name, argument) = match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
             Some((name, argument)) => (name, argument),
             None => (text, ""),
+        };
+        let (argument, replica) = match argument.rsplit_once("replica ") {
+            Some((rest, replica)) => {
+                (rest.trim_end_matches(", "), replica.parse::<usize>().map_err(|_| wrong())?)
+            }
+            None => (argument, 0),
         };
         fn number<N: FromStr>(argument: &str) -> Option<N> {
             argument.parse().ok()
@@ -259,10 +302,12 @@ impl FromStr for Fault {
             "set-back" => Some(Self::SetBack),
             "forbid" => Some(Self::Forbid(argument.to_owned())),
             "unserve" => Some(Self::Unserve(argument.to_owned())),
-            "kill" => Some(Self::Kill),
-            "pause" => time().map(Self::Pause),
-            "clock-rate" => number(argument).filter(|percent| *percent > 0).map(Self::ClockRate),
-            "clock-offset" => number(argument).map(Self::ClockOffset),
+            "kill" => Some(Self::Kill(replica)),
+            "pause" => time().map(|time| Self::Pause(replica, time)),
+            "clock-rate" => number(argument)
+                .filter(|percent| *percent > 0)
+                .map(|percent| Self::ClockRate(replica, percent)),
+            "clock-offset" => number(argument).map(|seconds| Self::ClockOffset(replica, seconds)),
             _ => None,
         };
         fault.ok_or_else(wrong)
@@ -300,13 +345,34 @@ mod tests {
     #[test]
     fn a_planned_fault_is_read_back_from_its_text() {
         let site = "watch pods #1 event 2";
-        let names = ["cut(50)", "delay(360000ms)", "lose-answer", "expire-later(Gone)", "forbid(pods)"];
+        let names = [
+            "cut(50)",
+            "delay(360000ms)",
+            "lose-answer",
+            "expire-later(Gone)",
+            "forbid(pods)",
+            "kill",
+            "kill(replica 2)",
+            "pause(60000ms, replica 1)",
+            "clock-offset(-3600, replica 1)",
+        ];
         for text in names.map(|name| format!("{name} @ {site}")) {
             assert_eq!(text.parse::<Planned>().unwrap().to_string(), text);
         }
-        for text in ["", "delay @ step 1", "cut(x) @ step 1", "what @ step 1", "restart"] {
+        for text in
+            ["", "delay @ step 1", "cut(x) @ step 1", "what @ step 1", "restart", "kill(replica x) @ step 1"]
+        {
             assert!(text.parse::<Planned>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_kind_is_read_from_its_name() {
+        for kind in FaultKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        let error = "cuts".parse::<FaultKind>().unwrap_err().to_string();
+        assert!(error.starts_with("\"cuts\" is not a kind of fault: there are lose-request, "), "{error}");
     }
 
     #[test]

@@ -18,9 +18,6 @@ use crate::subject::Subject;
 use crate::violation::Violation;
 use crate::world::{self, Conditions, Outcome, Reference, Schedule};
 
-/// A schedule that takes longer, in real time, does not end: the code under test never awaits.
-const STUCK: Duration = Duration::from_secs(60);
-
 /// Everything that a run needs, apart from its schedule.
 pub(crate) struct Bench {
     subject: Arc<dyn Subject>,
@@ -28,6 +25,8 @@ pub(crate) struct Bench {
     pub(crate) name: String,
     pub(crate) kinds: Vec<FaultKind>,
     reference: OnceLock<Reference>,
+    /// A schedule that takes longer, in real time, does not end: the code under test never awaits.
+    patience: Duration,
 }
 
 impl Bench {
@@ -36,8 +35,10 @@ impl Bench {
         conditions: Conditions,
         name: &str,
         kinds: Vec<FaultKind>,
+        patience: Duration,
     ) -> Arc<Self> {
-        Arc::new(Self { subject, conditions, name: name.to_owned(), kinds, reference: OnceLock::new() })
+        let (name, reference) = (name.to_owned(), OnceLock::new());
+        Arc::new(Self { subject, conditions, name, kinds, reference, patience })
     }
 
     /// Runs a schedule on this thread, and compares it with the reference run.
@@ -66,7 +67,7 @@ impl Bench {
         replay: &Replay,
         work: impl FnOnce(&Self, &Beat) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let crew = Arc::new(Crew::new(1));
+        let crew = Arc::new(Crew::new(1, self.patience));
         let result = Arc::new(Mutex::new(None));
         let (bench, slot, theirs) = (self.clone(), result.clone(), crew.clone());
         let line = replay.to_string();
@@ -108,6 +109,7 @@ struct Crew {
     state: Mutex<CrewState>,
     changed: Condvar,
     clock: Clock,
+    patience: Duration,
 }
 
 struct CrewState {
@@ -116,9 +118,9 @@ struct CrewState {
 }
 
 impl Crew {
-    fn new(threads: usize) -> Self {
+    fn new(threads: usize, patience: Duration) -> Self {
         let state = CrewState { at_work: threads, slots: (0..threads).map(|_| None).collect() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), clock: Clock::system() }
+        Self { state: Mutex::new(state), changed: Condvar::new(), clock: Clock::system(), patience }
     }
 
     fn begin(&self, thread: usize, schedule: String) {
@@ -138,7 +140,7 @@ impl Crew {
             let now = self.clock.now();
             let mut slots = state.slots.iter().flatten();
             if state.at_work > 0
-                && let Some((schedule, _)) = slots.find(|(_, since)| now - *since > STUCK)
+                && let Some((schedule, _)) = slots.find(|(_, since)| now - *since > self.patience)
             {
                 return Err(schedule.clone());
             }
@@ -207,7 +209,7 @@ impl Jobs {
             report: Mutex::new(report),
             found: Mutex::new(None),
         });
-        let crew = Arc::new(Crew::new(threads));
+        let crew = Arc::new(Crew::new(threads, bench.patience));
         for thread in 0..threads {
             let (work, crew) = (work.clone(), crew.clone());
             spawn(move || {

@@ -6,13 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod built_in;
 mod canonical;
 mod check;
 mod counts;
+mod endless;
 mod failure;
 mod fault;
 mod html;
 mod jobs;
+mod layer;
 mod net;
 mod objects;
 mod outside;
@@ -27,13 +30,16 @@ mod subject;
 mod timeline;
 mod trace;
 mod user;
+mod view;
 mod violation;
 mod world;
 
+pub use built_in::BuiltIn;
 pub use check::{Check, check};
 pub use counts::Excess;
 pub use failure::{Class, Failure};
-pub use fault::{Fault, FaultKind, Planned, Reason};
+pub use fault::{Fault, FaultKind, Planned, Reason, UnknownKind};
+pub use layer::{FaultLayer, FaultLayerBuilder, FaultLayerError, FaultService};
 pub use net::{Net, NetService};
 pub use objects::Objects;
 pub use outside::{Outside, OutsideError};

@@ -81,10 +81,25 @@ impl Outside {
         self.call(&format!("get {name}"), || self.values.lock().get(name).cloned()).await
     }
 
+    /// Shows a value at once and without faults, or takes it back with `None`: for a program whose work is what it prints. Only the last
+    /// value counts, not how often it was shown.
+    pub fn show(&self, name: &str, value: Option<Value>) {
+        let mut values = self.values.lock();
+        let before = match value.clone() {
+            Some(value) => values.insert(name.to_owned(), value),
+            None => values.remove(name),
+        };
+        if before != value {
+            let value = value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+            self.net.trace().note(&format!("shows {name}: {value}"));
+        }
+    }
+
     /// Does something outside, as `act`, unless a fault prevents it. `what` names the call in traces.
     pub async fn call<T>(&self, what: &str, act: impl FnOnce() -> T) -> Result<T, OutsideError> {
         let name: Arc<str> = format!("outside {what}").into();
         let fail = || Err(OutsideError { what: what.to_owned() });
+        self.net.caller_is_awake().await;
         let fault = self.net.at_call(&name);
         match &fault {
             Some(Fault::CrashBefore) => return self.die().await,
@@ -93,14 +108,13 @@ impl Outside {
         }
         let result = act();
         match fault {
-            Some(Fault::CrashAfter) => self.die().await,
-            Some(Fault::LoseAnswer) => fail(),
-            Some(Fault::SlowAnswer(time)) => {
-                self.env.clock.sleep(time).await;
-                Ok(result)
-            }
-            _ => Ok(result),
+            Some(Fault::CrashAfter) => return self.die().await,
+            Some(Fault::LoseAnswer) => return fail(),
+            Some(Fault::SlowAnswer(time)) => self.env.clock.sleep(time).await,
+            _ => {}
         }
+        self.net.caller_is_awake().await;
+        Ok(result)
     }
 
     /// All values.

@@ -97,6 +97,8 @@ impl FromStr for Replay {
 pub(crate) struct Options {
     /// `SIM_REPLAY`: only this schedule.
     pub(crate) replay: Option<Replay>,
+    /// `SIM_PAIRS`: so many pairs of faults.
+    pub(crate) pairs: Option<usize>,
     /// `SIM_SEEDS`: so many seeds.
     pub(crate) seeds: Option<u64>,
     /// `SIM_SHARD=i/n`: only every n-th schedule, from the i-th, counted from 1.
@@ -110,11 +112,12 @@ impl Options {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let replay =
             text("SIM_REPLAY").map(|text| text.parse().map_err(|error| format!("SIM_REPLAY: {error}")));
-        let seeds = text("SIM_SEEDS")
-            .map(|text| text.parse().map_err(|_| format!("SIM_SEEDS: {text:?} is not a number")));
+        let pairs = text("SIM_PAIRS").map(|text| number("SIM_PAIRS", &text));
+        let seeds = text("SIM_SEEDS").map(|text| number("SIM_SEEDS", &text));
         let shard = text("SIM_SHARD").map(|text| shard(&text));
         Ok(Self {
             replay: replay.transpose()?,
+            pairs: pairs.transpose()?,
             seeds: seeds.transpose()?,
             shard: shard.transpose()?,
             state: text("SIM_STATE").map(PathBuf::from),
@@ -131,6 +134,10 @@ impl Options {
     pub(crate) fn takes(&self, index: u64) -> bool {
         self.shard.is_none_or(|(shard, shards)| index % shards == shard - 1)
     }
+}
+
+fn number<N: FromStr>(variable: &str, text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{variable}: {text:?} is not a number"))
 }
 
 fn shard(text: &str) -> Result<(u64, u64), String> {

@@ -118,6 +118,11 @@ impl Report {
         self.enabled.iter().copied().filter(|kind| self.hits(*kind) == 0).collect()
     }
 
+    /// The number of requests that the controller made in all runs together.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// The time that passed in all runs together.
     pub fn virtual_time(&self) -> Duration {
         self.virtual_time

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use watchkeeper::clock::Generator;
 
+use crate::endless::Endless;
 use crate::fault::{Fault, FaultKind, Planned, Reason};
 use crate::site::{Site, Verb};
 
@@ -35,9 +36,13 @@ pub(crate) enum Details {
     Step {
         /// The resources that controllers have used so far.
         resources: Vec<String>,
+        replicas: usize,
     },
     /// A call to the outside world.
-    Outside,
+    Outside {
+        /// Whether it is known which replica makes the call.
+        knows_caller: bool,
+    },
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,7 +60,7 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
             let mut faults =
                 vec![Expire, LoseRequest, CrashAfter, NeverOpen, Refuse(500), Refuse(429), Refuse(403)];
             if *versioned {
-                faults.extend([ExpireLater(Reason::Expired), ExpireLater(Reason::Gone)]);
+                faults.extend([ExpireLater(Reason::Expired), ExpireLater(Reason::Gone), TooLarge]);
             }
             faults
         }
@@ -98,27 +103,43 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
             }
             faults
         }
-        Details::Step { resources } => {
+        Details::Step { resources, replicas } => {
             let mut faults = vec![
-                Kill,
+                Kill(0),
                 SetBack,
                 Restart,
                 Compact,
                 Unreachable(SECOND),
                 Unreachable(MINUTE),
-                Pause(MINUTE),
+                Pause(0, MINUTE),
             ];
-            if place.site == Site::Step(0) {
-                faults.extend([ClockRate(80), ClockRate(125), ClockOffset(3600), ClockOffset(-3600)]);
+            let is_start = place.site == Site::Step(0);
+            if is_start {
+                faults.extend(clocks(0));
             }
             faults.extend(resources.iter().cloned().map(Forbid));
             faults.extend(resources.iter().cloned().map(Unserve));
+            for replica in 1..*replicas {
+                faults.extend([Kill(replica), Pause(replica, MINUTE)]);
+                faults.extend(clocks(replica).into_iter().filter(|_| is_start));
+            }
             faults
         }
-        Details::Outside => {
+        Details::Outside { knows_caller: true } => {
             vec![CrashAfter, LoseAnswer, CrashBefore, LoseRequest, SlowAnswer(2 * SECOND)]
         }
+        Details::Outside { knows_caller: false } => vec![LoseAnswer, LoseRequest, SlowAnswer(2 * SECOND)],
     }
+}
+
+/// The faults of a replica's clock.
+fn clocks(replica: usize) -> [Fault; 4] {
+    [
+        Fault::ClockRate(replica, 80),
+        Fault::ClockRate(replica, 125),
+        Fault::ClockOffset(replica, 3600),
+        Fault::ClockOffset(replica, -3600),
+    ]
 }
 
 /// Decides on faults, and keeps which happened.
@@ -126,6 +147,7 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
 pub(crate) struct Script {
     planned: BTreeMap<Site, Fault>,
     swarm: Option<Swarm>,
+    endless: Option<Endless>,
     is_calm: bool,
     hits: Vec<Planned>,
     /// All places so far, if they are recorded.
@@ -153,7 +175,7 @@ impl Script {
     /// These faults and no others.
     pub(crate) fn planned(faults: &[Planned]) -> Self {
         let planned = faults.iter().map(|it| (it.site.clone(), it.fault.clone())).collect();
-        Self { planned, swarm: None, is_calm: false, hits: Vec::new(), places: None }
+        Self { planned, swarm: None, endless: None, is_calm: false, hits: Vec::new(), places: None }
     }
 
     /// Faults of some of these kinds, at a rate, by the generator.
@@ -166,6 +188,11 @@ impl Script {
         let step_rate = [0.0, 0.1, 0.3][generator.below(3) as usize];
         let swarm = Swarm { generator, kinds: chosen, rate, step_rate, left: 60 };
         Self { swarm: Some(swarm), ..Self::planned(&[]) }
+    }
+
+    /// Faults as long as a server runs. They are not kept.
+    pub(crate) fn endless(endless: Endless) -> Self {
+        Self { endless: Some(endless), ..Self::planned(&[]) }
     }
 
     /// No further faults.
@@ -185,6 +212,10 @@ impl Script {
     pub(crate) fn at(&mut self, site: Site, details: impl FnOnce() -> Details) -> Option<Planned> {
         if self.is_calm {
             return None;
+        }
+        if let Some(endless) = &self.endless {
+            let fault = endless.draw(&site, details)?;
+            return Some(Planned { site, fault });
         }
         let fault = match (&mut self.swarm, &mut self.places) {
             (Some(swarm), _) => swarm.draw(&site, details),
@@ -224,7 +255,7 @@ impl Swarm {
             Fault::Delay(length) => Fault::Delay(time(length)),
             Fault::Hide(length) if !length.is_zero() => Fault::Hide(time(2 * MINUTE)),
             Fault::Unreachable(length) => Fault::Unreachable(time(length)),
-            Fault::Pause(length) => Fault::Pause(time(length)),
+            Fault::Pause(replica, length) => Fault::Pause(replica, time(length)),
             other => other,
         }
     }

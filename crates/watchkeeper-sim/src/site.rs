@@ -151,7 +151,7 @@ impl Target {
         }
         let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
         let (plural, name, subresource) = (part(0), part(1), part(2));
-        let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
+        let is_watch = uri.query().is_some_and(|query| query.split('&').any(is_watch));
         let verb = match *method {
             _ if is_watch => Verb::Watch,
             Method::POST => Verb::Create,
@@ -181,6 +181,12 @@ impl Target {
     pub(crate) fn is_write(&self) -> bool {
         self.verb.is_write()
     }
+}
+
+/// Whether a parameter asks for a watch: flags are true unless they say no.
+fn is_watch(parameter: &str) -> bool {
+    let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+    name == "watch" && value != "0" && !value.eq_ignore_ascii_case("false")
 }
 
 fn is_apply(headers: &HeaderMap) -> bool {
@@ -219,6 +225,8 @@ mod tests {
     fn a_request_is_named_by_verb_resource_and_object() {
         let named = [
             (Method::GET, "/api/v1/pods?watch=true", "watch pods"),
+            (Method::GET, "/api/v1/pods?limit=1&watch=1", "watch pods"),
+            (Method::GET, "/api/v1/pods?watch=false", "list pods"),
             (Method::GET, "/api/v1/namespaces/a/pods?limit=5", "list pods a/"),
             (Method::GET, "/api/v1/namespaces/a", "get namespaces a"),
             (Method::PUT, "/api/v1/namespaces/a/finalize", "update namespaces/finalize a"),

@@ -2,6 +2,7 @@
 //!
 //! A trace keeps structured entries and shares the bytes of requests and answers. Text is made of it only when a person is to read it.
 
+use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,18 @@ pub(crate) struct Trace {
     inner: Arc<Mutex<Inner>>,
     clock: Clock,
     begin: Instant,
+    /// Is told of faults; then nothing is kept.
+    listener: Option<Listener>,
+}
+
+/// A function that is told of faults.
+#[derive(Clone)]
+pub(crate) struct Listener(pub(crate) Arc<dyn Fn(&Planned) + Send + Sync>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,10 +80,25 @@ pub(crate) enum Event {
 
 impl Trace {
     pub(crate) fn new(clock: &Clock) -> Self {
-        Self { inner: Arc::default(), clock: clock.clone(), begin: clock.now() }
+        Self { inner: Arc::default(), clock: clock.clone(), begin: clock.now(), listener: None }
+    }
+
+    /// A trace that keeps nothing, for runs without an end.
+    pub(crate) fn told_to(listener: Listener, clock: &Clock) -> Self {
+        Self { listener: Some(listener), ..Self::new(clock) }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn add(&self, event: Event) {
+        if let Some(Listener(listener)) = &self.listener {
+            if let Event::Fault(planned) = &event {
+                listener(planned);
+            }
+            return;
+        }
         let at = self.clock.now() - self.begin;
         let mut inner = self.inner.lock();
         if let Some(hash) = hash(at, &event) {
@@ -91,10 +119,6 @@ impl Trace {
     /// Identifies what happened, apart from the faults themselves: a fault without an effect leaves it as it is.
     pub(crate) fn digest(&self) -> u64 {
         self.inner.lock().digest
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.inner.lock().entries.len()
     }
 
     pub(crate) fn take(&self) -> Vec<Entry> {

@@ -16,8 +16,10 @@ use watchkeeper::clock::Clock;
 use watchkeeper::report::Incident;
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, Checkpoint};
-use watchkeeper_controllers::{garbage_collector, namespace_controller};
+use watchkeeper_controllers::garbage_collector::{self, Kinds};
+use watchkeeper_controllers::namespace_controller;
 
+use crate::built_in::BuiltIn;
 use crate::canonical::State;
 use crate::counts::Counts;
 use crate::fault::Planned;
@@ -29,22 +31,34 @@ use crate::site::Target;
 use crate::subject::{Actors, Life, Subject};
 use crate::trace::{Entry, Event, Trace};
 use crate::user::{Patience, Steps, User};
+use crate::view::View;
 use crate::violation::{Difference, Violation, panic_message};
 
 /// The conditions of all runs of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     /// What the server has at the start.
-    pub(crate) prepared: Option<Checkpoint>,
+    pub(crate) prepared: Checkpoint,
+    /// The kinds that it serves.
+    pub(crate) kinds: Kinds,
+    /// The controllers of the cluster that do not run.
+    pub(crate) without: BTreeSet<BuiltIn>,
     pub(crate) replicas: usize,
     pub(crate) invariants: Arc<[Invariant]>,
     pub(crate) known: Arc<[Known]>,
     pub(crate) patience: Patience,
     /// How long the program may take to converge after the story.
     pub(crate) converge: Duration,
-    /// How long it must not write anything then.
-    pub(crate) rest: Duration,
+    /// How long it must not write anything then; by its longest requeue if it is not set.
+    pub(crate) rest: Option<Duration>,
 }
+
+/// Informers open their watches again after 5 to 10 minutes: each does so once while the controller rests.
+const SHORTEST_REST: Duration = Duration::from_secs(11 * 60);
+/// Longer rests cost more than they show: each watch gets a bookmark every minute.
+const LONGEST_REST: Duration = Duration::from_secs(6 * 3600);
+/// How often a controller may write again when all is right, until it counts as restless.
+const MOST_RESTS: u32 = 3;
 
 /// Differences that are known, with the reason why they are right.
 #[derive(Clone)]
@@ -78,12 +92,14 @@ pub(crate) struct Outcome {
     pub(crate) digest: u64,
     pub(crate) hits: Vec<Planned>,
     pub(crate) places: Vec<Place>,
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
     pub(crate) steps: u32,
     pub(crate) violation: Option<Violation>,
     /// What was wrong became right when something made the controller look again.
     pub(crate) is_mended_by_nudge: bool,
+    /// How long the controller had to rest.
+    pub(crate) rest: Duration,
     /// Virtual time.
     pub(crate) elapsed: Duration,
     pub(crate) requests: u64,
@@ -92,10 +108,11 @@ pub(crate) struct Outcome {
 /// What a run without faults came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
     /// What objects there were of.
     pub(crate) resources: BTreeSet<String>,
+    pub(crate) rest: Duration,
 }
 
 impl Reference {
@@ -105,7 +122,8 @@ impl Reference {
             Event::Step { what, .. } | Event::Sent { what, .. } => resource_of(what),
             _ => None,
         }));
-        Self { state: outcome.state.clone(), counts: outcome.counts.clone(), resources }
+        let Outcome { state, counts, rest, .. } = outcome;
+        Self { state: state.clone(), counts: counts.clone(), resources, rest: *rest }
     }
 }
 
@@ -133,11 +151,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
     runtime.block_on(async {
         let env = Env::simulated(schedule.seed);
         let trace = Trace::new(&env.clock);
-        let server = ApiServer::builder(&env.fork("server"));
-        let server = match &conditions.prepared {
-            Some(checkpoint) => server.build_from(checkpoint),
-            None => server.build(),
-        };
+        let server = ApiServer::builder(&env.fork("server")).build_from(&conditions.prepared);
         let net = Net::scripted(&server, &env.clock, schedule.script, &trace, conditions.replicas);
         net.watch_invariants(&conditions.invariants);
         let outside = Outside::new(&net, &env.fork("outside"));
@@ -147,6 +161,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             env,
             net: net.clone(),
             outside: outside.clone(),
+            view: View::default(),
             steps: Steps::new(schedule.steps),
             violation: Mutex::new(None),
             handles: (0..conditions.replicas).map(|_| Arc::default()).collect(),
@@ -158,7 +173,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
         let elapsed = trace.elapsed();
         let entries = trace.take();
         let counts = Counts::of(&entries);
-        let state = world.state();
+        let (state, rest) = (world.state(), world.rest());
         let mut violation = world.violation.into_inner().or_else(|| net.take_violation());
         if let Some(reference) = schedule.reference
             && violation.is_none()
@@ -178,6 +193,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             steps,
             violation,
             is_mended_by_nudge,
+            rest,
             elapsed,
             requests,
         }
@@ -190,6 +206,7 @@ struct World<'a> {
     env: Env,
     net: Net,
     outside: Outside,
+    view: View,
     steps: Steps,
     violation: Mutex<Option<Violation>>,
     handles: Vec<Arc<Mutex<Option<watchkeeper::controller::ManagerHandle>>>>,
@@ -213,11 +230,19 @@ impl World<'_> {
             self.env.clock.sleep(Duration::from_secs(35)).await;
         };
         let runaway = self.net.runaway();
+        let runs = |controller| !self.conditions.without.contains(&controller);
         let built_in = async {
-            tokio::join!(
-                garbage_collector::run_with(&collector, self.collection(), over.clone()),
-                namespace_controller::run(&namespaces, over.clone()),
-            )
+            let collect = async {
+                if runs(BuiltIn::GarbageCollector) {
+                    garbage_collector::run_with(&collector, self.collection(), over.clone()).await;
+                }
+            };
+            let empty = async {
+                if runs(BuiltIn::NamespaceController) {
+                    namespace_controller::run_with(&namespaces, emptying(), over.clone()).await;
+                }
+            };
+            tokio::join!(collect, empty)
         };
         let everything = async {
             tokio::select! {
@@ -230,13 +255,13 @@ impl World<'_> {
         everything.await;
     }
 
-    /// The garbage collector watches what a run without faults has used, instead of all kinds.
+    /// The garbage collector watches what a run without faults has used, instead of all kinds, and starts with what is known of them.
     fn collection(&self) -> garbage_collector::Options {
         let mut options = garbage_collector::Options::default();
-        if let Some(reference) = self.reference {
-            options.only = Some(reference.resources.clone());
-            options.discovery = Duration::from_secs(24 * 3600);
-        }
+        options.watch = Some(LASTING);
+        options.kinds = Some(self.conditions.kinds.clone());
+        options.discovery = LASTING;
+        options.only = self.reference.map(|reference| reference.resources.clone());
         options
     }
 
@@ -304,11 +329,24 @@ impl World<'_> {
     fn env_of(&self, replica: usize, life: u32) -> Env {
         let generator = self.env.generator.fork(&format!("replica {replica} life {life}"));
         let (rate, offset) = self.net.clock_of(replica);
+        let pauses = self.net.pauses_of(replica);
         if rate == 1.0 && offset == 0 {
-            return Env::new(self.env.clock.clone(), generator);
+            return Env::new(self.env.clock.pausable(&pauses), generator);
         }
         let anchor = self.env.clock.wall() + jiff::SignedDuration::from_secs(offset);
-        Env::new(Clock::virtual_with_rate(anchor, rate), generator)
+        Env::new(Clock::virtual_with_rate(anchor, rate).pausable(&pauses), generator)
+    }
+
+    /// How long the controller must not write anything at the end: two of its longest requeues, here and without faults.
+    fn rest(&self) -> Duration {
+        if let Some(rest) = self.conditions.rest {
+            return rest;
+        }
+        let handles = self.handles.iter().filter_map(|handle| handle.lock().clone());
+        let requeues = handles.flat_map(|handle| handle.figures()).map(|figures| figures.longest_requeue);
+        let longest = requeues.max().unwrap_or_default().min(LONGEST_REST);
+        let here = (2 * longest + Duration::from_secs(60)).clamp(SHORTEST_REST, LONGEST_REST);
+        self.reference.map_or(here, |reference| here.max(reference.rest))
     }
 
     /// Keeps the first panic that the toolkit catches.
@@ -330,10 +368,8 @@ impl World<'_> {
         }
     }
 
-    fn state(&self) -> State {
-        let objects = self.net.server().objects();
-        let objects = objects.iter().map(|(resource, json)| (resource.as_str(), json.as_ref()));
-        State::of(objects, self.outside.values())
+    fn state(&self) -> Arc<State> {
+        self.view.state(self.net.server(), &self.outside)
     }
 
     /// Ends all faults, and waits until the state is that of the reference run and stays so.
@@ -343,12 +379,13 @@ impl World<'_> {
             return;
         }
         self.net.trace().note("the faults end");
-        let Conditions { patience, converge, rest, .. } = self.conditions;
+        let Conditions { patience, converge, .. } = self.conditions;
         let clock = &self.env.clock;
         let deadline = clock.now() + *converge;
-        let mut seen = None;
+        let (mut seen, mut rests) = (None, 0);
         loop {
-            let is_quiet = self.net.quiet(patience.quiet, deadline).await;
+            let late = deadline.max(clock.now() + patience.settle);
+            let is_quiet = self.net.quiet(patience.quiet, late).await;
             let now = Some((self.net.server().revision(), self.outside.values()));
             let is_right = match self.reference {
                 None => is_quiet,
@@ -360,14 +397,15 @@ impl World<'_> {
             seen = now;
             if is_right {
                 let last = self.net.last_change();
-                let until = clock.now().max(last) + *rest;
+                let until = clock.now().max(last) + self.rest();
                 clock.sleep_until(until).await;
                 if self.net.last_change() == last {
                     break;
                 }
-                seen = None;
+                (seen, rests) = (None, rests + 1);
             }
-            if clock.now() >= deadline {
+            // A rest may be longer than the time to converge.
+            if clock.now() >= deadline && (!is_right || rests >= MOST_RESTS) {
                 self.judge_late().await;
                 return;
             }
@@ -385,7 +423,7 @@ impl World<'_> {
     async fn judge_late(&self) {
         self.compare();
         if !self.has_failed() {
-            self.fail(Violation::restless(self.net.trace(), self.conditions.rest));
+            self.fail(Violation::restless(self.net.trace(), self.rest()));
         } else if let Some(reference) = self.reference {
             self.net.nudge(async || self.differences(reference).is_empty()).await;
         }
@@ -404,6 +442,15 @@ impl World<'_> {
     }
 }
 
+/// Longer than any run. Connections of built-in controllers do not break: with such watches they make no requests while nothing happens.
+const LASTING: Duration = Duration::from_secs(24 * 3600);
+
+fn emptying() -> namespace_controller::Options {
+    let mut options = namespace_controller::Options::default();
+    options.watch = Some(LASTING);
+    options
+}
+
 /// Returns a client of a built-in controller, whose requests take half a second each. Without a delay, a collector and a controller with
 /// a stale cache could delete and create one object over and over, and virtual time would not advance.
 fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
@@ -413,7 +460,7 @@ fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
         async move {
             clock.sleep(Duration::from_millis(500)).await;
             let target = Target::of(request.method(), request.uri(), request.headers());
-            let answer = net.server().service().oneshot(request).await;
+            let answer = net.server().service().bookmark_period(LASTING).oneshot(request).await;
             if let (true, Ok(answer)) = (target.is_write(), &answer) {
                 let (what, status) = (target.to_string().into(), answer.status().as_u16());
                 net.trace().add(Event::BuiltIn { what, status });

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -46,11 +47,13 @@ fn an_operator_that_is_right_passes() {
     let report = Check::builder()
         .name("mirror")
         .pairs(100)
-        .seeds(100)
+        .seeds(200)
         .run(|_| (), |manager, ()| mirror(manager), story)
         .unwrap();
     println!("{report}");
     assert!(report.schedules() > 500, "{report}");
+    let unused: Vec<_> = report.unused().into_iter().map(|kind| kind.name()).collect();
+    assert_eq!(unused, [] as [&str; 0], "{report}");
 }
 
 /// A wrong operator: it creates the Secret under a generated name, and knows of it only from memory.
@@ -157,7 +160,54 @@ fn a_check_that_checks_nothing_is_refused_with_a_sentence() {
     let no_faults = refused(Check::builder().faults([]));
     assert_eq!(no_faults, "a check without any kind of fault checks nothing");
     assert!(refused(Check::builder().replicas(0)).contains("at least one replica"));
+    assert!(refused(Check::builder().threads(0)).contains("one thread"));
     assert!(refused(Check::builder().rest(Duration::ZERO)).contains("must not be zero"));
+    assert!(refused(Check::builder().converge(Duration::ZERO)).contains("must not be zero"));
+    assert!(refused(Check::builder().patience(Duration::ZERO)).contains("must not be zero"));
+}
+
+#[test]
+fn a_controller_that_never_awaits_is_a_finding() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let theirs = is_over.clone();
+    let spins = move |manager: &mut Manager| {
+        let is_over = theirs.clone();
+        Controller::<ConfigMap>::new(manager).reconcile(move |_, _| {
+            let is_over = is_over.clone();
+            async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                Ok(Action::done())
+            }
+        })
+    };
+    let check = Check::builder().name("spins").patience(Duration::from_millis(200));
+    let failure = check.run(|_| (), move |manager, ()| spins(manager), one_map).unwrap_err();
+    // Its thread is not needed any more.
+    is_over.store(true, Ordering::Relaxed);
+    let text = failure.to_string();
+    assert!(text.starts_with("spins: a run does not end: "), "{text}");
+    assert!(text.contains("never awaits") && text.contains("SIM_REPLAY='calm'"), "{text}");
+}
+
+#[test]
+fn an_oracle_that_is_never_true_is_a_finding_without_faults() {
+    let check = Check::builder().always("never", |_| Err("no state will do".to_owned()));
+    let failure = check.run(|_| (), |manager, ()| mirror(manager), story).unwrap_err();
+    assert_eq!(failure.class(), Some(Class::WithoutFaults), "{failure}");
+    assert!(failure.to_string().contains("\"never\" does not hold: no state will do"), "{failure}");
+    let failure = Check::builder().run(
+        |_| (),
+        |manager, ()| mirror(manager),
+        async |user| {
+            user.create(&map("a", "one")).await;
+            user.eventually::<Secret>("default/a", |_| false).await;
+        },
+    );
+    let text = failure.unwrap_err().to_string();
+    assert!(text.contains("goes wrong without faults"), "{text}");
+    assert!(text.contains("the story cannot go on: Secret default/a is not as the story expects"), "{text}");
 }
 
 #[test]

@@ -65,6 +65,7 @@
 //! - [`informer`]: one watch and one cache for many handlers.
 //! - [`workqueue`]: the keys to reconcile, rate limited and deduplicated.
 //! - [`record`]: events for users.
+//! - [`leader`]: one leader among several replicas.
 //! - [`process`]: flags, workers, signals, metrics and health checks of a program.
 //! - [`controller`]: controllers, what their reconciles read and write, and the manager that runs them.
 //! - [`prelude`]: the items that most controllers need, for one import.
@@ -83,12 +84,16 @@
 //! The version of Kubernetes is yours to choose: depend on `k8s-openapi` with one of its features `v1_*`.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod planted;
+
 pub mod clock;
 pub mod controller;
 mod env;
 mod fair;
 pub mod informer;
 mod latch;
+pub mod leader;
 pub mod object;
 pub mod prelude;
 pub mod process;
@@ -106,6 +111,8 @@ pub use controller::{Controller, Manager};
 pub use env::Env;
 pub use informer::{Informer, SharedInformer, SharedInformerFactory};
 pub use object::{Kind, Object, ObjectName, ResourceVersion, Transform};
+#[cfg(watchkeeper_planted)]
+pub use planted::{Bug, plant};
 pub use source::Client;
 pub use workqueue::RateLimitingQueue;
 

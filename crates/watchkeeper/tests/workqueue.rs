@@ -213,6 +213,19 @@ async fn a_retry_keeps_the_priority_of_the_run() {
     assert_eq!(ready(&queue).unwrap().priority(), Priority::Low);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_worker_chooses_the_priority_of_the_next_run() {
+    let (queue, env) = queue();
+    for (key, priority) in [("a", Priority::Low), ("b", Priority::High)] {
+        queue.add(key);
+        let mut item = ready(&queue).unwrap();
+        item.set_priority(priority);
+        item.retry_after(SECOND);
+    }
+    env.clock.sleep(SECOND).await;
+    assert_eq!(figures(&queue).depth, [1, 0, 1]);
+}
+
 fn config_map(version: u32) -> Object<ConfigMap> {
     let json = format!(r#"{{"metadata":{{"namespace":"ns","name":"a","resourceVersion":"{version}"}}}}"#);
     Object::from_json(json.as_bytes()).unwrap()

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::behaviour::Subresource;
 use crate::kinds::kind::{Kind, api_version};
-use crate::kinds::registry::{Group, Registry, Version};
+use crate::kinds::registry::{Document, Group, Registry, Version};
 
 /// The minor version of Kubernetes that this server reports.
 pub(crate) const MINOR: &str = "36";
@@ -97,8 +97,17 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     }))
 }
 
-/// `/api` (`core`) or `/apis`, aggregated.
-pub(crate) fn aggregated(registry: &Registry, core: bool) -> Value {
+/// `/api` (`core`) or `/apis`, aggregated. Encoded once per change of the kinds.
+pub(crate) fn aggregated(registry: &Registry, core: bool) -> &Document {
+    registry.document(core, || {
+        let mut text = aggregated_groups(registry, core).to_string();
+        let etag = format!("\"{}\"", fingerprint(text.as_bytes()));
+        text.push('\n');
+        Document { text: text.into(), etag }
+    })
+}
+
+fn aggregated_groups(registry: &Registry, core: bool) -> Value {
     let groups = registry.groups();
     let items: Vec<_> = groups
         .iter()

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
@@ -19,7 +20,7 @@ use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route, Target, route};
-use crate::http::shared::Shared;
+use crate::http::shared::{BookmarkPeriod, Shared};
 use crate::http::static_routes;
 use crate::http::warnings::warn;
 use crate::kinds::builtin::Review;
@@ -63,8 +64,10 @@ async fn respond(
         Route::Resource(target) => target,
         other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
     };
+    let own_period = head.extensions.get::<BookmarkPeriod>();
     let call = Call {
         shared: shared.clone(),
+        bookmark_period: own_period.map_or(shared.bookmark_period, |BookmarkPeriod(period)| *period),
         method: head.method,
         headers: head.headers,
         query,
@@ -104,6 +107,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) target: Target,
     pub(crate) stop: Option<CancellationToken>,
+    /// The interval of bookmarks, if it is a watch.
+    pub(crate) bookmark_period: Duration,
     /// The body, once it has been read.
     pub(crate) body: OnceLock<Bytes>,
     /// The number of attempts to write.

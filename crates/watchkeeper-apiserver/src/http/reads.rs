@@ -83,6 +83,7 @@ impl Call {
             form,
             start,
             bookmarks: self.query.flag("allowWatchBookmarks").unwrap_or(false),
+            bookmark_period: self.bookmark_period,
             timeout,
             stop: self.stop.clone(),
         };

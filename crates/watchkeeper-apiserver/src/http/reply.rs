@@ -109,6 +109,11 @@ pub(crate) fn text(code: u16, text: String) -> Reply {
     with(code, PLAIN, ReplyBody::text(text.into()))
 }
 
+/// Responds with JSON that is encoded already.
+pub(crate) fn json(code: u16, text: Bytes) -> Reply {
+    with(code, JSON, ReplyBody::text(text))
+}
+
 pub(crate) fn page_not_found() -> Reply {
     plain(404, "404 page not found\n")
 }

@@ -19,6 +19,10 @@ use crate::state::core::Core;
 /// The default interval of bookmarks on an idle watch.
 pub(crate) const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
+/// The interval of bookmarks on a watch that a request opens, among its extensions; that of the server if it has none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BookmarkPeriod(pub(crate) Duration);
+
 /// State shared by all requests and watches.
 pub(crate) struct Shared {
     pub(crate) core: Arc<Mutex<Core>>,

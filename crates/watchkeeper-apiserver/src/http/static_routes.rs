@@ -11,7 +11,7 @@ use crate::http::openapi;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route};
 use crate::http::shared::Shared;
-use crate::kinds::registry::Registry;
+use crate::kinds::registry::{Document, Registry};
 
 /// Answers a request for a route that is not a resource.
 pub(crate) fn answer(
@@ -33,10 +33,10 @@ pub(crate) fn answer(
         Route::Metrics => reply::text(200, shared.requests.text()),
         Route::Health { name, checks } => health(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, &discovery::aggregated(registry, true))
+            aggregated(headers, discovery::aggregated(registry, true))
         }
         Route::Groups if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, &discovery::aggregated(registry, false))
+            aggregated(headers, discovery::aggregated(registry, false))
         }
         Route::Core => json(discovery::core_versions()),
         Route::Groups => json(discovery::groups(registry)),
@@ -78,15 +78,14 @@ fn health(name: &str, check: &[String], query: &Query) -> Reply {
     }
 }
 
-fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
-    let etag = format!("\"{}\"", discovery::fingerprint(value.to_string().as_bytes()));
+fn aggregated(headers: &HeaderMap, Document { text, etag }: &Document) -> Reply {
     let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-    let mut reply = if known.is_some_and(|known| known.contains(&etag)) {
+    let mut reply = if known.is_some_and(|known| known.contains(etag)) {
         let mut reply = reply::plain(304, "");
         reply.headers_mut().clear();
         reply
     } else {
-        reply::value(200, Form::Json, value)
+        reply::json(200, text.clone())
     };
     let headers = reply.headers_mut();
     if headers.contains_key(http::header::CONTENT_TYPE) {
@@ -95,7 +94,7 @@ fn aggregated(headers: &HeaderMap, value: &Value) -> Reply {
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     headers.insert(VARY, HeaderValue::from_static("Accept"));
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
+    if let Ok(etag) = HeaderValue::from_str(etag) {
         headers.insert(ETAG, etag);
     }
     reply

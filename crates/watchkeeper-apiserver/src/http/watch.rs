@@ -30,6 +30,9 @@ const CHUNK: usize = 64 * 1024;
 /// The time before the timeout at which a watch gets a final bookmark, from which the next one can resume.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
+/// About three years: longer than any watch, and safe from overflow of the clock.
+pub(crate) const LONGEST_WATCH: Duration = Duration::from_secs(100_000_000);
+
 /// The parameters of a watch.
 #[derive(Debug)]
 pub(crate) struct WatchRequest {
@@ -39,6 +42,7 @@ pub(crate) struct WatchRequest {
     pub(crate) form: Form,
     pub(crate) start: Start,
     pub(crate) bookmarks: bool,
+    pub(crate) bookmark_period: Duration,
     pub(crate) timeout: Duration,
     /// Cancelled with the listener that serves the watch.
     pub(crate) stop: Option<CancellationToken>,
@@ -82,6 +86,8 @@ pub(crate) struct WatchBody {
     /// An error to end with.
     failed: Option<Box<Failure>>,
     epoch: u64,
+    bookmark_period: Duration,
+    /// When the next bookmark is due.
     bookmarks: Option<Instant>,
     last_bookmark: Option<Instant>,
     ends: Instant,
@@ -106,7 +112,17 @@ impl fmt::Debug for WatchBody {
 impl WatchBody {
     /// Opens a watch. A start that is too old is reported as an ERROR event, not as a failed request.
     pub(crate) fn open(shared: &Arc<Shared>, store: &mut Store, request: WatchRequest) -> Self {
-        let WatchRequest { kind, namespace, selector, form, start, bookmarks, timeout, stop } = request;
+        let WatchRequest {
+            kind,
+            namespace,
+            selector,
+            form,
+            start,
+            bookmarks,
+            bookmark_period,
+            timeout,
+            stop,
+        } = request;
         let clock = shared.clock.clone();
         let now = clock.now();
         let (mut initial, mut failed) = (VecDeque::new(), None);
@@ -126,8 +142,7 @@ impl WatchBody {
         };
         let epoch = store.watch_epoch();
         let followed = store.follow(&kind.storage, shared.next_watch());
-        // About three years: longer than any watch, and safe from overflow of the clock.
-        let timeout = timeout.min(Duration::from_secs(100_000_000));
+        let timeout = timeout.min(LONGEST_WATCH);
         let ends = now + timeout;
         Self {
             shared: shared.clone(),
@@ -142,8 +157,9 @@ impl WatchBody {
             announce: start == Start::Initial && bookmarks,
             failed,
             epoch,
-            bookmarks: bookmarks.then(|| now + shared.bookmark_period),
-            last_bookmark: (bookmarks && timeout > shared.bookmark_period)
+            bookmark_period,
+            bookmarks: bookmarks.then(|| now + bookmark_period),
+            last_bookmark: (bookmarks && timeout > bookmark_period)
                 .then(|| now + timeout.saturating_sub(LAST_BOOKMARK)),
             ends,
             alarm: None,
@@ -342,7 +358,7 @@ impl WatchBody {
         let now = self.clock.now();
         let mut due = false;
         if self.bookmarks.is_some_and(|at| now >= at) {
-            self.bookmarks = Some(now + self.shared.bookmark_period);
+            self.bookmarks = Some(now + self.bookmark_period);
             due = true;
         }
         if self.last_bookmark.is_some_and(|at| now >= at) {

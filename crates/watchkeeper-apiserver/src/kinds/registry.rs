@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
 
 use crate::kinds::builtin::{BUILTINS, REVIEWS, Review};
 use crate::kinds::kind::{Kind, NameSet, ResourceId, Waiting};
@@ -27,6 +29,13 @@ type ByPlural = BTreeMap<String, Arc<Kind>>;
 /// Definitions by a name of their group; the built-in kinds count as the definition "".
 type ByName = BTreeMap<(String, NameSet, String), BTreeSet<String>>;
 
+/// The encoded list of all groups, and its ETag.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) text: Bytes,
+    pub(crate) etag: String,
+}
+
 /// All kinds, including versions of definitions that are not served.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
@@ -38,6 +47,8 @@ pub(crate) struct Registry {
     holders: ByName,
     /// The definitions that request a name without holding it.
     waiters: ByName,
+    /// The aggregated discovery documents of the other groups and of the core group, made on first use.
+    documents: [OnceLock<Document>; 2],
 }
 
 impl Registry {
@@ -55,6 +66,7 @@ impl Registry {
             index: BTreeMap::new(),
             holders,
             waiters: ByName::new(),
+            documents: Default::default(),
         };
         registry.reindex();
         registry
@@ -68,12 +80,14 @@ impl Registry {
             index: BTreeMap::new(),
             holders: self.holders.clone(),
             waiters: self.waiters.clone(),
+            documents: Default::default(),
         }
     }
 
     /// Serves the present kinds. Called after [`Registry::define`], once for several definitions.
     pub(crate) fn reindex(&mut self) {
         self.index.clear();
+        self.documents = Default::default();
         let kinds = self.builtins.iter().chain(self.customs.values().flatten());
         for kind in kinds.filter(|kind| kind.is_served()) {
             let versions = self.index.entry(kind.group.clone()).or_default();
@@ -87,6 +101,11 @@ impl Registry {
             let versions = self.index.entry(review.group.to_owned()).or_default();
             versions.entry(review.version.to_owned()).or_default();
         }
+    }
+
+    /// Returns the aggregated discovery document, of the `core` group or of the others; the first caller makes it.
+    pub(crate) fn document(&self, core: bool, make: impl FnOnce() -> Document) -> &Document {
+        self.documents[usize::from(core)].get_or_init(make)
     }
 
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {

@@ -1,15 +1,16 @@
 //! The listener: HTTP/1.1 on a socket, with TLS and a bearer token.
 
-use std::convert::Infallible;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
+use http_body_util::Either;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,14 +18,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower::layer::util::Identity;
+use tower::{Layer, Service, ServiceExt};
+use watchkeeper::clock::Clock;
 use watchkeeper::process::Unstalled;
 
 use crate::access;
-use crate::http::handler::handle;
 use crate::http::reply::{self, ReplyBody};
-use crate::http::shared::Shared;
 use crate::listen::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
-use crate::server::ApiServer;
+use crate::listen::reset::Resettable;
+use crate::server::{ApiServer, ApiService};
 
 /// The timeout of a TLS handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
@@ -102,6 +105,64 @@ impl ApiServer {
     ///
     /// After [`Listening::stop`] the server can listen again on the same address, with the same credentials.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listening, ServeError> {
+        self.listen_with(options, &Identity::new(), false).await
+    }
+
+    /// Listens as [`listen`](Self::listen) does, with `layer` between the socket and the server.
+    ///
+    /// The layer gets the requests that have passed access control. When its service, or the body of one of its
+    /// responses, returns an error, the connection is reset.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use hyper::body::Incoming;
+    /// use tower::Service;
+    /// use tower::layer::layer_fn;
+    /// use watchkeeper::Env;
+    /// use watchkeeper_apiserver::{ApiServer, ApiService, ListenOptions};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let logged = layer_fn(|server: ApiService| {
+    ///     tower::service_fn(move |request: Request<Incoming>| {
+    ///         println!("{}", request.uri());
+    ///         server.clone().call(request)
+    ///     })
+    /// });
+    /// let listening = ApiServer::new(&Env::system()).listen_through(ListenOptions::default(), &logged).await?;
+    /// listening.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn listen_through<L, B>(
+        &self,
+        options: ListenOptions,
+        layer: &L,
+    ) -> Result<Listening, ServeError>
+    where
+        L: Layer<ApiService>,
+        L::Service: Service<Request<Incoming>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
+            + Clone
+            + Send
+            + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        self.listen_with(options, layer, true).await
+    }
+
+    async fn listen_with<L, B>(
+        &self,
+        options: ListenOptions,
+        layer: &L,
+        resets: bool,
+    ) -> Result<Listening, ServeError>
+    where
+        L: Layer<ApiService>,
+        L::Service: Service<Request<Incoming>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
+            + Clone
+            + Send
+            + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         let ListenOptions { address, credentials, insecure_http } = options;
         if insecure_http && !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(address));
@@ -121,8 +182,13 @@ impl ApiServer {
             None => None,
         };
         let stop = CancellationToken::new();
-        let server =
-            Server { shared: self.shared.clone(), credentials: credentials.clone(), stop: stop.clone() };
+        let server = Server {
+            service: layer.layer(self.service_until(&stop)),
+            clock: self.shared.clock.clone(),
+            credentials: credentials.clone(),
+            stop: stop.clone(),
+            resets,
+        };
         let acceptor = tokio::spawn(server.accept(listener, tls));
         Ok(Listening { address, credentials, stop, acceptor: Some(acceptor) })
     }
@@ -185,14 +251,26 @@ impl fmt::Debug for Listening {
     }
 }
 
+type BoxError = Box<dyn Error + Send + Sync>;
+
 #[derive(Clone)]
-struct Server {
-    shared: Arc<Shared>,
+struct Server<S> {
+    service: S,
+    clock: Clock,
     credentials: Option<Credentials>,
     stop: CancellationToken,
+    /// A connection that fails is reset, not closed.
+    resets: bool,
 }
 
-impl Server {
+impl<S, B> Server<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
+        + Clone
+        + Send
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     async fn accept(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
         let mut connections = JoinSet::new();
         loop {
@@ -209,22 +287,23 @@ impl Server {
                     Err(error) => {
                         // Usually too many open files: wait for some to be closed.
                         tracing::warn!(%error, "cannot accept a connection");
-                        self.shared.clock.sleep(Duration::from_millis(100)).await;
+                        self.clock.sleep(Duration::from_millis(100)).await;
                     }
                 },
             }
         }
         drop(listener);
         let finished = async { while connections.join_next().await.is_some() {} };
-        if self.shared.clock.timeout(STOP_PATIENCE, finished).await.is_err() {
+        if self.clock.timeout(STOP_PATIENCE, finished).await.is_err() {
             connections.shutdown().await;
         }
     }
 
     async fn connection(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
-        let stream = Unstalled::new(stream, self.shared.clock.clone(), WRITE_PATIENCE);
+        let stream = Resettable::new(stream, self.resets);
+        let stream = Unstalled::new(stream, self.clock.clone(), WRITE_PATIENCE);
         let Some(tls) = tls else { return self.serve(stream).await };
-        let handshake = self.shared.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
+        let handshake = self.clock.timeout(HANDSHAKE_PATIENCE, tls.accept(stream));
         let stop = self.stop.clone();
         tokio::select! {
             biased;
@@ -237,9 +316,9 @@ impl Server {
         }
     }
 
-    async fn serve<S>(self, stream: S)
+    async fn serve<T>(self, stream: T)
     where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stop = self.stop.clone();
         // Boxed, so that an idle connection does not hold the space of a request.
@@ -261,11 +340,12 @@ impl Server {
         }
     }
 
-    async fn answer(self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Either<ReplyBody, B>>, BoxError> {
         let token = self.credentials.as_ref().map(Credentials::token);
-        Ok(match access::refusal(&request, token) {
-            Some(failure) => reply::failure(&failure),
-            None => handle(self.shared, request, Some(self.stop)).await,
-        })
+        if let Some(failure) = access::refusal(&request, token) {
+            return Ok(reply::failure(&failure).map(Either::Left));
+        }
+        let response = self.service.oneshot(request).await.map_err(Into::into)?;
+        Ok(response.map(Either::Right))
     }
 }

@@ -37,9 +37,8 @@ impl Checkpoint {
 
     /// A core of its own with the same content.
     pub(crate) fn core(&self, env: &Env) -> Core {
-        let mut core = Core::empty(env, self.0.store.without_history(), "apiserver");
-        (core.registry, core.duties) = (self.0.registry.clone(), self.0.duties.clone());
-        core
+        let (store, registry) = (self.0.store.without_history(), self.0.registry.clone());
+        Core { duties: self.0.duties.clone(), ..Core::of(env, store, registry, "apiserver") }
     }
 
     /// Brings a core back to this content. Its watches end.

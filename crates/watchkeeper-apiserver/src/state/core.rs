@@ -52,11 +52,16 @@ impl Core {
         Self::empty(env, Store::new(first_revision(env), Window::of(window)), "apiserver")
     }
 
-    /// A core without any object. `label` names its stream of random numbers.
+    /// A core with the built-in kinds and without any object. `label` names its stream of random numbers.
     pub(crate) fn empty(env: &Env, store: Store, label: &str) -> Self {
+        Self::of(env, store, Arc::new(Registry::new()), label)
+    }
+
+    /// A core of these kinds and objects.
+    pub(crate) fn of(env: &Env, store: Store, registry: Arc<Registry>, label: &str) -> Self {
         Self {
             store,
-            registry: Arc::new(Registry::new()),
+            registry,
             clock: env.clock.clone(),
             generator: env.generator.fork(label),
             duties: VecDeque::new(),

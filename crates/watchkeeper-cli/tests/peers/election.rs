@@ -1,9 +1,13 @@
-//! client-go's leader election on our server: three candidates for one Lease.
+//! client-go's leader election on our server: three candidates for one Lease; and together with candidates of ours.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use watchkeeper::informer::{Change, on_change};
+use k8s_openapi::api::core::v1::ConfigMap;
+use watchkeeper::Object;
+use watchkeeper::informer::{Change, on_apply, on_change};
 
 use crate::PeerPrograms;
 use crate::observer::Observer;
@@ -55,4 +59,120 @@ pub(crate) async fn a_candidate_takes_over_from_one_that_was_killed_or_stopped(p
     assert!(c.exit().await.0.success());
     server.signal("TERM");
     assert!(server.exit().await.0.success());
+}
+
+/// Who wrote or held what, in the order of the server's versions.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fact {
+    Held(String),
+    Wrote(String),
+}
+
+/// One process that competes, of ours or in Go.
+struct Competitor {
+    identity: String,
+    program: Program,
+}
+
+/// The number of hand-overs: `WATCHKEEPER_TEST_HANDOVERS`, or 10.
+fn hand_overs() -> usize {
+    std::env::var("WATCHKEEPER_TEST_HANDOVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
+}
+
+pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_write_at_once(
+    programs: &PeerPrograms,
+) {
+    let server = programs.serve().await;
+    let observer = Observer::connect(&programs.env, &programs.kubeconfig()).await;
+    let facts = Arc::new(Mutex::new(BTreeMap::new()));
+    let (held, wrote) = (facts.clone(), facts.clone());
+    observer
+        .factory
+        .informer::<Lease>()
+        .add_handler(on_apply(move |lease: &Object<Lease>| {
+            let holder = lease.get().unwrap().spec.clone().unwrap().holder_identity.unwrap_or_default();
+            held.lock().unwrap().insert(lease.version().as_number(), Fact::Held(holder));
+        }))
+        .unwrap();
+    observer
+        .factory
+        .informer::<ConfigMap>()
+        .add_handler(on_apply(move |map: &Object<ConfigMap>| {
+            let data = map.get().unwrap().data.clone().unwrap_or_default();
+            if let Some(writer) = data.get("writer") {
+                wrote.lock().unwrap().insert(map.version().as_number(), Fact::Wrote(writer.clone()));
+            }
+        }))
+        .unwrap();
+    observer.observe::<Lease>().await;
+    observer.observe::<ConfigMap>().await;
+    let work = serde_json::json!({"metadata": {"name": "work", "namespace": "default"}});
+    observer.client.api::<ConfigMap>().create(&serde_json::from_value(work).unwrap()).await.unwrap();
+    let holder = || {
+        let facts = facts.lock().unwrap();
+        facts.values().rev().find_map(|fact: &Fact| match fact {
+            Fact::Held(holder) => Some(holder.clone()),
+            Fact::Wrote(_) => None,
+        })
+    };
+
+    let mut lives = 0;
+    let mut start = |kind: &str| {
+        lives += 1;
+        let identity = format!("{kind}-{lives}");
+        let program = match kind {
+            "go" => programs.peer("candidate", &["-identity", &identity]),
+            _ => programs.candidate(&identity),
+        };
+        Competitor { identity, program }
+    };
+    let mut competitors = vec![start("ours"), start("ours"), start("go")];
+    for hand_over in 0..hand_overs() {
+        observer
+            .until("somebody holds the Lease", |_| holder().is_some_and(|holder| !holder.is_empty()))
+            .await;
+        programs.env.clock.sleep(Duration::from_secs(1)).await;
+        let old = holder().unwrap();
+        let at = competitors.iter().position(|competitor| competitor.identity == old).unwrap();
+        let Competitor { program, .. } = competitors.remove(at);
+        let how = ["KILL", "STOP", "TERM"][hand_over % 3];
+        println!("     {hand_over}: {old} gets SIG{how}");
+        program.signal(how);
+        observer
+            .until("another holds the Lease", |_| holder().is_some_and(|new| new != old && !new.is_empty()))
+            .await;
+        if how == "STOP" {
+            program.signal("CONT");
+        }
+        let (status, lines) = program.exit().await;
+        // A stop is a success; who wakes up finds that it has lost, which in Go is one too.
+        assert!(how != "TERM" || status.success(), "{lines:#?}");
+        if how == "STOP" && old.starts_with("ours") {
+            assert!(
+                !status.success() && lines.iter().any(|line| line.contains("leader election lost")),
+                "{lines:#?}"
+            );
+        }
+        competitors.push(start(old.split('-').next().unwrap()));
+    }
+    judge(&facts.lock().unwrap());
+    drop(competitors);
+    server.signal("TERM");
+    assert!(server.exit().await.0.success());
+}
+
+/// Every write was stored while its writer held the Lease.
+fn judge(facts: &BTreeMap<Option<u64>, Fact>) {
+    let (mut leader, mut writes, mut changes) = (None, 0, 0);
+    for (version, fact) in facts {
+        match fact {
+            Fact::Held(holder) => changes += usize::from(leader.replace(holder) != Some(holder)),
+            Fact::Wrote(writer) => {
+                writes += 1;
+                assert_eq!(leader, Some(writer), "at version {version:?} somebody else holds the Lease");
+            }
+        }
+    }
+    println!("     {writes} writes under {changes} holders of the Lease, each by its holder");
+    assert!(writes > 50 && changes >= hand_overs(), "{facts:#?}");
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod boats;
+mod candidate;
 mod changes;
 mod election;
 mod foos;
@@ -45,6 +46,12 @@ impl PeerPrograms {
         self.start(&self.peers.join(name), arguments)
     }
 
+    /// A candidate of ours, with the same kubeconfig.
+    fn candidate(&self, identity: &str) -> Program {
+        let (program, kubeconfig) = (std::env::current_exe().unwrap(), self.kubeconfig());
+        Program::start(&self.env, &program, &[candidate::NAME, kubeconfig.to_str().unwrap(), identity])
+    }
+
     /// A story of the program on kube-rs' runtime, with the same kubeconfig.
     fn kube_runtime(&self, story: &str) -> Program {
         self.start(&self.kube_runtime, &[story])
@@ -69,6 +76,9 @@ fn named(variable: &str, what: &str) -> Option<PathBuf> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(candidate::NAME) {
+        return candidate::run().await;
+    }
     let peers = named("WATCHKEEPER_TEST_PEERS", "folder with Go programs");
     let kube_runtime = named("WATCHKEEPER_TEST_KUBE_RUNTIME", "program on kube-rs' runtime");
     let env = Env::system();
@@ -89,6 +99,7 @@ async fn main() -> ExitCode {
             foos::the_sample_controller_of_go_serves_foos
             changes::caches_of_client_go_equal_a_list_after_2000_changes_and_restarts
             election::a_candidate_takes_over_from_one_that_was_killed_or_stopped
+            election::candidates_of_ours_and_of_go_hand_the_lease_over_and_never_write_at_once
         }
     }
     if kube_runtime.is_some() {

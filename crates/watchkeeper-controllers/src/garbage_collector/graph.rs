@@ -5,12 +5,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_client::core::metadata::PartialObjectMeta;
 use kube_client::core::{ApiResource, DynamicObject};
-use kube_client::discovery::{Discovery, Scope as KindScope, verbs};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -22,6 +22,7 @@ use watchkeeper::store::Index;
 use watchkeeper::{Client, Env, Object, ObjectName, RateLimitingQueue, SharedInformer};
 
 use super::decide::Dependent;
+use super::kinds::{Kinds, OwnedKind, resource_name};
 use super::{CollectError, live};
 
 /// What the caches hold of an object.
@@ -95,6 +96,8 @@ pub(super) struct Graph {
     client: Client,
     /// The resources to look at; all if there are none.
     only: Option<BTreeSet<String>>,
+    /// How long watches last, and may be silent.
+    watch: Option<Duration>,
     queue: RateLimitingQueue<Item>,
     /// Notified when a CustomResourceDefinition changes, as kinds may have been added or removed.
     changed: Arc<Notify>,
@@ -108,28 +111,18 @@ pub(super) struct Graph {
 type Monitors = BTreeMap<(String, String), Arc<Monitor>>;
 /// By uid.
 type Waiting = BTreeMap<Arc<str>, Item>;
-/// By group and kind, with whether the kind is namespaced.
-type Served = BTreeMap<(String, String), (ApiResource, bool)>;
-
-/// `pods`, or `deployments.apps`.
-fn name_of(resource: &ApiResource) -> String {
-    if resource.group.is_empty() {
-        resource.plural.clone()
-    } else {
-        format!("{}.{}", resource.plural, resource.group)
-    }
-}
-
 impl Graph {
     pub(super) fn new(
         client: &Client,
         queue: &RateLimitingQueue<Item>,
         changed: &Arc<Notify>,
         only: Option<BTreeSet<String>>,
+        watch: Option<Duration>,
     ) -> Self {
         Self {
             client: client.clone(),
             only,
+            watch,
             queue: queue.clone(),
             changed: changed.clone(),
             monitors: Arc::default(),
@@ -138,36 +131,14 @@ impl Graph {
         }
     }
 
-    /// The kinds that the server has now, by discovery.
-    async fn served(&self) -> Result<Served, kube_client::Error> {
-        let discovery = Discovery::new(self.client.kube().clone()).run_aggregated().await?;
-        let mut found = Served::new();
-        for group in discovery.groups() {
-            for (resource, capabilities) in group.recommended_resources() {
-                let can = |verb| capabilities.supports_operation(verb);
-                // Events have no owners, and there are many of them.
-                let is_wanted = self.only.as_ref().is_none_or(|only| only.contains(&name_of(&resource)));
-                if is_wanted
-                    && resource.kind != "Event"
-                    && can(verbs::LIST)
-                    && can(verbs::WATCH)
-                    && can(verbs::DELETE)
-                {
-                    let is_namespaced = capabilities.scope == KindScope::Namespaced;
-                    found.insert((resource.group.clone(), resource.kind.clone()), (resource, is_namespaced));
-                }
-            }
-        }
-        Ok(found)
-    }
-
     /// Starts monitors for new kinds, and stops those of kinds that are no longer served.
-    pub(super) async fn discover(&self, env: &Env) -> Result<(), kube_client::Error> {
-        let found = self.served().await?;
+    pub(super) fn watch(&self, kinds: &Kinds, env: &Env) {
+        let found: BTreeMap<_, _> =
+            kinds.wanted(self.only.as_ref()).map(|kind| (kind.name(), kind)).collect();
         let mut monitors = self.monitors.lock();
         monitors.retain(|name, monitor| {
-            let same = |(resource, is_namespaced): &(ApiResource, bool)| {
-                *resource == monitor.resource && *is_namespaced == monitor.is_namespaced
+            let same = |kind: &&OwnedKind| {
+                kind.resource == monitor.resource && kind.is_namespaced == monitor.is_namespaced
             };
             // A monitor that ended with a panic is started again.
             let stays = found.get(name).is_some_and(same) && !monitor.informer.is_stopped();
@@ -176,13 +147,12 @@ impl Graph {
             }
             stays
         });
-        for (name, (resource, is_namespaced)) in found {
-            monitors.entry(name).or_insert_with(|| self.start(resource, is_namespaced, env));
+        for (name, OwnedKind { resource, is_namespaced }) in found {
+            monitors.entry(name).or_insert_with(|| self.start(resource.clone(), *is_namespaced, env));
         }
         drop(monitors);
         // Kinds that are gone no longer delay a sync.
         release(&self.monitors, &self.waiting, &self.queue);
-        Ok(())
     }
 
     fn start(&self, resource: ApiResource, is_namespaced: bool, env: &Env) -> Arc<Monitor> {
@@ -190,8 +160,12 @@ impl Graph {
         let by_owner = Index::new(OWNER, |object: &Object<Meta>| {
             object.owner_references().into_iter().map(|owner| owner.uid)
         });
-        let informer =
-            SharedInformer::<Meta>::builder_of(resource.clone(), source, env).indexes([by_owner]).build();
+        let mut informer =
+            SharedInformer::<Meta>::builder_of(resource.clone(), source, env).indexes([by_owner]);
+        if let Some(time) = self.watch {
+            informer = informer.min_watch_timeout(time).max_watch_silence(time);
+        }
+        let informer = informer.build();
         let monitor = Arc::new(Monitor { resource, is_namespaced, informer, stop: CancellationToken::new() });
         let handler = Relations {
             monitor: Arc::downgrade(&monitor),
@@ -245,11 +219,11 @@ impl Graph {
         owner: &Item,
     ) -> Result<Vec<(ApiResource, Meta)>, CollectError> {
         let (mut found, namespace) = (Vec::new(), owner.key.namespace());
-        for (kind, is_namespaced) in self.served().await?.into_values() {
+        for kind in Kinds::discover(&self.client).await?.wanted(self.only.as_ref()) {
             // A namespaced object owns nothing outside its namespace.
-            if namespace.is_none() || is_namespaced {
-                let owned = live::owned(&owner.uid, &kind, namespace, &self.client).await?;
-                found.extend(owned.into_iter().map(|object| (kind.clone(), object)));
+            if namespace.is_none() || kind.is_namespaced {
+                let owned = live::owned(&owner.uid, &kind.resource, namespace, &self.client).await?;
+                found.extend(owned.into_iter().map(|object| (kind.resource.clone(), object)));
             }
         }
         Ok(found)
@@ -293,10 +267,24 @@ struct Relations {
 impl Relations {
     fn item(&self, object: &Object<Meta>) -> Option<Item> {
         let monitor = self.monitor.upgrade()?;
-        if monitor.resource.kind == "CustomResourceDefinition" {
+        Some(Item { monitor, key: object.key(), uid: object.uid().into() })
+    }
+
+    /// A definition has changed: kinds may have been added or removed.
+    fn notice(&self, object: &Object<Meta>, in_initial_list: bool) {
+        let Some(monitor) = self.monitor.upgrade() else { return };
+        if monitor.resource.kind != "CustomResourceDefinition" {
+            return;
+        }
+        // A definition that was there at the start was mostly discovered then.
+        let is_known = || {
+            let monitors = self.monitors.upgrade();
+            let is_of = |monitor: &Arc<Monitor>| object.key().name() == resource_name(&monitor.resource);
+            monitors.is_some_and(|monitors| monitors.lock().values().any(is_of))
+        };
+        if !(in_initial_list && is_known()) {
             self.changed.notify_one();
         }
-        Some(Item { monitor, key: object.key(), uid: object.uid().into() })
     }
 
     fn add_object(&self, object: &Object<Meta>) {
@@ -328,11 +316,13 @@ impl Handler<Meta> for Relations {
         true
     }
 
-    fn add(&mut self, object: &Object<Meta>, _in_initial_list: bool) {
+    fn add(&mut self, object: &Object<Meta>, in_initial_list: bool) {
+        self.notice(object, in_initial_list);
         self.add_object(object);
     }
 
     fn update(&mut self, old: &Object<Meta>, new: &Object<Meta>) {
+        self.notice(new, false);
         self.add_object(new);
         if old.owner_references() != new.owner_references() {
             self.add_owners(old);
@@ -341,6 +331,7 @@ impl Handler<Meta> for Relations {
 
     fn delete(&mut self, deleted: &Deleted<Meta>) {
         if let Some(object) = deleted.last_known() {
+            self.notice(object, false);
             self.add_dependents(object);
             self.add_owners(object);
         }

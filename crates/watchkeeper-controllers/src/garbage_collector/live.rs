@@ -18,8 +18,7 @@ pub(super) async fn owned(
     let unseen = |source| CollectError::Unseen { kind: kind.plural.clone(), source };
     let objects = client.api_of::<Meta>(kind.clone());
     let mut found = match objects.list(&scope, &Selection::default()).await {
-        // The kind was removed meanwhile, with all its objects.
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        // Also where the kind is not served: it may come back with its objects, and discovery finds out if it does not.
         Err(error) => return Err(unseen(error.into())),
         Ok(listing) => listing.complete().map_err(|error| unseen(error.into()))?,
     };

@@ -1,11 +1,12 @@
 //! The garbage collector: deletes objects whose owners are gone, in all kinds, including those of
 //! CustomResourceDefinitions.
 
-// `graph.rs` has a metadata informer per served kind, `live.rs` asks the server where caches are not enough, `decide.rs`
+// `kinds.rs` finds the served kinds, `graph.rs` has a metadata informer for each, `live.rs` asks the server where caches are not enough, `decide.rs`
 // chooses the action for an object, and this file carries it out.
 
 mod decide;
 mod graph;
+mod kinds;
 mod live;
 
 use std::collections::BTreeSet;
@@ -26,6 +27,7 @@ use watchkeeper::{Client, ObjectName};
 
 use decide::{Action, Dependent, OwnerState, decide, needs_all_dependents};
 use graph::{Graph, Item, Meta};
+pub use kinds::Kinds;
 
 /// How often discovery runs by default.
 const DISCOVERY: Duration = Duration::from_secs(30);
@@ -40,11 +42,16 @@ pub struct Options {
     pub only: Option<BTreeSet<String>>,
     /// How often discovery runs, beside each change of a CustomResourceDefinition; every 30 s by default.
     pub discovery: Duration,
+    /// The kinds to start with, instead of a discovery at the start.
+    pub kinds: Option<Kinds>,
+    /// How long watches last, and may be silent. By default they last five to ten minutes and are checked after two and a half minutes of
+    /// silence; a longer time suits a server in the same process, to which no connection breaks unnoticed.
+    pub watch: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { only: None, discovery: DISCOVERY }
+        Self { only: None, discovery: DISCOVERY, kinds: None, watch: None }
     }
 }
 
@@ -53,12 +60,18 @@ pub async fn run_with(client: &Client, options: Options, stop: CancellationToken
     let env = client.env().fork("garbage collector");
     let queue = RateLimitingQueue::new("garbage_collector", limiter::default_controller(), &env);
     let changed = Arc::new(Notify::new());
-    let graph = Graph::new(client, &queue, &changed, options.only);
+    let graph = Graph::new(client, &queue, &changed, options.only, options.watch);
     let collector = Arc::new(Collector { client: client.clone(), graph, queue });
+    let mut known = options.kinds;
     let discover = async {
         loop {
-            if let Err(error) = collector.graph.discover(&env).await {
-                env.reporter.error("garbage collector", "discovery", &error);
+            let kinds = match known.take() {
+                Some(kinds) => Ok(kinds),
+                None => Kinds::discover(client).await,
+            };
+            match kinds {
+                Ok(kinds) => collector.graph.watch(&kinds, &env),
+                Err(error) => env.reporter.error("garbage collector", "discovery", &error),
             }
             let again = env.clock.timeout(options.discovery, changed.notified());
             if stop.run_until_cancelled(again).await.is_none() {
@@ -100,6 +113,8 @@ enum CollectError {
     Api(#[from] ApiError),
     #[error("the kind {0} of an owner is not served")]
     UnknownOwnerKind(String),
+    #[error("an owner is not in the cache yet")]
+    OwnerNotCached,
     #[error("not all kinds have been listed yet")]
     NotSynced,
     #[error("cannot see whether it owns any {kind}")]
@@ -132,6 +147,8 @@ impl Collector {
                 tracing::debug!(object = %item.key(), kind, "the kind of an owner is not served");
                 item.retry_after(DISCOVERY);
             }
+            // If the owner is deleted before the cache has it, nobody is notified.
+            Err(CollectError::OwnerNotCached) => item.retry_after(DISCOVERY),
             // The informer that has not synced reports why.
             Err(CollectError::NotSynced) => {
                 let key = item.key().clone();
@@ -151,7 +168,7 @@ impl Collector {
         }
         let objects = self.client.api_of::<Meta>(item.monitor.resource.clone());
         let newest = match objects.get(&item.key).await {
-            Err(error) if error.class() == Class::NotFound => return Ok(()),
+            Err(error) if error.is_missing_object() => return Ok(()),
             found => found?,
         };
         if newest.metadata.uid.as_deref() != Some(&*item.uid) {
@@ -159,17 +176,19 @@ impl Collector {
         }
         let action = self.action(item, &newest).await?;
         match self.carry_out(item, &newest, action).await {
-            Err(CollectError::Api(error)) if error.class() == Class::NotFound => Ok(()),
+            Err(CollectError::Api(error)) if error.is_missing_object() => Ok(()),
             outcome => outcome,
         }
     }
 
     async fn action(&self, item: &Item, object: &Meta) -> Result<Action, CollectError> {
-        let mut owners = Vec::new();
+        let (mut owners, mut are_cached) = (Vec::new(), true);
         // An object in deletion goes whatever its owners are.
         let is_deleting = object.metadata.deletion_timestamp.is_some();
         for owner in object.metadata.owner_references.iter().flatten().filter(|_| !is_deleting) {
-            owners.push((owner.uid.clone(), self.owner_state(item, owner).await?));
+            let (state, is_cached) = self.owner_state(item, owner).await?;
+            owners.push((owner.uid.clone(), state));
+            are_cached &= is_cached;
         }
         // Before the caches are read: a sync in between must not count.
         let is_synced = self.graph.are_synced();
@@ -180,31 +199,34 @@ impl Collector {
         if !is_synced && needs_all_dependents(&action, &owners) {
             return Err(CollectError::NotSynced);
         }
+        if !are_cached && matches!(action, Action::Nothing) {
+            return Err(CollectError::OwnerNotCached);
+        }
         Ok(action)
     }
 
-    /// The state of an owner by the cache or, if it is not cached, by the server.
+    /// The state of an owner by the cache or, if it is not cached, by the server; false if only the server has it.
     async fn owner_state(
         &self,
         item: &Item,
         owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
-    ) -> Result<OwnerState, CollectError> {
+    ) -> Result<(OwnerState, bool), CollectError> {
         let Some(monitor) = self.graph.of_owner(owner) else {
             return Err(CollectError::UnknownOwnerKind(format!("{} {}", owner.api_version, owner.kind)));
         };
         let Some(key) = monitor.key_of_owner(item, owner) else {
             // A cluster-scoped object cannot have a namespaced owner. Which one is meant is unknown, so the object stays.
-            return Ok(OwnerState::Solid);
+            return Ok((OwnerState::Solid, true));
         };
         if let Some(cached) = monitor.cached(&key, &owner.uid) {
-            return Ok(OwnerState::of(&cached.metadata));
+            return Ok((OwnerState::of(&cached.metadata), true));
         }
         match self.client.api_of::<Meta>(monitor.resource.clone()).get(&key).await {
             Ok(found) if found.metadata.uid.as_deref() == Some(&owner.uid) => {
-                Ok(OwnerState::of(&found.metadata))
+                Ok((OwnerState::of(&found.metadata), false))
             }
-            Ok(_) => Ok(OwnerState::Absent),
-            Err(error) if error.class() == Class::NotFound => Ok(OwnerState::Absent),
+            Ok(_) => Ok((OwnerState::Absent, true)),
+            Err(error) if error.is_missing_object() => Ok((OwnerState::Absent, true)),
             Err(error) => Err(error.into()),
         }
     }
@@ -250,7 +272,7 @@ impl Collector {
                     });
                     let key = ObjectName::of(&dependent).map_err(ApiError::undecodable)?;
                     match self.patch(kind, &key, change).await {
-                        Err(error) if error.is_not_found() => {}
+                        Err(error) if error.is_missing_object() => {}
                         outcome => outcome?,
                     }
                 }

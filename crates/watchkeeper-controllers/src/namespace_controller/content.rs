@@ -67,7 +67,7 @@ impl Contents<'_> {
             source,
         };
         match self.delete_objects(resource, before).await {
-            Err(error) if !error.is_not_found() => return Err(failed(error)),
+            Err(error) if !error.is_missing_object() => return Err(failed(error)),
             _ => {}
         }
         let after = self.list(api).await?;
@@ -107,7 +107,7 @@ impl Contents<'_> {
             let preconditions = Preconditions { uid: object.metadata.uid, ..Preconditions::default() };
             let params = DeleteParams { preconditions: Some(preconditions), ..background.clone() };
             match requests.delete_with(&key, &params).await {
-                Err(error) if error.is_not_found() => {}
+                Err(error) if error.is_missing_object() => {}
                 outcome => outcome?,
             }
         }
@@ -139,8 +139,7 @@ impl Contents<'_> {
         let objects = self.clients.api_of::<Meta>(api.clone());
         let (resource, namespace) = (qualified(api), self.namespace.to_owned());
         match objects.list(&scope, &Selection::default()).await {
-            // The resource was removed meanwhile, with all its objects.
-            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            // Also where the resource is not served: it may come back with its objects, and the next discovery finds out if it does not.
             Err(source) => Err(ContentError::List { resource, namespace, source }),
             Ok(listing) => {
                 listing.complete().map_err(|source| ContentError::Unreadable { resource, namespace, source })

@@ -52,20 +52,44 @@ const RESTART: Duration = Duration::from_secs(1);
 ///
 /// Returns when all tasks of the controller have ended. Dropping the future ends them too.
 pub async fn run(clients: &Client, stop: CancellationToken) {
+    run_with(clients, Options::default(), stop).await;
+}
+
+/// Settings of the namespace controller.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long watches last, and may be silent. By default they last five to ten minutes and are checked after two and a half minutes of
+    /// silence; a longer time suits a server in the same process, to which no connection breaks unnoticed.
+    pub watch: Option<Duration>,
+}
+
+/// Runs the namespace controller until `stop`, as [`run`], with other settings.
+pub async fn run_with(clients: &Client, options: Options, stop: CancellationToken) {
     let env = clients.env().fork("namespace controller");
     let queue =
         RateLimitingQueue::new("namespace_controller", ItemExponential::new(FIRST_RETRY, LAST_RETRY), &env);
     let controller = Arc::new(Controller { clients: clients.clone() });
     let work =
         run_workers(WORKERS, &queue, stop.clone(), &env, move |item| controller.clone().process_item(item));
-    tokio::join!(watch(clients, &queue, &env, &stop), work);
+    tokio::join!(watch(clients, &options, &queue, &env, &stop), work);
 }
 
 /// Enqueues namespaces in deletion.
-async fn watch(clients: &Client, queue: &RateLimitingQueue<ObjectName>, env: &Env, stop: &CancellationToken) {
+async fn watch(
+    clients: &Client,
+    options: &Options,
+    queue: &RateLimitingQueue<ObjectName>,
+    env: &Env,
+    stop: &CancellationToken,
+) {
     while !stop.is_cancelled() {
         let source = ApiSource::new::<Namespace>(clients, &(), &Scope::Cluster);
-        let informer = SharedInformer::<Namespace>::builder(source, env).build();
+        let mut informer = SharedInformer::<Namespace>::builder(source, env);
+        if let Some(time) = options.watch {
+            informer = informer.min_watch_timeout(time).max_watch_silence(time);
+        }
+        let informer = informer.build();
         let handler = filtered(|object: &Object<Namespace>| object.is_deleting(), enqueue(queue.clone()));
         // A new informer accepts handlers.
         let _registered = informer.add_handler(handler);
@@ -165,7 +189,7 @@ impl Controller {
             return Ok(Some(namespace));
         }
         match self.clients.api::<Namespace>().replace_status(&namespace).await {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_missing_object() => Ok(None),
             Err(error) => Err(NamespaceError::Status(error)),
             Ok(written) => Ok(Some(written)),
         }
@@ -178,7 +202,7 @@ impl Controller {
         }
         let namespaces = self.clients.api::<Namespace>();
         match namespaces.replace_subresource("finalize", &namespace).await {
-            Err(error) if !error.is_not_found() => Err(NamespaceError::Finalize(error)),
+            Err(error) if !error.is_missing_object() => Err(NamespaceError::Finalize(error)),
             _ => Ok(()),
         }
     }

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube_client::client::Body;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
-use watchkeeper_apiserver::ReplyBody;
+use watchkeeper::clock::Pauses;
 
+use super::behind;
+use super::stream::Lines;
 use super::windows::Stale;
-use super::{BoxError, MOST_REQUESTS, Net};
+use super::{BoxError, MOST_REQUESTS, MOST_RESOURCES, Net};
 use crate::answers::{self, Answer};
 use crate::fault::Fault;
 use crate::script::Details;
@@ -28,10 +30,11 @@ pub(super) struct Call {
     pub(super) replica: usize,
     pub(super) life: CancellationToken,
     pub(super) connections: CancellationToken,
+    pub(super) pauses: Pauses,
     pub(super) target: Target,
     pub(super) what: Arc<str>,
     pub(super) nth: u32,
-    parts: Parts,
+    pub(super) parts: Parts,
     body: Bytes,
 }
 
@@ -65,27 +68,38 @@ impl Drop for InFlight {
 }
 
 impl Net {
-    pub(super) async fn carry(
+    /// Carries a request of a replica, or of a client with this name.
+    pub(crate) async fn carry<B>(
         self,
         replica: usize,
+        client: &str,
         life: &CancellationToken,
-        request: Request<Body>,
-    ) -> Result<Answer, BoxError> {
+        request: Request<B>,
+    ) -> Result<Answer, BoxError>
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
+    {
         let (parts, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
+        let body = body.collect().await.map_err(Into::into)?.to_bytes();
         let target = Target::of(&parts.method, &parts.uri, &parts.headers);
-        let what: Arc<str> = target.to_string().into();
+        let what: Arc<str> = match client {
+            "" => target.to_string().into(),
+            client => format!("{client}: {target}").into(),
+        };
+        let pauses = self.pauses_of(replica);
         let (nth, connections) = self.register(replica, &target, &what);
         let _in_flight = (target.verb != Verb::Watch && !target.is_noise()).then(|| InFlight::begin(&self));
-        let life = life.clone();
-        let call = Call { net: self.clone(), replica, life, connections, target, what, nth, parts, body };
-        call.resumed().await;
+        let (net, life, paused) = (self.clone(), life.clone(), pauses.clone());
+        let call = Call { net, replica, life, connections, pauses, target, what, nth, parts, body };
+        paused.over().await;
         call.add(|replica, what, nth| Event::Sent { replica, what, nth, body: call.body.clone() });
-        match call.start() {
+        let answer = match call.start() {
             Start::Unreachable => call.fail(io::ErrorKind::ConnectionRefused, "cannot reach the server"),
             Start::Refused(status) => Ok(call.refused(status)),
             Start::Sent(fault) => call.pass(fault).await,
-        }
+        };
+        paused.over().await;
+        answer
     }
 
     fn register(&self, replica: usize, target: &Target, what: &Arc<str>) -> (u32, CancellationToken) {
@@ -95,7 +109,8 @@ impl Net {
             state.runaway.cancel();
         }
         let resource = &target.resource;
-        if !resource.is_empty() && !target.is_noise() && !state.resources.contains(resource) {
+        let is_counted = !resource.is_empty() && !target.is_noise();
+        if is_counted && state.resources.len() < MOST_RESOURCES && !state.resources.contains(resource) {
             state.resources.push(resource.clone());
         }
         (state.replicas[replica].count(what), state.connections.clone())
@@ -103,7 +118,7 @@ impl Net {
 
     /// Changes an annotation of an object, as another writer.
     pub(super) async fn touch(&self, object: &str) {
-        let stamp = self.0.trace.len().to_string();
+        let stamp = self.0.server.revision().to_string();
         let patch = json!({"metadata": {"annotations": {TOUCHED: stamp}}});
         let request = Request::builder()
             .method(Method::PATCH)
@@ -111,7 +126,7 @@ impl Net {
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
             .body(Body::from(patch.to_string().into_bytes()));
         if let Ok(request) = request {
-            let Ok(answer) = self.0.server.service().oneshot(request).await;
+            let Ok(answer) = self.0.service.clone().oneshot(request).await;
             self.0.trace.note(&format!("another writer changes {object}: {}", answer.status().as_u16()));
         }
     }
@@ -138,11 +153,12 @@ impl Call {
             return Start::Sent(None);
         }
         let query = self.parts.uri.query().unwrap_or_default();
+        let mut versions = query.split('&').filter_map(|part| part.strip_prefix("resourceVersion="));
         let details = Details::Request {
             verb: self.target.verb,
             named: !self.target.name.is_empty(),
             continues: query.contains("continue="),
-            versioned: query.contains("resourceVersion=") && !query.contains("resourceVersion=0"),
+            versioned: versions.any(|version| !matches!(version, "" | "0")),
             steps: (state.steps.len() as u32).saturating_sub(1),
         };
         let site = Site::Request { replica: self.replica, what: self.what.clone(), nth: self.nth };
@@ -154,17 +170,6 @@ impl Call {
         Start::Sent(planned.map(|planned| planned.fault))
     }
 
-    /// Waits while the controller is suspended.
-    pub(super) async fn resumed(&self) {
-        loop {
-            let until = self.net.0.state.lock().windows.paused_until;
-            match until {
-                Some(until) if self.net.0.clock.now() < until => self.net.0.clock.sleep_until(until).await,
-                _ => return,
-            }
-        }
-    }
-
     async fn pass(self, fault: Option<Fault>) -> Result<Answer, BoxError> {
         let clock = self.net.0.clock.clone();
         match &fault {
@@ -174,11 +179,16 @@ impl Call {
             Some(Fault::NeverOpen) => return self.never().await,
             Some(Fault::Refuse(status)) => return Ok(self.refused(*status)),
             Some(Fault::Expire) => return Ok(self.refused(410)),
-            Some(Fault::TooLarge) => return Ok(self.refused(504)),
+            Some(Fault::TooLarge) => return Ok(self.too_large()),
+            Some(fault @ (Fault::Restart | Fault::Unreachable(_))) => {
+                self.net.carry_out(fault);
+                return self.fail(io::ErrorKind::ConnectionReset, "connection lost");
+            }
+            Some(Fault::Compact) => self.net.carry_out(&Fault::Compact),
             Some(Fault::Foreign) => self.net.touch(&self.object_path()).await,
             _ => {}
         }
-        let stale = self.net.0.state.lock().windows.stale(clock.now());
+        let stale = self.net.0.state.lock().windows.stale(self.replica, clock.now());
         let Acted { head, body, stream } = self.act(stale).await;
         if fault == Some(Fault::Double) {
             drop(self.act(stale).await);
@@ -206,7 +216,6 @@ impl Call {
             Some(Fault::RefuseAfter(status)) => return Ok(self.refused(status)),
             _ => {}
         }
-        self.resumed().await;
         Ok(answer)
     }
 
@@ -214,14 +223,17 @@ impl Call {
     async fn act(&self, stale: Option<Stale>) -> Acted {
         let Self { net, target, parts, body, .. } = self;
         let mut parts = parts.clone();
-        if let Some(stale) = stale
-            && let Some(uri) = older(&parts.uri, stale.revision)
-        {
-            parts.uri = uri;
+        let mut initial = Vec::new();
+        if let Some(stale) = stale {
+            if let Some(uri) = behind::list_at(&parts.uri, stale.revision) {
+                parts.uri = uri;
+            } else if let Some((events, uri)) = self.initial_events_at(stale.revision).await {
+                (initial, parts.uri) = (events, uri);
+            }
         }
         let before = net.0.server.revision();
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        let Ok(answer) = net.0.server.service().oneshot(request).await;
+        let Ok(answer) = net.0.service.clone().oneshot(request).await;
         let after = net.0.server.revision();
         let changed = (target.is_write() && after > before).then_some(after);
         if changed.is_some() && !target.is_noise() {
@@ -231,7 +243,7 @@ impl Call {
         let (head, reply) = answer.into_parts();
         let is_stream = target.verb == Verb::Watch && head.status.as_u16() == 200;
         let (body, stream) = match is_stream {
-            true => (Bytes::new(), Some(reply)),
+            true => (Bytes::new(), Some(Lines::new(initial, reply))),
             false => match reply.collect().await {
                 Ok(collected) => (collected.to_bytes(), None),
             },
@@ -269,10 +281,12 @@ impl Call {
 
     pub(super) fn refused(&self, status: u16) -> Answer {
         self.add(|replica, what, nth| Event::Got { replica, what, nth, status });
-        match (status, self.target.verb) {
-            (504, Verb::List) => answers::too_large(),
-            _ => answers::refused(status, &self.what),
-        }
+        answers::refused(status, &self.what)
+    }
+
+    fn too_large(&self) -> Answer {
+        self.add(|replica, what, nth| Event::Got { replica, what, nth, status: 504 });
+        answers::too_large()
     }
 
     fn fail(&self, kind: io::ErrorKind, error: &'static str) -> Result<Answer, BoxError> {
@@ -288,16 +302,28 @@ impl Call {
 
     /// Does not answer before the connection breaks.
     async fn never(&self) -> Result<Answer, BoxError> {
-        self.connections.cancelled().await;
+        tokio::select! {
+            biased;
+            () = self.connections.cancelled() => {}
+            () = self.hang() => {}
+        }
         self.fail(io::ErrorKind::ConnectionReset, "connection lost")
+    }
+
+    /// Waits as long as a connection hangs that does not break otherwise.
+    pub(super) async fn hang(&self) {
+        match self.net.0.longest_stall {
+            Some(time) => self.net.0.clock.sleep(time).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// From now on, reads of any version see the state after a step.
     fn fall_behind(&self, step: u32) {
         let mut state = self.net.0.state.lock();
-        let revision = state.steps.get(step as usize).copied();
+        let (replica, revision) = (self.replica, state.steps.get(step as usize).copied());
         let until = self.net.0.clock.now() + Duration::from_secs(60);
-        state.windows.stale = revision.map(|revision| Stale { revision, until });
+        state.windows.stale = revision.map(|revision| Stale { replica, revision, until });
     }
 }
 
@@ -306,17 +332,5 @@ struct Acted {
     head: http::response::Parts,
     body: Bytes,
     /// The events of a watch.
-    stream: Option<ReplyBody>,
-}
-
-/// The URL that reads `revision`, if the request accepts any.
-fn older(uri: &Uri, revision: u64) -> Option<Uri> {
-    let query = uri.query()?;
-    let accepts_any = query.split('&').any(|part| part == "resourceVersion=0");
-    if !accepts_any || query.contains("watch=true") {
-        return None;
-    }
-    let exact = format!("resourceVersion={revision}&resourceVersionMatch=Exact");
-    let others: Vec<&str> = query.split('&').filter(|part| !part.starts_with("resourceVersion")).collect();
-    format!("{}?{}&{exact}", uri.path(), others.join("&")).replace("?&", "?").parse().ok()
+    stream: Option<Lines>,
 }

@@ -1,11 +1,13 @@
 //! The simulated network between replicas of a controller and the API server.
 //!
-//! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `windows.rs` has the faults that last for a while,
-//! `nudge.rs` makes a controller look again.
+//! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `behind.rs` reads an old state, `strike.rs` and
+//! `windows.rs` have the faults that are not about one request, `nudge.rs` makes a controller look again.
 
+mod behind;
 mod carry;
 mod nudge;
 mod stream;
+mod strike;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -23,11 +25,11 @@ use kube_client::client::Body;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
-use watchkeeper::clock::{Clock, Instant};
-use watchkeeper_apiserver::{ApiServer, Checkpoint};
+use watchkeeper::clock::{Clock, Instant, Pauses};
+use watchkeeper_apiserver::{ApiServer, ApiService};
 
 use crate::answers::Answer;
-use crate::fault::{Fault, Planned};
+use crate::fault::Fault;
 use crate::objects::{Invariant, Objects};
 use crate::script::{Details, Script};
 use crate::site::Site;
@@ -60,9 +62,40 @@ pub struct Net(Arc<Shared>);
 
 pub(crate) struct Shared {
     server: ApiServer,
+    /// What answers the requests.
+    service: ApiService,
     clock: Clock,
     trace: Trace,
+    /// How long a connection hangs before it breaks. `None` in a simulation, where it does so for ever.
+    longest_stall: Option<Duration>,
     state: Mutex<State>,
+}
+
+impl Shared {
+    fn new(server: &ApiServer, clock: &Clock, script: Script, trace: &Trace, replicas: usize) -> Self {
+        let state = State {
+            script,
+            replicas: (0..replicas.max(1)).map(|_| Replica::default()).collect(),
+            windows: Windows::default(),
+            held: None,
+            is_cut_off: false,
+            connections: CancellationToken::new(),
+            resources: Vec::new(),
+            steps: Vec::new(),
+            in_flight: 0,
+            last_activity: clock.now(),
+            last_change: clock.now(),
+            requests: 0,
+            runaway: CancellationToken::new(),
+            invariants: Arc::new([]),
+            violation: None,
+            is_mended_by_nudge: false,
+        };
+        let (server, clock, trace) = (server.clone(), clock.clone(), trace.clone());
+        let service = server.service();
+        let state = Mutex::new(state);
+        Self { server, service, clock, trace, longest_stall: None, state }
+    }
 }
 
 struct State {
@@ -96,6 +129,10 @@ struct State {
 /// More requests than any story needs.
 const MOST_REQUESTS: u64 = 100_000;
 
+/// The most names of requests that are counted apart, and the most resources that are known to be used.
+const MOST_NAMES: usize = 100_000;
+const MOST_RESOURCES: usize = 1000;
+
 /// What the network knows of a replica.
 #[derive(Default)]
 pub(crate) struct Replica {
@@ -103,6 +140,8 @@ pub(crate) struct Replica {
     life: CancellationToken,
     /// How often each request was made, over all lives.
     counts: BTreeMap<Arc<str>, u32>,
+    /// When it is suspended.
+    pauses: Pauses,
     /// Percent of the true rate, from the next life on.
     pub(crate) clock_rate: Option<u32>,
     /// Seconds, from the next life on.
@@ -122,26 +161,20 @@ impl Net {
         trace: &Trace,
         replicas: usize,
     ) -> Self {
-        let state = State {
-            script,
-            replicas: (0..replicas.max(1)).map(|_| Replica::default()).collect(),
-            windows: Windows::default(),
-            held: None,
-            is_cut_off: false,
-            connections: CancellationToken::new(),
-            resources: Vec::new(),
-            steps: Vec::new(),
-            in_flight: 0,
-            last_activity: clock.now(),
-            last_change: clock.now(),
-            requests: 0,
-            runaway: CancellationToken::new(),
-            invariants: Arc::new([]),
-            violation: None,
-            is_mended_by_nudge: false,
-        };
-        let (server, clock, trace) = (server.clone(), clock.clone(), trace.clone());
-        Self(Arc::new(Shared { server, clock, trace, state: Mutex::new(state) }))
+        Self(Arc::new(Shared::new(server, clock, script, trace, replicas)))
+    }
+
+    /// A network in front of the service of a listener, in real time: connections that hang break after a while.
+    pub(crate) fn listening(
+        server: &ApiServer,
+        service: &ApiService,
+        longest_stall: Duration,
+        script: Script,
+        trace: &Trace,
+    ) -> Self {
+        let shared = Shared::new(server, trace.clock(), script, trace, 1);
+        let (service, longest_stall) = (service.clone(), Some(longest_stall));
+        Self(Arc::new(Shared { service, longest_stall, ..shared }))
     }
 
     /// Returns the server as the controller sees it through this network.
@@ -182,6 +215,10 @@ impl Net {
     pub(crate) fn begin_life(&self, replica: usize) -> CancellationToken {
         let mut state = self.0.state.lock();
         let replica = &mut state.replicas[replica];
+        if replica.life.is_cancelled() {
+            // The next process is not suspended.
+            replica.pauses = Pauses::default();
+        }
         std::mem::take(&mut replica.life).cancel();
         replica.life.clone()
     }
@@ -191,6 +228,11 @@ impl Net {
         let state = self.0.state.lock();
         let Replica { clock_rate, clock_offset, .. } = &state.replicas[replica];
         (clock_rate.map_or(1.0, |percent| f64::from(percent) / 100.0), *clock_offset)
+    }
+
+    /// When a replica is suspended.
+    pub(crate) fn pauses_of(&self, replica: usize) -> Pauses {
+        self.0.state.lock().replicas[replica].pauses.clone()
     }
 
     pub(crate) fn trace(&self) -> &Trace {
@@ -271,100 +313,24 @@ impl Net {
         }
     }
 
-    /// The place after a step of the story: what happens there.
-    pub(crate) fn after_step(&self, step: u32) {
-        let planned = {
-            let mut state = self.0.state.lock();
-            state.steps.push(self.0.server.revision());
-            // The controller has had no time to react: it is not quiet yet.
-            state.last_activity = self.0.clock.now();
-            let resources = state.resources.clone();
-            state.script.at(Site::Step(step), || Details::Step { resources })
+    /// Waits while the caller of the outside world is suspended, if it is known who calls.
+    pub(crate) async fn caller_is_awake(&self) {
+        let pauses = match &self.0.state.lock().replicas[..] {
+            [only] => only.pauses.clone(),
+            _ => return,
         };
-        if let Some(planned) = planned {
-            self.strike(step, planned);
-        }
-    }
-
-    /// Carries out a fault that is not about a request.
-    fn strike(&self, step: u32, planned: Planned) {
-        let fault = planned.fault.clone();
-        if fault != Fault::SetBack {
-            self.0.trace.add(Event::Fault(planned.clone()));
-        }
-        let minute = Duration::from_secs(60);
-        match fault {
-            Fault::Restart => {
-                self.0.server.compact_now();
-                self.break_connections();
-            }
-            Fault::Compact => self.0.server.compact_now(),
-            Fault::Unreachable(time) => {
-                self.window(|windows, now| windows.unreachable_until = Some(now + time));
-                self.break_connections();
-            }
-            Fault::SetBack => {
-                let (net, checkpoint) = (self.clone(), self.0.server.checkpoint());
-                tokio::spawn(async move { net.set_back(step, &checkpoint, planned).await });
-            }
-            Fault::Forbid(resource) => {
-                self.window(|windows, now| windows.refuse(&resource, 403, now + minute));
-                self.break_connections();
-            }
-            Fault::Unserve(resource) => {
-                self.window(|windows, now| windows.refuse(&resource, 404, now + minute));
-                self.break_connections();
-            }
-            Fault::Kill => self.kill(0),
-            Fault::Pause(time) => self.window(|windows, now| windows.paused_until = Some(now + time)),
-            Fault::ClockRate(percent) => {
-                self.0.state.lock().replicas[0].clock_rate = Some(percent);
-                self.kill(0);
-            }
-            Fault::ClockOffset(seconds) => {
-                self.0.state.lock().replicas[0].clock_offset = seconds;
-                self.kill(0);
-            }
-            _ => {}
-        }
-    }
-
-    /// Returns to the backup when the controller has had time to write, unless the story has gone on.
-    async fn set_back(&self, step: u32, checkpoint: &Checkpoint, planned: Planned) {
-        self.0.clock.sleep(Duration::from_secs(5)).await;
-        let has_gone_on = self.0.state.lock().steps.len() as u32 > step + 1;
-        if !has_gone_on && self.0.server.revision() > checkpoint.revision() {
-            self.0.trace.add(Event::Fault(planned));
-            self.0.trace.add(Event::Restored { revision: checkpoint.revision() });
-            self.0.server.restore(checkpoint);
-            self.break_connections();
-        }
-    }
-
-    fn window(&self, set: impl FnOnce(&mut Windows, Instant)) {
-        set(&mut self.0.state.lock().windows, self.0.clock.now());
-    }
-
-    /// Breaks all connections of all replicas.
-    fn break_connections(&self) {
-        let connections = std::mem::take(&mut self.0.state.lock().connections);
-        connections.cancel();
-    }
-
-    /// Ends the life of a replica.
-    pub(crate) fn kill(&self, replica: usize) {
-        let life = self.0.state.lock().replicas[replica].life.clone();
-        life.cancel();
+        pauses.over().await;
     }
 
     /// The place of a call to the outside world: what happens there.
     pub(crate) fn at_call(&self, what: &Arc<str>) -> Option<Fault> {
         let planned = {
             let mut state = self.0.state.lock();
+            let knows_caller = state.replicas.len() == 1;
             let nth = state.replicas[0].count(what);
             let site = Site::Request { replica: 0, what: what.clone(), nth };
             state.last_activity = self.0.clock.now();
-            state.script.at(site, || Details::Outside)
+            state.script.at(site, || Details::Outside { knows_caller })
         }?;
         self.0.trace.add(Event::Fault(planned.clone()));
         Some(planned.fault)
@@ -373,6 +339,9 @@ impl Net {
 
 impl Replica {
     fn count(&mut self, what: &Arc<str>) -> u32 {
+        if self.counts.len() >= MOST_NAMES {
+            self.counts.clear();
+        }
         let count = self.counts.entry(what.clone()).or_default();
         *count += 1;
         *count
@@ -402,7 +371,7 @@ impl Service<Request<Body>> for NetService {
             tokio::select! {
                 biased;
                 () = life.cancelled() => std::future::pending().await,
-                answer = net.carry(replica, &life, request) => answer,
+                answer = net.carry(replica, "", &life, request) => answer,
             }
         };
         carried.boxed()

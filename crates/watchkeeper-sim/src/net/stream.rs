@@ -52,10 +52,10 @@ enum End {
 
 impl Call {
     /// The body of a watch's answer.
-    pub(super) fn stream(self, events: ReplyBody, fault: Option<Fault>, stale: Option<Stale>) -> AnswerBody {
+    pub(super) fn stream(self, lines: Lines, fault: Option<Fault>, stale: Option<Stale>) -> AnswerBody {
         let mut watch = Watch {
             call: self,
-            lines: Lines::new(events),
+            lines,
             stale,
             count: 0,
             without_bookmarks: false,
@@ -93,7 +93,7 @@ impl Watch {
     /// The next bytes for the controller.
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
-            self.call.resumed().await;
+            self.call.pauses.over().await;
             if let Some(bytes) = self.ready.pop_front() {
                 let (replica, what, line) = (self.call.replica, self.call.what.clone(), bytes.clone());
                 self.call.net.0.trace.add(Event::Saw { replica, what, line });
@@ -101,7 +101,11 @@ impl Watch {
             }
             match self.end {
                 Some(End::Closed) => return None,
-                Some(End::Broken) => return Some(Err(broken())),
+                Some(End::Broken) => {
+                    // What was sent before leaves the connection's buffer first.
+                    tokio::task::yield_now().await;
+                    return Some(Err(broken()));
+                }
                 None => {}
             }
             let line = self.lines.next().await?;
@@ -110,9 +114,11 @@ impl Watch {
         }
     }
 
-    /// Waits while the events of this resource are held back, or the server is behind.
+    /// Waits while the events of this resource are held back, or the server is behind. The old state is not held back.
     async fn released(&mut self) {
-        if let Some(stale) = self.stale {
+        if let Some(stale) = self.stale
+            && self.count >= self.lines.initial
+        {
             self.call.net.0.clock.sleep_until(stale.until).await;
         }
         let held = self.call.net.0.state.lock().held.clone();
@@ -126,8 +132,8 @@ impl Watch {
     /// Decides what becomes of an event.
     async fn take(&mut self, line: Bytes) {
         self.count += 1;
-        let is_bookmark = line.starts_with(br#"{"type":"BOOKMARK""#);
-        if is_bookmark && self.without_bookmarks {
+        let is_bookmark = is_bookmark(&line);
+        if is_bookmark && self.without_bookmarks && !ends_list(&line) {
             return;
         }
         if let Some(spoiled) = self.spoiled(&line) {
@@ -160,7 +166,10 @@ impl Watch {
                 }
                 self.end = Some(End::Broken);
             }
-            Fault::Stall => std::future::pending().await,
+            Fault::Stall => {
+                self.call.hang().await;
+                self.end = Some(End::Broken);
+            }
             Fault::Delay(time) => {
                 self.call.net.0.clock.sleep(time).await;
                 self.ready.push_back(line);
@@ -238,6 +247,17 @@ impl Watch {
     }
 }
 
+/// The server writes the type of a bookmark last.
+fn is_bookmark(line: &[u8]) -> bool {
+    line.ends_with(b"\"type\":\"BOOKMARK\"}\n")
+}
+
+/// Whether a bookmark ends a streamed list, of which it is a part: no server leaves it out.
+fn ends_list(bookmark: &[u8]) -> bool {
+    let end = b"k8s.io/initial-events-end";
+    bookmark.windows(end.len()).any(|part| part == end)
+}
+
 /// The event with every field but the metadata of another type than any kind has.
 fn undecodable(line: &Bytes) -> Option<Bytes> {
     let mut event: Value = serde_json::from_slice(line).ok()?;
@@ -259,16 +279,19 @@ fn expired(reason: Reason) -> Bytes {
     format!("{}\n", json!({"type": "ERROR", "object": status})).into()
 }
 
-/// Splits a body into lines.
-struct Lines {
+/// The lines of a body, after others.
+pub(super) struct Lines {
     body: ReplyBody,
     rest: BytesMut,
     lines: VecDeque<Bytes>,
+    /// How many lines are not of the body.
+    initial: u32,
 }
 
 impl Lines {
-    fn new(body: ReplyBody) -> Self {
-        Self { body, rest: BytesMut::new(), lines: VecDeque::new() }
+    pub(super) fn new(initial: Vec<Bytes>, body: ReplyBody) -> Self {
+        let count = initial.len() as u32;
+        Self { body, rest: BytesMut::new(), lines: initial.into(), initial: count }
     }
 
     async fn next(&mut self) -> Option<Bytes> {

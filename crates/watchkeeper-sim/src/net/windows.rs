@@ -8,15 +8,15 @@ use watchkeeper::clock::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     pub(super) unreachable_until: Option<Instant>,
-    pub(super) paused_until: Option<Instant>,
     /// Resources whose requests are refused with a status.
     refused: BTreeMap<String, (u16, Instant)>,
     pub(super) stale: Option<Stale>,
 }
 
-/// A server that is behind: reads of any version see an old one.
+/// A server that is behind, for one replica of the controller: reads of any version see an old one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stale {
+    pub(super) replica: usize,
     pub(super) revision: u64,
     pub(super) until: Instant,
 }
@@ -35,7 +35,7 @@ impl Windows {
         self.refused.get(resource).filter(|(_, until)| now < *until).map(|(status, _)| *status)
     }
 
-    pub(super) fn stale(&self, now: Instant) -> Option<Stale> {
-        self.stale.filter(|stale| now < stale.until)
+    pub(super) fn stale(&self, replica: usize, now: Instant) -> Option<Stale> {
+        self.stale.filter(|stale| stale.replica == replica && now < stale.until)
     }
 }

@@ -96,6 +96,33 @@ async fn a_definition_that_is_deleted_and_made_again_otherwise_is_followed_by_al
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_cache_of_an_optional_kind_catches_up_with_the_kind_and_with_its_absence() {
+    for queue in QUEUES {
+        let env = Env::simulated(1);
+        let cluster = TestCluster::builder().env(&env).without_operator().await;
+        let factory = SharedInformerFactory::builder(cluster.client()).queue(queue).build();
+        let websites = factory.informer_with::<Website>((), |builder| builder.optional().build());
+        let cached = || websites.indexer().snapshot().len();
+        let stop = CancellationToken::new();
+        factory.start(&stop);
+        factory.wait_for_sync(&stop).await.unwrap();
+        factory.catch_up(Duration::from_secs(1)).await.unwrap();
+
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        cluster.client().api::<CustomResourceDefinition>().create(&Website::crd()).await.unwrap();
+        cluster.apply(&manifest("a", 1)).await;
+        assert_eq!((websites.health().phase, cached()), (Phase::Parked, 0));
+        factory.catch_up(RESUMED).await.unwrap();
+        assert_eq!(cached(), 1);
+
+        cluster.delete::<CustomResourceDefinition>("websites.example.dev").await;
+        factory.catch_up(RESUMED).await.unwrap();
+        assert_eq!((websites.health().phase, cached()), (Phase::Parked, 0));
+        stop.cancel();
+    }
+}
+
 fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }

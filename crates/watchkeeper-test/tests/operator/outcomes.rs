@@ -10,6 +10,7 @@ use kube_core::params::Patch;
 use parking_lot::Mutex;
 use serde_json::json;
 use watchkeeper::controller::{Action, Controller, Error, Manager, Watch};
+use watchkeeper::workqueue::Priority;
 use watchkeeper::{Env, ObjectName};
 use watchkeeper_sim::Scenario;
 use watchkeeper_test::TestCluster;
@@ -76,6 +77,21 @@ async fn an_error_is_retried_and_a_requeue_comes_when_it_was_asked_for() {
     pass(&cluster, 10).await;
     assert_eq!(count.load(SeqCst), 5);
     assert_eq!(figures(&cluster), [1, 1, 3, 0, 0, 0, 0]);
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeue_has_the_priority_that_was_asked_for() {
+    let (cluster, _) = runs(None, |number| {
+        let action = Action::requeue_after(Duration::from_secs(60));
+        Ok(if number == 0 { action } else { action.priority(Priority::High) })
+    })
+    .await;
+    for (seconds, expected) in [(1, Priority::Normal), (60, Priority::High)] {
+        pass(&cluster, seconds).await;
+        let key = ObjectName::namespaced("default", "a");
+        assert_eq!(cluster.operator().explain("configmap", &key).unwrap().priority, expected);
+    }
     cluster.stop().await;
 }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::{
     Action, Controller, Manager, ManagerBuilder, ManagerError, ManagerHandle, OnStale, Watch,
 };
+use watchkeeper::leader::LeaderElection;
 use watchkeeper::process::Checks;
 use watchkeeper::reflector::Cause;
 use watchkeeper::{Client, Env};
@@ -161,6 +162,14 @@ async fn by_default_controllers_go_on_and_readiness_names_the_kind_and_the_cause
 
 #[tokio::test(start_paused = true)]
 async fn while_the_rest_of_a_program_ends_liveness_names_the_part_that_died() {
+    for is_everywhere in [false, true] {
+        let error = die_slowly(is_everywhere).await;
+        assert_eq!(error.to_string(), "the runnable flaky failed");
+    }
+}
+
+/// Runs a manager with a part that dies, of the leader or of all replicas, while a reconcile is under way.
+async fn die_slowly(is_everywhere: bool) -> ManagerError {
     let env = Env::simulated(1);
     let client = Client::from_kube(ApiServer::new(&env).client(), &env);
     let mut manager = Manager::builder("tester", &client).build();
@@ -171,10 +180,14 @@ async fn while_the_rest_of_a_program_ends_liveness_names_the_part_that_died() {
         })
         .unwrap();
     let clock = env.clock.clone();
-    manager.add("flaky", move |_| async move {
+    let flaky = move |_| async move {
         clock.sleep(Duration::from_secs(5)).await;
         Err::<(), _>(std::io::Error::other("out of luck"))
-    });
+    };
+    match is_everywhere {
+        true => manager.add_on_all_replicas("flaky", flaky),
+        false => manager.add("flaky", flaky),
+    }
     let live = manager.pages().live.clone();
     let (handle, run) = (manager.handle(), tokio::spawn(manager.run(CancellationToken::new())));
     handle.wait_until_running().await;
@@ -182,6 +195,47 @@ async fn while_the_rest_of_a_program_ends_liveness_names_the_part_that_died() {
     env.clock.sleep(Duration::from_secs(6)).await;
     assert_eq!(live.failing(), ["parts"]);
     assert!(!run.is_finished(), "a reconcile is under way");
-    let error = run.await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "the runnable flaky failed");
+    run.await.unwrap().unwrap_err()
+}
+
+/// Adds an election to a manager, as a candidate of that name.
+fn candidate(manager: ManagerBuilder, client: &Client, name: &str) -> ManagerBuilder {
+    let election = LeaderElection::builder(client, "default", "tester").identity(name).build();
+    manager.leader_election(election.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_ends_because_of_a_stale_cache_only_after_it_has_taken_over() {
+    let env = Env::simulated(1);
+    let server = ApiServer::new(&env);
+    let user = Client::from_kube(server.client(), &env);
+    let (leader, stop) = (Manager::builder("tester", &user), CancellationToken::new());
+    let leader = candidate(leader, &user, "leader").build();
+    let leads = leader.handle();
+    let leader = tokio::spawn(leader.run(stop.clone()));
+    leads.wait_until_running().await;
+
+    let (client, is_forbidden) = refusing(&server, &env, |request| request.uri().path().contains("/secrets"));
+    let standby = Manager::builder("tester", &client).on_stale(AFTER, OnStale::Exit);
+    let mut standby = candidate(standby, &client, "standby").build();
+    Controller::<Secret>::new(&mut standby).reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+    let (live, works) = (standby.pages().live.clone(), standby.handle());
+    let standby = tokio::spawn(standby.run(CancellationToken::new()));
+    env.clock.sleep(Duration::from_secs(5)).await;
+    let forbid = |is_now| {
+        is_forbidden.store(is_now, SeqCst);
+        server.end_watches();
+    };
+    forbid(true);
+    env.clock.sleep(3 * AFTER).await;
+    assert!(!standby.is_finished() && live.failing().is_empty(), "{:?}", live.failing());
+
+    forbid(false);
+    stop.cancel();
+    leader.await.unwrap().unwrap();
+    works.wait_until_running().await;
+    forbid(true);
+    let error = standby.await.unwrap().unwrap_err();
+    assert!(matches!(&error, ManagerError::Stale { cache, .. } if cache == "secrets"), "{error}");
+    assert_eq!(live.failing(), ["parts"]);
 }

@@ -36,6 +36,7 @@ pub(super) struct Figures {
     terminal: AtomicU64,
     panics: AtomicU64,
     timeouts: AtomicU64,
+    longest_requeue: AtomicU64,
     times: Mutex<Times>,
 }
 
@@ -71,6 +72,8 @@ pub struct ControllerFigures {
     pub time: Duration,
     /// Runs that began although a cache had not seen the key's own writes for 5 s.
     pub overdue: u64,
+    /// The longest delay after which a reconcile has asked to run again, to the millisecond.
+    pub longest_requeue: Duration,
 }
 
 impl Figures {
@@ -85,6 +88,7 @@ impl Figures {
             terminal: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
+            longest_requeue: AtomicU64::new(0),
             times: Mutex::new(Times { counts: [0; BOUNDS.len() + 1], sum: Duration::ZERO }),
         }
     }
@@ -113,6 +117,11 @@ impl Figures {
         times.sum += took;
     }
 
+    /// Records that a reconcile has asked to run again after `delay`.
+    pub(super) fn requeued(&self, delay: Duration) {
+        self.longest_requeue.fetch_max(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
     pub(super) fn now(&self, overdue: u64) -> ControllerFigures {
         let Times { counts, sum } = self.times.lock().clone();
         let of = |counter: &AtomicU64| counter.load(Relaxed);
@@ -132,6 +141,7 @@ impl Figures {
             times: BOUNDS.into_iter().chain([f64::INFINITY]).zip(counts).collect(),
             time: sum,
             overdue,
+            longest_requeue: Duration::from_millis(of(&self.longest_requeue)),
         }
     }
 }
@@ -176,6 +186,16 @@ mod tests {
         figures.record(Ended::Success, Duration::from_secs(61));
         let filled: Vec<_> = figures.now(0).times.into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(filled, [(0.01, 1), (f64::INFINITY, 1)]);
+    }
+
+    #[test]
+    fn the_longest_requeue_stays() {
+        let figures = Figures::new("websites", 1);
+        assert_eq!(figures.now(0).longest_requeue, Duration::ZERO);
+        for seconds in [3, 600, 60] {
+            figures.requeued(Duration::from_secs(seconds));
+        }
+        assert_eq!(figures.now(0).longest_requeue, Duration::from_secs(600));
     }
 
     #[test]

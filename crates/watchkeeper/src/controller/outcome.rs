@@ -8,18 +8,21 @@ use std::time::Duration;
 use super::context::ReadError;
 use crate::report::WithCauses;
 use crate::wire::{ApiError, Class};
+use crate::workqueue::Priority;
 
 /// What happens to a key after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a reconcile returns its action"]
 pub struct Action {
     pub(super) requeue_after: Option<Duration>,
+    /// That of this run if there is none.
+    pub(super) priority: Option<Priority>,
 }
 
 impl Action {
     /// Nothing more to do until something changes.
     pub fn done() -> Self {
-        Self { requeue_after: None }
+        Self { requeue_after: None, priority: None }
     }
 
     /// Reconciles the object again after `delay`, or earlier if something changes.
@@ -31,7 +34,21 @@ impl Action {
     /// # let _ = action;
     /// ```
     pub fn requeue_after(delay: Duration) -> Self {
-        Self { requeue_after: Some(delay) }
+        Self { requeue_after: Some(delay), priority: None }
+    }
+
+    /// Sets the priority of the run that [`requeue_after`](Self::requeue_after) asks for; that of this run by default.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use watchkeeper::controller::Action;
+    /// # use watchkeeper::workqueue::Priority;
+    /// let look_now_and_then = Action::requeue_after(Duration::from_secs(300)).priority(Priority::Low);
+    /// # let _ = look_now_and_then;
+    /// ```
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
     }
 }
 

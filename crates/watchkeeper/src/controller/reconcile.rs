@@ -18,7 +18,6 @@ use super::outcome::{Action, Error, Verdict};
 use crate::object::{Kind, Object, ObjectName};
 use crate::record::EventType;
 use crate::report::panic_message;
-use crate::wire::Class;
 use crate::workqueue::WorkItem;
 
 /// After which time a run that has not ended is reported, and again after each further one.
@@ -123,6 +122,9 @@ impl<K: Kind> Reconciler<K> {
                 (self.reconcile)(held.unwrap_or(typed), context.clone()).await
             }
             (true, true) => {
+                if planted!(EarlyRelease) {
+                    release(context, finalizer).await?;
+                }
                 let action = cleanup(typed, context.clone()).await?;
                 if action.requeue_after.is_none() {
                     release(context, finalizer).await?;
@@ -153,15 +155,17 @@ impl<K: Kind> Reconciler<K> {
     }
 
     /// Decides what becomes of the key.
-    fn settle(&self, item: WorkItem<ObjectName>, context: &Context<K>, outcome: Outcome, took: Duration) {
+    fn settle(&self, mut item: WorkItem<ObjectName>, context: &Context<K>, outcome: Outcome, took: Duration) {
         let record = |ended| self.figures.record(ended, took);
         match outcome {
-            Outcome::Returned(Ok(Action { requeue_after: None })) => {
+            Outcome::Returned(Ok(Action { requeue_after: None, .. })) => {
                 record(Ended::Success);
                 item.forget();
             }
-            Outcome::Returned(Ok(Action { requeue_after: Some(delay) })) => {
+            Outcome::Returned(Ok(Action { requeue_after: Some(delay), priority })) => {
                 record(Ended::RequeueAfter);
+                item.set_priority(priority.unwrap_or(item.priority()));
+                self.figures.requeued(delay);
                 item.retry_after(delay);
             }
             Outcome::Returned(Err(error)) => {
@@ -182,10 +186,12 @@ impl<K: Kind> Reconciler<K> {
 
     fn fail(&self, item: WorkItem<ObjectName>, context: &Context<K>, error: Error) {
         match error.verdict() {
+            Verdict::Retry if planted!(NoRetry) => item.forget(),
             Verdict::Retry => item.retry(error.into_inner()),
             Verdict::RetryQuietly => item.retry_quietly(error.into_inner()),
             Verdict::RetryAfter(delay) => {
                 self.shared.env.reporter.error("controller", &self.subject(item.key()), error.source());
+                self.figures.requeued(delay);
                 item.retry_after(delay);
             }
             Verdict::GiveUp(reason) => {
@@ -220,7 +226,7 @@ async fn release<K: Kind>(context: &Context<K>, finalizer: &str) -> Result<(), W
     let mut finalizers = main.finalizers();
     finalizers.retain(|name| name != finalizer);
     match write_finalizers(context, &main, &finalizers).await {
-        Err(WriteError::Api { source, .. }) if source.class() == Class::NotFound => Ok(()),
+        Err(WriteError::Api { source, .. }) if source.is_missing_object() => Ok(()),
         outcome => outcome,
     }
 }

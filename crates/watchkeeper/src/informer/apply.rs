@@ -97,7 +97,7 @@ fn replace_all<K>(
     notifications: &mut Vec<Notification<K>>,
 ) {
     let before = batch.replace(items, version.clone());
-    for old in before.iter().filter(|old| batch.get_like(old).is_none()) {
+    for old in before.iter().filter(|old| batch.get_like(old).is_none() && !planted!(ForgottenTombstone)) {
         notifications.push(Notification::Delete(Deleted::tombstone(old)));
     }
     for object in items {

@@ -6,8 +6,10 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::{Mutex, ReentrantMutex};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -93,6 +95,7 @@ pub(super) trait AnyInformer: Any + Send + Synced {
     fn health(&self) -> Health;
     /// Returns the plural name of the kind with its group.
     fn resource(&self) -> String;
+    fn catch_up(&self) -> BoxFuture<'_, ()>;
 }
 
 impl<K: Kind> AnyInformer for SharedInformer<K> {
@@ -116,6 +119,10 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
         let (plural, group) = (K::plural(self.kind()), K::group(self.kind()));
         if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
     }
+
+    fn catch_up(&self) -> BoxFuture<'_, ()> {
+        self.catch_up().boxed()
+    }
 }
 
 /// The error of an informer that panicked: its cache does not change any more.
@@ -126,6 +133,16 @@ pub struct InformerPanicked {
     pub name: String,
     /// The message of the panic.
     pub message: String,
+}
+
+/// The error of caches that do not reflect what the API server has had for a while.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("caches are behind the API server after {patience:?}: {}", behind.join(", "))]
+pub struct CachesBehind {
+    /// The plural names of their kinds, with scope and selection if they are narrowed.
+    pub behind: Vec<String>,
+    /// How long they had.
+    pub patience: Duration,
 }
 
 impl SharedInformerFactory {
@@ -283,6 +300,31 @@ impl SharedInformerFactory {
         })
     }
 
+    /// Waits until every started informer's cache reflects everything that the API server has now, however far behind its watch is.
+    /// The error names those that do not when `patience` is over. Cancel-safe.
+    ///
+    /// The empty cache of a kind that is not served reflects that. A replica that takes over from another needs this: with a cache that lacks what the other has just created, it would create it
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// The caches that are behind.
+    pub async fn catch_up(&self, patience: Duration) -> Result<(), CachesBehind> {
+        let started: Vec<_> = {
+            let informers = self.shared.informers.lock();
+            let started = informers.iter().filter(|(_, entry)| entry.started);
+            started
+                .map(|(key, entry)| (key.describe(entry.informer.name()), entry.informer.clone()))
+                .collect()
+        };
+        let clock = &self.shared.client.env().clock;
+        let waits = started.iter().map(|(name, informer)| async move {
+            clock.timeout(patience, informer.catch_up()).await.err().map(|_| name.clone())
+        });
+        let behind: Vec<_> = join_all(waits).await.into_iter().flatten().collect();
+        if behind.is_empty() { Ok(()) } else { Err(CachesBehind { behind, patience }) }
+    }
+
     /// Waits until every informer has stopped. It does not stop them; that is what the token of
     /// [`SharedInformerFactory::start`] is for. The error names the informer that panicked, if one did. Cancel-safe,
     /// and may be called more than once, also by several tasks at a time.
@@ -318,6 +360,7 @@ impl Shared {
         if let Some(edit) = &settings.edit {
             source = source.edit_options_with(edit.clone());
         }
+        let metadata = source.clone().metadata_only();
         if metadata_only {
             source = source.metadata_only();
         }
@@ -329,7 +372,8 @@ impl Shared {
             .keep_decoded(settings.keep)
             .list_mode(settings.list)
             .verify_every(settings.verify_every)
-            .indexes([namespace_index()]);
+            .indexes([namespace_index()])
+            .metadata_from(metadata);
         if let Some(transform) = of_kind.and_then(|of| of.transform.as_ref()).or(settings.transform.as_ref())
         {
             builder = builder.transform(transform.clone());

@@ -9,6 +9,7 @@
 
 mod apply;
 mod caches;
+mod catch_up;
 mod delta_controller;
 mod factory;
 mod factory_settings;
@@ -28,7 +29,7 @@ mod unshared;
 
 pub use caches::{CacheState, Caches, Degraded};
 pub use delta_controller::{DeltaController, DeltaControllerBuilder, process_deltas};
-pub use factory::{InformerPanicked, SharedInformerFactory};
+pub use factory::{CachesBehind, InformerPanicked, SharedInformerFactory};
 pub use factory_settings::SharedInformerFactoryBuilder;
 pub use handler::{Change, Filtered, Handler, OnApply, OnChange, filtered, on_apply, on_change};
 pub use listener::Registration;

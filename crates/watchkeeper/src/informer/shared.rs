@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::apply_unreported;
+use super::catch_up::catch_up;
 use super::handler::{Handler, Notification};
 use super::listener::{Registration, deliver};
 use super::lister::Lister;
@@ -24,7 +25,7 @@ use crate::latch::Latch;
 use crate::object::{Decoded, Kind, Object, ResourceVersion};
 use crate::queue::{DeltaQueue, Popped};
 use crate::reflector::{Health, Phase, Verified, VerifyError, VerifyRequests};
-use crate::source::ListerWatcher;
+use crate::source::{ApiSource, ListerWatcher};
 use crate::store::{Index, Indexer};
 
 /// One watch and one cache of a kind, for many handlers. Clones share it.
@@ -68,6 +69,8 @@ struct Inner<K: Kind> {
     decoded: Arc<Decoded<K>>,
     optional: Arc<AtomicBool>,
     verify: Arc<VerifyRequests>,
+    /// The metadata of the same objects, where they come from an API server.
+    metadata: Option<ApiSource>,
 }
 
 enum Life<K: Kind> {
@@ -93,6 +96,7 @@ pub struct SharedInformerBuilder<K: Kind> {
     source: SourceStart<K>,
     indexes: Vec<Index<K>>,
     pipeline: Pipeline,
+    metadata: Option<ApiSource>,
 }
 
 impl<K: Kind> SharedInformerBuilder<K> {
@@ -100,6 +104,13 @@ impl<K: Kind> SharedInformerBuilder<K> {
     #[must_use]
     pub fn source<S: ListerWatcher>(mut self, source: S) -> Self {
         self.source = start_from(source);
+        self.metadata = None;
+        self
+    }
+
+    /// Sets where the metadata of the same objects can be listed.
+    pub(super) fn metadata_from(mut self, source: ApiSource) -> Self {
+        self.metadata = Some(source);
         self
     }
 
@@ -154,6 +165,7 @@ impl<K: Kind> SharedInformerBuilder<K> {
             synced: Arc::default(),
             stopped: Latch::default(),
             decoded,
+            metadata: self.metadata,
             kind: self.kind,
         });
         inner.pump.metrics.made(Arc::downgrade(&(inner.clone() as Arc<dyn Observed>)));
@@ -182,6 +194,7 @@ impl<K: Kind> SharedInformer<K> {
             source: start_from(source),
             indexes: Vec::new(),
             pipeline: Pipeline::default(),
+            metadata: None,
         }
     }
 
@@ -283,6 +296,16 @@ impl<K: Kind> SharedInformer<K> {
             biased;
             () = self.0.synced.wait() => true,
             () = self.0.stopped.wait() => false,
+        }
+    }
+
+    /// Waits until the store reflects everything that the API server has now, by a consistent list of metadata. An informer of
+    /// another source is not waited for. Cancel-safe.
+    pub(crate) async fn catch_up(&self) {
+        let pump = &self.0.pump;
+        if let Some(metadata) = &self.0.metadata {
+            let is_parked = || pump.health.lock().phase == Phase::Parked;
+            catch_up(&self.0.store, metadata, &pump.name, &pump.env, is_parked).await;
         }
     }
 

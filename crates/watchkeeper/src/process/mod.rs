@@ -24,5 +24,6 @@ pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Alarm, Checks,
 pub use client_args::{ClientArgs, ConnectError};
 #[cfg(feature = "logging")]
 pub use log_args::{LogArgs, LogError, LogFormat};
+pub use pod::pod_namespace;
 pub use unstalled::Unstalled;
 pub use workers::{Workers, run_workers};

@@ -12,6 +12,17 @@ use super::kubeconfig::server_url;
 /// The folder of a service account.
 pub(super) const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// Returns the namespace of the pod that this process runs in: from the variable `POD_NAMESPACE`, or from the mounted service account.
+pub fn pod_namespace() -> Option<String> {
+    namespace_of(|name| std::env::var(name).ok(), Path::new(FOLDER))
+}
+
+fn namespace_of(variable: impl Fn(&str) -> Option<String>, folder: &Path) -> Option<String> {
+    let file = || fs::read_to_string(folder.join("namespace")).ok();
+    let set = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    variable("POD_NAMESPACE").and_then(set).or_else(|| file().and_then(set))
+}
+
 /// Returns the configuration of a process with these variables and files; `None` if it is not in a pod; the problem if
 /// it is unusable.
 ///
@@ -80,6 +91,22 @@ mod tests {
         assert_eq!(config.default_namespace, "mine");
         let config = pod(&files, "fd00::1", "6443").unwrap().unwrap();
         assert_eq!(config.cluster_url, "https://[fd00::1]:6443");
+    }
+
+    #[test]
+    fn the_namespace_of_a_pod_is_in_a_variable_or_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let namespace = |variable: Option<&str>| {
+            namespace_of(
+                |name| variable.filter(|_| name == "POD_NAMESPACE").map(str::to_owned),
+                folder.path(),
+            )
+        };
+        assert_eq!((namespace(None), namespace(Some(""))), (None, None));
+        fs::write(folder.path().join("namespace"), "mine\n").unwrap();
+        assert_eq!(namespace(None).as_deref(), Some("mine"));
+        assert_eq!(namespace(Some("")).as_deref(), Some("mine"));
+        assert_eq!(namespace(Some("other")).as_deref(), Some("other"));
     }
 
     #[test]

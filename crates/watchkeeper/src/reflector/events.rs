@@ -48,6 +48,9 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let version = object.version().clone();
         self.verifier.touch(|| object.key());
         self.plan.watched(&version)?;
+        if planted!(DroppedEvent) && version.as_number().is_some_and(|number| number % 16 == 0) {
+            return Ok(Some(version));
+        }
         self.queue.push(match line.event {
             WatchEventType::Deleted => Delta::Deleted(Deleted::Final(object)),
             WatchEventType::Added => Delta::Added(object),

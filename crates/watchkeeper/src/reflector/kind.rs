@@ -45,6 +45,8 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     /// Empties the cache, whose kind is not served. Returns the delay before the next request.
     pub(super) fn park(&mut self) -> Duration {
         let was_listed = self.plan.has_listed();
+        // First, so that whoever sees the cache change sees why.
+        self.absent();
         // A kind that must be there has not synced before it was.
         if was_listed || self.is_optional() {
             // The lowest version: nobody waits for what was written to this cache.
@@ -57,7 +59,6 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             let failure = Failure { phase: PHASE, why: WHY.to_owned() };
             self.env.reporter.error("reflector", &self.name, &failure);
         }
-        self.absent();
         self.plan.park(self.env.clock.now())
     }
 

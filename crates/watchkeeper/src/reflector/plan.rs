@@ -136,7 +136,7 @@ impl Plan {
             history: History::new(options.silence),
             set_back: None,
         };
-        if mode == ListMode::Paged {
+        if mode == ListMode::Paged || planted!(StaleFirstList) {
             plan.state = plan.first_page();
         }
         plan
@@ -144,7 +144,10 @@ impl Plan {
 
     /// Requests the newest state, which no stale replica may answer.
     fn first_page(&self) -> State {
-        let page = ListOptions { limit: self.page_size, ..ListOptions::default() };
+        let mut page = ListOptions { limit: self.page_size, ..ListOptions::default() };
+        if planted!(StaleFirstList) && self.history.last().is_unset() {
+            page.version = "0".into();
+        }
         State::List { page, version: ResourceVersion::UNSET, unpaged: self.page_size == 0 }
     }
 
@@ -166,8 +169,17 @@ impl Plan {
         match &self.state {
             State::List { page, .. } => Ask::List(page.clone()),
             State::Stream => Ask::Watch(WatchOptions { initial_events: true, ..watch }),
-            State::Watch => Ask::Watch(WatchOptions { version: self.history.last().clone(), ..watch }),
+            State::Watch => Ask::Watch(WatchOptions { version: self.resume_from(), ..watch }),
             State::Parked => Ask::Discovery,
+        }
+    }
+
+    /// Returns the version after which the next watch begins: the last one seen.
+    fn resume_from(&self) -> ResourceVersion {
+        let last = self.history.last();
+        match last.as_number() {
+            Some(number) if planted!(SkippedVersion) => (number + 1).into(),
+            _ => last.clone(),
         }
     }
 
@@ -269,7 +281,7 @@ impl Plan {
             return Duration::ZERO;
         }
         if error.is_some_and(ApiError::is_version_unusable) {
-            return self.relist(error, now);
+            return if planted!(DeafToExpiry) { self.delay(error, now) } else { self.relist(error, now) };
         }
         if ended.is_refused() {
             self.failures = 0;

@@ -7,6 +7,7 @@ use kube_client::Config;
 
 use super::api::Api;
 use super::connection::connect;
+use super::gate::WriteGate;
 use super::requests::Requests;
 use super::user_agent::UserAgent;
 use crate::env::Env;
@@ -72,6 +73,11 @@ impl Client {
     pub fn program(self, name: &str, version: &str) -> Self {
         self.requests.agent().set(name, version);
         self
+    }
+
+    /// Returns the same client, whose writes are sent only while `gate` is open.
+    pub(crate) fn gated(&self, gate: &WriteGate) -> Self {
+        Self { requests: self.requests.clone().gated(gate), env: self.env.clone() }
     }
 
     /// Returns requests about objects of kind `K`, known at compile time.

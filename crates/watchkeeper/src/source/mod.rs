@@ -9,6 +9,7 @@ mod api_source;
 mod client;
 mod connection;
 mod discovery;
+mod gate;
 mod path;
 mod requests;
 mod scripted;
@@ -27,6 +28,7 @@ pub(crate) use api_source::Edit;
 pub use api_source::{ApiSource, Query, Scope};
 pub(crate) use client::without_userinfo;
 pub use client::{Client, ClientError};
+pub(crate) use gate::WriteGate;
 pub use requests::Requests;
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};
 

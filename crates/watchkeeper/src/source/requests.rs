@@ -13,6 +13,7 @@ use kube_client::Client;
 use kube_client::client::Body;
 
 use super::api::Api;
+use super::gate::WriteGate;
 use super::user_agent::UserAgent;
 use crate::clock::Clock;
 use crate::env::Env;
@@ -36,6 +37,8 @@ pub struct Requests {
     clock: Clock,
     deadline: Duration,
     manager: Option<Arc<str>>,
+    /// What writes must pass; all may if there is none.
+    gate: Option<WriteGate>,
 }
 
 impl Requests {
@@ -53,7 +56,14 @@ impl Requests {
     }
 
     pub(super) fn new(kube: Client, env: &Env, agent: UserAgent) -> Self {
-        Self { kube, agent, clock: env.clock.clone(), deadline: Duration::from_secs(30), manager: None }
+        let (clock, deadline) = (env.clock.clone(), Duration::from_secs(30));
+        Self { kube, agent, clock, deadline, manager: None, gate: None }
+    }
+
+    /// Sends writes only while `gate` is open.
+    pub(super) fn gated(mut self, gate: &WriteGate) -> Self {
+        self.gate = Some(gate.clone());
+        self
     }
 
     /// Sets the deadline of each request; 30 s by default.
@@ -82,7 +92,7 @@ impl Requests {
 
     /// Sends one request and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
-        self.within_deadline(async {
+        self.through_gate(request, async |request| {
             let body = self.exchange(request.map(Body::from)).await?.into_body();
             let whole = Limited::new(body, OBJECT_CAP).collect().await;
             whole.map(|body| body.to_bytes()).map_err(ApiError::from_transport)
@@ -92,7 +102,7 @@ impl Requests {
 
     /// Sends one request and reads the answer to its end without keeping it.
     pub(super) async fn send_and_discard(&self, request: Request<Vec<u8>>) -> Result<(), ApiError> {
-        self.within_deadline(async {
+        self.through_gate(request, async |request| {
             let mut body = self.exchange(request.map(Body::from)).await?.into_body();
             while let Some(frame) = body.frame().await {
                 frame.map_err(ApiError::from_transport)?;
@@ -100,6 +110,20 @@ impl Requests {
             Ok(())
         })
         .await
+    }
+
+    /// Sends a request within the deadline and, if it is a write, while the gate is open.
+    async fn through_gate<T>(
+        &self,
+        request: Request<Vec<u8>>,
+        send: impl AsyncFnOnce(Request<Vec<u8>>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let gate = self.gate.as_ref().filter(|_| !request.method().is_safe());
+        let exchange = self.within_deadline(send(request));
+        match gate {
+            Some(gate) => gate.pass(exchange).await,
+            None => exchange.await,
+        }
     }
 
     /// Sends a request with the program's `User-Agent`. Returns the answer if it is a success, and its error otherwise.

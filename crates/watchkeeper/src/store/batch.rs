@@ -82,6 +82,10 @@ impl<'a, K> Batch<'a, K> {
                 listed.entry(hash, |other| same_key(other, object), |other| hash_of(other)).or_insert(object);
             }
             let there = self.state.items.get(hash, |other| same_key(other, object));
+            if planted!(StaleIndex) && there.is_some() {
+                self.state.items.insert(hash, object.clone(), |other| same_key(other, object));
+                continue;
+            }
             if there.is_none_or(|there| !there.same_state(object)) {
                 self.put_at(hash, object);
             }

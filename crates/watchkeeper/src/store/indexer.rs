@@ -243,6 +243,11 @@ impl<K> Indexer<K> {
         }
     }
 
+    /// Waits until the contents have another version than `version`. Cancel-safe.
+    pub(crate) async fn wait_for_another_version(&self, version: &ResourceVersion) {
+        self.0.state.wait(|reached| reached != version).await;
+    }
+
     /// Waits as [`Indexer::wait_until_fresh`] does, at most for `patience`. Cancel-safe.
     ///
     /// # Errors

@@ -44,6 +44,8 @@ pub enum Class {
     ConnectionLost,
     /// The answer could not be decoded.
     Undecodable,
+    /// This process does not lead, or not any more: the write was not sent.
+    NotLeader,
     /// Anything else.
     Other,
 }
@@ -151,13 +153,25 @@ impl ApiError {
         self.retry_after
     }
 
-    /// Returns whether the requested object or kind does not exist.
+    /// Returns whether the requested object or kind does not exist. What is true of an object that is gone may be wrong here, as its kind may
+    /// merely not be served for a while: see [`is_missing_object`](Self::is_missing_object).
     pub fn is_not_found(&self) -> bool {
         self.class == Class::NotFound
     }
 
-    /// Whether there is no such object of a kind that the server knows: only then it gives a reason.
-    pub(crate) fn is_missing_object(&self) -> bool {
+    /// Returns whether an object does not exist, and the server serves its kind: only then it gives a reason.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use watchkeeper::wire::ApiError;
+    ///
+    /// let status = br#"{"kind":"Status","code":404,"reason":"NotFound","message":"pods \"a\" not found"}"#;
+    /// assert!(ApiError::from_response(StatusCode::NOT_FOUND, None, status).is_missing_object());
+    /// // The definition of the kind is not installed, or is about to be.
+    /// let error = ApiError::from_response(StatusCode::NOT_FOUND, None, b"404 page not found");
+    /// assert!(error.is_not_found() && !error.is_missing_object());
+    /// ```
+    pub fn is_missing_object(&self) -> bool {
         self.is_not_found() && self.reason == "NotFound"
     }
 

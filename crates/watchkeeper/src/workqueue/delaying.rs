@@ -83,7 +83,7 @@ impl Delays {
         now: Tick,
     ) {
         let number = ticket.number();
-        if queue.park(ticket, priority, until, self.given, now) {
+        if queue.park(ticket, priority, until, self.given, now) && !planted!(ParkedForever) {
             self.push(queue, until, number);
         }
     }

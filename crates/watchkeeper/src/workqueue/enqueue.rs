@@ -182,7 +182,9 @@ where
     }
 
     fn delete(&mut self, deleted: &Deleted<K>) {
-        if let Some(state) = deleted.last_known() {
+        if let Some(state) = deleted.last_known()
+            && !planted!(UnmappedDelete)
+        {
             let change = Change::Deleted(deleted);
             let keys = (self.map)(state);
             self.enqueue(keys, state, Priority::of(&change), Reason::of(&change));

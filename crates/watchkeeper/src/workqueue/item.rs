@@ -69,9 +69,15 @@ impl<T: Key> WorkItem<T> {
         self.attempts
     }
 
-    /// Returns the priority with which the key was handed out. A retry keeps it.
+    /// Returns the priority with which the key was handed out, which a retry keeps unless
+    /// [`set_priority`](Self::set_priority) was called.
     pub fn priority(&self) -> Priority {
         self.priority
+    }
+
+    /// Sets the priority of the run that a retry of this one leads to.
+    pub fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
     }
 
     /// Returns the time of the first [`park`](Self::park) since the last run of the key ended; `None` if it was not

@@ -158,7 +158,9 @@ impl<T: Key> Keys<T> {
 
     /// Makes a parked key ready. If a worker has the key, this is remembered until the worker returns it.
     pub(super) fn unpark(&mut self, key: &T, now: Tick) {
-        if let Some(number) = self.queue.slots.find(key) {
+        if let Some(number) = self.queue.slots.find(key)
+            && !planted!(ParkedForever)
+        {
             self.queue.slots[number].unparked = true;
             if self.queue.slots[number].parked().is_some() {
                 self.queue.note_own(number, Trigger::OwnWrites, now);

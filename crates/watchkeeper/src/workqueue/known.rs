@@ -63,6 +63,11 @@ pub(super) fn message(error: &(dyn Error + 'static)) -> Box<str> {
 }
 
 impl<T: Clone> Slot<T> {
+    /// Returns whether the next run is a delayed one, and none goes on.
+    fn is_only_delayed(&self) -> bool {
+        self.due.is_some() && self.added.is_none() && self.started.is_none()
+    }
+
     /// Returns the record of the key; `None` for a free slot.
     pub(super) fn record(&self, epoch: Instant) -> Option<KeyRecord<T>> {
         let instant = |tick: Tick| tick.instant(epoch);
@@ -74,7 +79,7 @@ impl<T: Clone> Slot<T> {
             parked_until: self.parked().map(|parking| instant(parking.until)),
             parked_since: self.parked_since().map(instant),
             worked_on_since: self.started.map(instant),
-            priority: self.priority,
+            priority: if self.is_only_delayed() { self.due_priority } else { self.priority },
             retries: self.failures,
             last_error: error
                 .map(|error| LastError { at: instant(error.at), message: error.message.clone() }),

@@ -136,6 +136,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
                 self.unpark(number, priority, now);
                 Added::Collapsed
             }
+            (Place::Working, None) if planted!(LostAdd) => Added::Collapsed,
             (Place::Working, None) => {
                 (slot.added, slot.priority) = (Some(now), priority);
                 Added::Deferred

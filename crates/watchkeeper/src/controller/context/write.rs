@@ -214,7 +214,7 @@ impl<K: Kind> Context<K> {
         match self.exchange(outgoing).await {
             // Another object of that name is not the one that was meant.
             Err(WriteError::Api { source, .. })
-                if matches!(source.class(), Class::NotFound | Class::Conflict) =>
+                if source.is_missing_object() || source.class() == Class::Conflict =>
             {
                 Ok(false)
             }

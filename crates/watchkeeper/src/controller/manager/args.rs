@@ -2,13 +2,15 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tracing_subscriber::{Layer, Registry};
 
 use super::Manager;
 use crate::controller::setup::SetupError;
 use crate::env::Env;
-use crate::process::{AdminAddress, ClientArgs, LogArgs, signals};
+use crate::leader::{LeaderElection, LeaseTimes};
+use crate::process::{AdminAddress, ClientArgs, LogArgs, pod_namespace, signals};
 use crate::report::WithCauses;
 use crate::source::Client;
 
@@ -53,6 +55,24 @@ pub struct ManagerArgs {
     /// Address to serve /healthz and /readyz on; that of the metrics by default, 0 disables it
     #[arg(long, value_name = "ADDR:PORT")]
     health_probe_bind_address: Option<AdminAddress>,
+    /// Work only while this replica leads, so that several can run; the others stand by
+    #[arg(long)]
+    leader_elect: bool,
+    /// Name of the Lease of the leader election; that of the program by default
+    #[arg(long, value_name = "NAME")]
+    leader_election_id: Option<String>,
+    /// Namespace of the Lease; that of the pod by default
+    #[arg(long, value_name = "NAMESPACE")]
+    leader_election_namespace: Option<String>,
+    /// How long standbys wait after the last renewal before one takes over
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "15s")]
+    leader_elect_lease_duration: Duration,
+    /// How long the leader tries to renew before it gives up
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    leader_elect_renew_deadline: Duration,
+    /// Pause between renewals
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
+    leader_elect_retry_period: Duration,
     /// Print the permissions that the controllers need as rules of a role, and exit
     #[arg(long)]
     print_role: bool,
@@ -132,6 +152,24 @@ impl ManagerArgs {
         }
     }
 
+    /// The election that the flags ask for.
+    fn election(&self, name: &str, client: &Client) -> Result<Option<LeaderElection>, Box<dyn Error>> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let namespace = self.leader_election_namespace.clone().or_else(pod_namespace);
+        // The permissions do not depend on it.
+        let namespace =
+            namespace.or_else(|| self.print_role.then(|| "default".to_owned())).ok_or(NoNamespace)?;
+        let id = self.leader_election_id.as_deref().unwrap_or(name);
+        let times = LeaseTimes {
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+        };
+        Ok(Some(LeaderElection::builder(client, &namespace, id).times(times).build()?))
+    }
+
     async fn start(
         self,
         name: &str,
@@ -144,10 +182,14 @@ impl ManagerArgs {
             self.client.connect(&env).await?
         };
         let health = self.health_probe_bind_address.unwrap_or(self.metrics_bind_address);
+        let election = self.election(name, &client)?;
         let mut manager = Manager::builder(name, &client)
             .namespaces(self.namespace)
-            .admin(self.metrics_bind_address, health)
-            .build();
+            .admin(self.metrics_bind_address, health);
+        if let Some(election) = election {
+            manager = manager.leader_election(election);
+        }
+        let mut manager = manager.build();
         register(&mut manager)?;
         if self.print_role {
             print_role(&manager);
@@ -156,6 +198,20 @@ impl ManagerArgs {
         let stop = signals::install(&env)?;
         Ok(manager.run(stop).await?)
     }
+}
+
+/// Why there is no namespace for the Lease.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the namespace of the leader election is not known, as this is no pod: set --leader-election-namespace"
+)]
+struct NoNamespace;
+
+/// Reads a duration such as `15s` or `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Result<jiff::SignedDuration, _> = text.parse();
+    let duration = parsed.map_err(|error| error.to_string())?;
+    duration.try_into().map_err(|_| "a duration must not be negative".to_owned())
 }
 
 #[expect(clippy::print_stdout, reason = "asked for by a flag")]
@@ -197,6 +253,40 @@ mod tests {
         let flags = std::any::type_name::<A>();
         assert_eq!(descriptions::<Bare<A>>(), [None, None], "{flags}");
         assert_eq!(descriptions::<Described<A>>(), [Some("Runs websites".to_owned()), None], "{flags}");
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert!(duration("15").is_err() && duration("-1s").is_err() && duration("").is_err());
+    }
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        manager: ManagerArgs,
+    }
+
+    fn election(flags: &[&str]) -> Result<Option<LeaderElection>, String> {
+        let args = ["program"].iter().chain(flags);
+        let args = Program::try_parse_from(args).map_err(|error| error.to_string())?.manager;
+        let config = kube_client::Config::new(http::Uri::from_static("http://127.0.0.1"));
+        let client = Client::from_config(config, &Env::simulated(1)).unwrap();
+        args.election("web", &client).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn an_election_is_held_if_asked_for_under_the_name_of_the_program_or_the_one_given() {
+        assert!(election(&[]).unwrap().is_none());
+        let named = election(&["--leader-elect", "--leader-election-namespace=ns"]).unwrap().unwrap();
+        assert!(format!("{named:?}").contains("ns/web"), "{named:?}");
+        let given = ["--leader-elect", "--leader-election-namespace=ns", "--leader-election-id=own"];
+        assert!(format!("{:?}", election(&given).unwrap()).contains("ns/own"));
+        let wrong = ["--leader-elect", "--leader-election-namespace=ns", "--leader-elect-lease-duration=10s"];
+        let error = election(&wrong).unwrap_err();
+        assert!(error.contains("must be less than the lease duration"), "{error}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The manager: owns what controllers share, and the order in which everything starts and stops.
 //!
-//! `run.rs` has that order, `args.rs` the flags of a program, `role.rs` the permissions that it needs, `metrics.rs` what
-//! Prometheus learns.
+//! `run.rs` has that order, `leading.rs` what happens while it leads, `args.rs` the flags of a program, `role.rs` the permissions
+//! that it needs, `metrics.rs` what Prometheus learns.
 
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 mod args;
 mod handle;
+mod leading;
 #[cfg(all(feature = "admin", feature = "prometheus"))]
 mod metrics;
 mod role;
@@ -38,6 +39,7 @@ use super::stale::{OnStale, Pause, Staleness};
 use crate::env::Env;
 use crate::informer::{SharedInformer, SharedInformerFactory};
 use crate::latch::Latch;
+use crate::leader::LeaderElection;
 use crate::object::{Kind, ObjectName};
 #[cfg(feature = "admin")]
 use crate::process::{AdminAddress, Pages};
@@ -74,15 +76,22 @@ const DRAIN: Duration = Duration::from_secs(20);
 /// ```
 pub struct Manager {
     name: String,
+    /// Writes only while the manager leads, if there is an election.
     client: Client,
+    /// Writes always.
+    free: Client,
     env: Env,
+    election: Option<LeaderElection>,
     factory: SharedInformerFactory,
     caches: Arc<Caches>,
     scopes: Vec<Scope>,
     recorder: EventRecorder,
     sink: EventSink,
     controllers: Vec<Registered>,
+    /// Those of the leader.
     runnables: Vec<Runnable>,
+    /// Those of every replica.
+    everywhere: Vec<Runnable>,
     /// With the version that the program uses.
     crds: Vec<(CustomResourceDefinition, String)>,
     /// Group and plural of the kinds that controllers reconcile.
@@ -114,6 +123,18 @@ struct Runnable {
 
 type Ended = Result<(), Box<dyn Error + Send + Sync>>;
 
+impl Runnable {
+    fn new<F, Fut, E>(name: &str, runnable: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        let start = move |stop| runnable(stop).map(|result| result.map_err(Into::into)).boxed();
+        Self { name: name.to_owned(), start: Box::new(start) }
+    }
+}
+
 /// The pages of the manager, and where they are served.
 #[cfg(feature = "admin")]
 struct Admin {
@@ -135,6 +156,7 @@ pub struct ManagerBuilder {
     drain: Duration,
     on_stale: OnStale,
     stale_after: Duration,
+    election: Option<LeaderElection>,
     #[cfg(feature = "admin")]
     metrics: AdminAddress,
     #[cfg(feature = "admin")]
@@ -142,6 +164,24 @@ pub struct ManagerBuilder {
 }
 
 impl ManagerBuilder {
+    /// Runs controllers only while this replica leads; always by default.
+    ///
+    /// A standby keeps its caches and queues warm, and is ready. When it takes over, it waits until its caches reflect what the server
+    /// has then. A manager that loses leadership ends with an error at once; the program must end, too.
+    ///
+    /// ```no_run
+    /// # use watchkeeper::{Client, Manager};
+    /// # use watchkeeper::leader::{ElectionError, LeaderElection};
+    /// # fn build(client: &Client) -> Result<Manager, ElectionError> {
+    /// let election = LeaderElection::builder(client, "operators", "website-operator").build()?;
+    /// Ok(Manager::builder("website-operator", client).leader_election(election).build())
+    /// # }
+    /// ```
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
     /// Looks only at these namespaces, each with informers of its own; at the whole cluster by default.
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
         self.namespaces =
@@ -177,7 +217,8 @@ impl ManagerBuilder {
     /// Pauses a controller, or ends the manager, when a cache that the controller reads has been out of date for longer than `after`:
     /// the server is away, or a permission was taken. By default controllers go on with the last known state.
     ///
-    /// A cache that is polled, or whose kind is not served, is not out of date. Reconciles under way finish.
+    /// A cache that is polled, or whose kind is not served, is not out of date. Reconciles under way finish. A standby of an
+    /// election has nothing to pause, and goes on.
     pub fn on_stale(mut self, after: Duration, policy: OnStale) -> Self {
         (self.stale_after, self.on_stale) = (after, policy);
         self
@@ -192,16 +233,21 @@ impl ManagerBuilder {
 
     /// The manager, without controllers yet.
     pub fn build(self) -> Manager {
-        let client = self.client;
-        let env = client.env().fork(&format!("manager {}", self.name));
-        let (recorder, sink) = record::recorder(&self.name, &client);
+        // Events are written by standbys, too, and by a leader that has lost.
+        let free = self.client;
+        let env = free.env().fork(&format!("manager {}", self.name));
+        let (recorder, sink) = record::recorder(&self.name, &free);
+        let client = match &self.election {
+            Some(election) => election.guard(&free),
+            None => free.clone(),
+        };
         #[cfg(feature = "admin")]
         #[cfg_attr(
             not(feature = "prometheus"),
             expect(unused_mut, reason = "metrics are added to its pages")
         )]
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
-        let factory = SharedInformerFactory::builder(&client)
+        let factory = SharedInformerFactory::builder(&free)
             .resync(self.resync)
             .verify_every(self.verify_every)
             .name(&self.name);
@@ -209,6 +255,13 @@ impl ManagerBuilder {
         let factory = factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &env, &recorder)));
         let factory = factory.build();
         let caches = Arc::<Caches>::default();
+        if let Some(election) = &self.election {
+            election.record_with(&recorder);
+            #[cfg(all(feature = "admin", feature = "prometheus"))]
+            crate::process::metrics::register_election(&mut admin.pages.metrics, election.status());
+            #[cfg(feature = "admin")]
+            admin.pages.live.election(election.status());
+        }
         #[cfg(feature = "admin")]
         {
             admin.pages.ready.caches(&factory);
@@ -226,7 +279,9 @@ impl ManagerBuilder {
         Manager {
             name: self.name,
             client,
+            free,
             env,
+            election: self.election,
             factory,
             caches,
             scopes,
@@ -234,6 +289,7 @@ impl ManagerBuilder {
             sink,
             controllers: Vec::new(),
             runnables: Vec::new(),
+            everywhere: Vec::new(),
             crds: Vec::new(),
             mains: Vec::new(),
             role: Role::default(),
@@ -260,6 +316,7 @@ impl Manager {
             drain: DRAIN,
             on_stale: OnStale::default(),
             stale_after: Duration::ZERO,
+            election: None,
             #[cfg(feature = "admin")]
             metrics: AdminAddress::Off,
             #[cfg(feature = "admin")]
@@ -272,9 +329,16 @@ impl Manager {
         &self.name
     }
 
-    /// The client of all controllers.
+    /// The client of all controllers. With leader election, its writes are refused while the manager does not lead: see
+    /// [`LeaderElection::guard`].
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The client that the manager was built with, for what runs [on all replicas](Self::add_on_all_replicas): its writes are not
+    /// refused by a manager that does not lead.
+    pub fn unguarded_client(&self) -> &Client {
+        &self.free
     }
 
     /// The clock, generator and reporter of all controllers.
@@ -307,7 +371,9 @@ impl Manager {
 
     /// Runs a task of the author's beside the controllers, from when the caches have synced until its token is cancelled.
     ///
-    /// It may end early. If it fails or panics, the manager stops with an error that names it.
+    /// It may end early. If it fails or panics, the manager stops with an error that names it. With [leader
+    /// election](ManagerBuilder::leader_election) it runs on the leader only, as in controller-runtime; for others see
+    /// [`add_on_all_replicas`](Self::add_on_all_replicas).
     ///
     /// ```
     /// # use watchkeeper::controller::Manager;
@@ -324,16 +390,29 @@ impl Manager {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        let start = move |stop| runnable(stop).map(|result| result.map_err(Into::into)).boxed();
-        self.runnables.push(Runnable { name: name.to_owned(), start: Box::new(start) });
+        self.runnables.push(Runnable::new(name, runnable));
+    }
+
+    /// Runs a task of the author's as [`add`](Self::add) does, but on every replica, whether it leads or not: such as a server of
+    /// webhooks. Its writes go through the [unguarded client](Self::unguarded_client).
+    pub fn add_on_all_replicas<F, Fut, E>(&mut self, name: &str, runnable: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        self.everywhere.push(Runnable::new(name, runnable));
     }
 
     /// The permissions that the registered controllers need: those of their informers, of the objects they own, of finalizers,
-    /// events and [definitions](Self::crd), of the status of the kinds they reconcile if such a definition has the subresource, and
+    /// events, [definitions](Self::crd) and the Lease of an election, of the status of the kinds they reconcile if such a definition has the subresource, and
     /// those added to [`role_mut`](Self::role_mut).
     pub fn role(&self) -> Role {
         let mut role = self.role.clone();
         role.allow_events();
+        if self.election.is_some() {
+            role.allow_leases();
+        }
         for (definition, version) in &self.crds {
             let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
             let is_reconciled = self.mains.iter().any(|main| (&main.0, &main.1) == (group, plural));

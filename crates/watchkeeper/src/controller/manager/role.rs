@@ -105,6 +105,12 @@ impl Role {
         self.allow("", "events", &[Verb::Create, Verb::Patch]);
     }
 
+    pub(super) fn allow_leases(&mut self) {
+        let (group, resource) = ("coordination.k8s.io", "leases");
+        self.allow(group, resource, &[Verb::Get, Verb::List, Verb::Watch, Verb::Create]);
+        self.add(group, resource, "update");
+    }
+
     pub(super) fn allow_crds(&mut self) {
         let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
         self.allow(group, resource, &[Verb::Get, Verb::Create]);

@@ -1,23 +1,25 @@
 //! The order in which a manager starts and stops its parts.
 //!
-//! Start: admin server, definitions, caches, controllers and runnables. Stop: no key is started any more, reconciles under way
-//! finish, events are written, informers stop, the admin server stops last. If a part dies, everything stops in that order, and the
-//! error names the part.
+//! Start: admin server, definitions, caches, election, controllers and runnables. Stop: no key is started any more, reconciles under
+//! way finish, events are written, the lease is released, informers stop, the admin server stops last. If a part dies, everything stops
+//! in that order, and the error names the part. If leadership is lost, nothing finishes: everything ends at once.
 
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, try_join_all};
+use futures::future::{BoxFuture, try_join, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, join};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio_util::sync::CancellationToken;
 
 use super::super::crd::{self, CrdError};
+use super::leading::{Leading, Tokens};
 use super::{Manager, Registered, Runnable};
 use crate::env::Env;
-use crate::informer::{InformerPanicked, NotSynced};
+use crate::informer::{CachesBehind, InformerPanicked, NotSynced, SharedInformerFactory};
+use crate::leader::{LeaderElection, LeaderElectionLost};
 #[cfg(feature = "admin")]
 use crate::process::{AdminError, AdminServer};
 #[cfg(feature = "admin")]
@@ -48,6 +50,12 @@ pub enum ManagerError {
         #[source]
         source: NotSynced,
     },
+    /// Leadership was lost. The program must end: another replica leads.
+    #[error(transparent)]
+    LeaderElectionLost(#[from] LeaderElectionLost),
+    /// The manager took over from another, and some caches do not reflect what that has written.
+    #[error("cannot take over")]
+    Behind(#[from] CachesBehind),
     /// An informer panicked: its cache would have been out of date.
     #[error(transparent)]
     Informer(#[from] InformerPanicked),
@@ -136,22 +144,24 @@ impl Manager {
         self.work(&stop, &|_| {}, &|_| {}).await
     }
 
-    /// Everything but the admin server. `ready` is called when controllers start, and when they are asked to stop; `died` when a
-    /// part has died.
+    /// Everything but the admin server. `ready` is called when the caches have synced, and when the stop begins; `died` with the
+    /// error of a part that has died.
     async fn work(
         self,
         stop: &CancellationToken,
         ready: &(impl Fn(bool) + Sync),
-        died: &(impl Fn(&ManagerError) + Sync),
+        died: &(dyn Fn(&ManagerError) + Sync),
     ) -> Result<(), ManagerError> {
         let Self {
             name,
-            client,
+            free,
             env,
+            election,
             factory,
             sink,
             controllers,
             runnables,
+            everywhere,
             crds,
             sync_timeout,
             drain,
@@ -159,54 +169,93 @@ impl Manager {
             running,
             ..
         } = self;
-        // A stop ends the work, then events, then caches. A panic of an informer cancels the caches' token.
-        let (working, recording, caching) =
-            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let tokens = Tokens { ending: stop.child_token(), ..Tokens::default() };
+        let Tokens { ending, working, recording, recorded, caching } = &tokens;
         let main = async {
             let _recorded = recording.clone().drop_guard();
-            let install =
-                try_join_all(crds.iter().map(|(crd, version)| install(&client, &name, crd, version)));
-            match stop.run_until_cancelled(install).await {
+            let install = try_join_all(crds.iter().map(|(crd, version)| install(&free, &name, crd, version)));
+            match ending.run_until_cancelled(install).await {
                 Some(installed) => drop(installed?),
                 None => return Ok(()),
             }
-            factory.start(&caching);
-            let synced = env.clock.timeout(sync_timeout, factory.wait_for_sync(&caching));
-            match stop.run_until_cancelled(synced).await {
-                Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(source))) => {
-                    return Err(ManagerError::NotSynced { timeout: sync_timeout, source });
-                }
-                Some(Err(_)) => {
-                    // The error of a wait that has been stopped names the caches and their troubles.
-                    let stopped = CancellationToken::new();
-                    stopped.cancel();
-                    let source = factory.wait_for_sync(&stopped).await;
-                    return source
-                        .map_err(|source| ManagerError::NotSynced { timeout: sync_timeout, source });
-                }
+            factory.start(caching);
+            match ending.run_until_cancelled(sync(&factory, caching, sync_timeout, &env)).await {
+                Some(synced) => synced?,
                 None => return Ok(()),
             }
-            let pauses = controllers.iter().map(|known| (known.name.clone(), known.pause.clone())).collect();
-            let watch = staleness.watch(pauses, env.clone(), working.clone());
-            let mut parts = start(controllers, runnables, &working, drain);
-            parts.push(guarded("the watch over stale caches".to_owned(), watch));
-            tracing::info!(manager = name, "controllers are running");
+            let mut parts = start(Vec::new(), everywhere, working, drain);
             ready(true);
-            running.set();
-            let cause = until_stopped(&mut parts, stop, &caching).await;
+            let everywhere = async {
+                let cause = until_stopped(&mut parts, ending, caching).await.inspect_err(died);
+                ready(false);
+                tracing::info!(manager = name, "stopping");
+                ending.cancel();
+                working.cancel();
+                Ok(cause.and(drain_parts(&mut parts, drain, &env).await))
+            };
+            let leading = Leading {
+                name: &name,
+                env: &env,
+                factory: &factory,
+                controllers,
+                runnables,
+                staleness,
+                sync_timeout,
+                drain,
+                running: &running,
+                tokens: &tokens,
+                died,
+            };
+            // A leader that loses is not drained, nor is anything else.
+            let ended = try_join(lead(election, leading, ending), everywhere).await;
             ready(false);
-            cause.as_ref().err().into_iter().for_each(died);
-            tracing::info!(manager = name, "stopping");
-            working.cancel();
-            let drained = drain_parts(&mut parts, drain, &env).await;
-            cause.and(drained)
+            // Parts may also die while they are drained.
+            let outcome = ended.map_err(ManagerError::from).and_then(|(led, everywhere)| led.and(everywhere));
+            outcome.inspect_err(died)
         };
-        let (outcome, ()) = join!(main, sink.grace(EVENTS).run(recording.clone()));
+        let record = async {
+            sink.grace(EVENTS).run(recording.clone()).await;
+            recorded.cancel();
+        };
+        let (outcome, ()) = join!(main, record);
         caching.cancel();
         // An informer that panicked is why anything else ended.
         factory.join().await?;
         outcome
+    }
+}
+
+/// Waits until the caches have synced.
+async fn sync(
+    factory: &SharedInformerFactory,
+    caching: &CancellationToken,
+    timeout: Duration,
+    env: &Env,
+) -> Result<(), ManagerError> {
+    let synced = match env.clock.timeout(timeout, factory.wait_for_sync(caching)).await {
+        Ok(synced) => synced,
+        Err(_) => {
+            // The error of a wait that has been stopped names the caches and their troubles.
+            let stopped = CancellationToken::new();
+            stopped.cancel();
+            factory.wait_for_sync(&stopped).await
+        }
+    };
+    synced.map_err(|source| ManagerError::NotSynced { timeout, source })
+}
+
+/// Works once this manager leads: the outer error is that of lost leadership.
+async fn lead(
+    election: Option<LeaderElection>,
+    leading: Leading<'_>,
+    ending: &CancellationToken,
+) -> Result<Result<(), ManagerError>, LeaderElectionLost> {
+    match election {
+        None => Ok(leading.run(None).await),
+        Some(election) => {
+            let led = election.run(ending.clone(), |leadership| leading.run(Some(leadership))).await?;
+            Ok(led.unwrap_or(Ok(())))
+        }
     }
 }
 
@@ -231,7 +280,7 @@ async fn install(
 }
 
 /// Starts controllers and runnables; those are named by what ends them.
-fn start(
+pub(super) fn start(
     controllers: Vec<Registered>,
     runnables: Vec<Runnable>,
     working: &CancellationToken,
@@ -257,7 +306,10 @@ fn start(
 }
 
 /// A panic in `part` becomes an error that names it.
-fn guarded(name: String, part: impl Future<Output = Result<(), ManagerError>> + Send + 'static) -> Part {
+pub(super) fn guarded(
+    name: String,
+    part: impl Future<Output = Result<(), ManagerError>> + Send + 'static,
+) -> Part {
     let guarded = async move {
         match AssertUnwindSafe(part).catch_unwind().await {
             Ok(outcome) => outcome,
@@ -270,7 +322,7 @@ fn guarded(name: String, part: impl Future<Output = Result<(), ManagerError>> + 
 }
 
 /// Waits for the stop, or for a part that dies.
-async fn until_stopped(
+pub(super) async fn until_stopped(
     parts: &mut FuturesUnordered<Part>,
     stop: &CancellationToken,
     caching: &CancellationToken,
@@ -286,7 +338,7 @@ async fn until_stopped(
 }
 
 /// Waits for all parts, but not for ever: a runnable may ignore its token.
-async fn drain_parts(
+pub(super) async fn drain_parts(
     parts: &mut FuturesUnordered<Part>,
     drain: Duration,
     env: &Env,

@@ -11,6 +11,7 @@ use http::StatusCode;
 use parking_lot::RwLock;
 
 use crate::informer::{CacheState, SharedInformerFactory};
+use crate::leader::LeaderStatus;
 
 /// The time for which a cache may be degraded before the program counts as not ready. An API server that restarts is
 /// back by then, including the longest backoff between two tries.
@@ -93,6 +94,12 @@ impl Checks {
     pub fn informers(&self, factory: &SharedInformerFactory) {
         let caches = factory.caches();
         self.add("informers", move || caches.panicked().map_or(Ok(()), |panicked| Err(panicked.to_string())));
+    }
+
+    /// Adds the check `leaderElection`, which fails while this process leads and has not renewed its lease for long: it hangs.
+    pub fn election(&self, status: &LeaderStatus) {
+        let status = status.clone();
+        self.add("leaderElection", move || status.check());
     }
 
     /// Returns the names of the checks that fail now.

@@ -2,12 +2,14 @@
 //!
 //! The caller owns the registry, which an [`AdminServer`](super::AdminServer) serves.
 
+mod election;
 mod events;
 mod informers;
 mod queues;
 mod reports;
 mod sheet;
 
+pub use election::register_election;
 pub use events::register_events;
 pub use informers::InformerCollector;
 pub use queues::QueueCollector;

@@ -1,0 +1,118 @@
+//! Faults that are not about one request: at a step of the story, or of the whole server.
+
+use std::time::Duration;
+
+use watchkeeper::clock::Instant;
+use watchkeeper_apiserver::Checkpoint;
+
+use super::windows::Windows;
+use super::{Net, Replica};
+use crate::fault::{Fault, Planned};
+use crate::script::Details;
+use crate::site::Site;
+use crate::trace::Event;
+
+impl Net {
+    /// The place after a step of the story: what happens there.
+    pub(crate) fn after_step(&self, step: u32) {
+        let planned = {
+            let mut state = self.0.state.lock();
+            state.steps.push(self.0.server.revision());
+            // The controller has had no time to react: it is not quiet yet.
+            state.last_activity = self.0.clock.now();
+            let (resources, replicas) = (state.resources.clone(), state.replicas.len());
+            state.script.at(Site::Step(step), || Details::Step { resources, replicas })
+        };
+        if let Some(planned) = planned {
+            self.strike(step, planned);
+        }
+    }
+
+    /// Carries out the fault at a step of the story.
+    fn strike(&self, step: u32, planned: Planned) {
+        if planned.fault == Fault::SetBack {
+            let (net, checkpoint) = (self.clone(), self.0.server.checkpoint());
+            tokio::spawn(async move { net.set_back(step, &checkpoint, planned).await });
+            return;
+        }
+        self.0.trace.add(Event::Fault(planned.clone()));
+        self.carry_out(&planned.fault);
+    }
+
+    /// Carries out a fault that is not about one request.
+    pub(super) fn carry_out(&self, fault: &Fault) {
+        let minute = Duration::from_secs(60);
+        match fault {
+            Fault::Restart => {
+                self.0.server.compact_now();
+                self.break_connections();
+            }
+            Fault::Compact => self.0.server.compact_now(),
+            Fault::Unreachable(time) => {
+                self.window(|windows, now| windows.unreachable_until = Some(now + *time));
+                self.break_connections();
+            }
+            Fault::Forbid(resource) => {
+                self.window(|windows, now| windows.refuse(resource, 403, now + minute));
+                self.break_connections();
+            }
+            Fault::Unserve(resource) => {
+                self.window(|windows, now| windows.refuse(resource, 404, now + minute));
+                self.break_connections();
+            }
+            Fault::Kill(replica) => self.change(*replica, |_| {}),
+            Fault::Pause(replica, time) => {
+                let until = self.0.clock.now() + *time;
+                if let Some(replica) = self.0.state.lock().replicas.get(*replica) {
+                    replica.pauses.pause_until(until);
+                }
+            }
+            Fault::ClockRate(replica, percent) => {
+                self.change(*replica, |replica| replica.clock_rate = Some(*percent));
+            }
+            Fault::ClockOffset(replica, seconds) => {
+                self.change(*replica, |replica| replica.clock_offset = *seconds);
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes something about a replica, and kills it. A schedule may name one that there is not.
+    fn change(&self, replica: usize, change: impl FnOnce(&mut Replica)) {
+        let life = self.0.state.lock().replicas.get_mut(replica).map(|replica| {
+            change(replica);
+            replica.life.clone()
+        });
+        if let Some(life) = life {
+            life.cancel();
+        }
+    }
+
+    /// Returns to the backup when the controller has had time to write, unless the story has gone on.
+    async fn set_back(&self, step: u32, checkpoint: &Checkpoint, planned: Planned) {
+        self.0.clock.sleep(Duration::from_secs(5)).await;
+        let has_gone_on = self.0.state.lock().steps.len() as u32 > step + 1;
+        if !has_gone_on && self.0.server.revision() > checkpoint.revision() {
+            self.0.trace.add(Event::Fault(planned));
+            self.0.trace.add(Event::Restored { revision: checkpoint.revision() });
+            self.0.server.restore(checkpoint);
+            self.break_connections();
+        }
+    }
+
+    fn window(&self, set: impl FnOnce(&mut Windows, Instant)) {
+        set(&mut self.0.state.lock().windows, self.0.clock.now());
+    }
+
+    /// Breaks all connections of all replicas.
+    pub(super) fn break_connections(&self) {
+        let connections = std::mem::take(&mut self.0.state.lock().connections);
+        connections.cancel();
+    }
+
+    /// Ends the life of a replica.
+    pub(crate) fn kill(&self, replica: usize) {
+        let life = self.0.state.lock().replicas[replica].life.clone();
+        life.cancel();
+    }
+}

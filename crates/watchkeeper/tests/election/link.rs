@@ -1,0 +1,211 @@
+//! The network between one replica and the server: it can be slow, cut or frozen, and the server's log has every write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use kube_client::client::Body;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::Env;
+use watchkeeper::clock::{Clock, Generator, Instant};
+
+use crate::server::{AnswerBody, Server};
+
+/// One write that the server has carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) replica: usize,
+    pub(crate) what: String,
+    /// True time at which the replica sent it.
+    pub(crate) sent: Instant,
+    /// True time at which the server carried it out.
+    pub(crate) done: Instant,
+    /// The holder of the lease when it was sent, and when it was carried out.
+    pub(crate) holders: [String; 2],
+}
+
+/// The server, and what it has carried out.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    pub(crate) server: Server,
+    /// True time.
+    pub(crate) clock: Clock,
+    pub(crate) log: Arc<Mutex<Vec<Write>>>,
+}
+
+impl Cluster {
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { server: Server::default(), clock: env.clock.clone(), log: Arc::default() }
+    }
+}
+
+/// The way of one life of a replica to the server. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Link {
+    cluster: Cluster,
+    replica: usize,
+    generator: Generator,
+    state: Arc<Mutex<State>>,
+    /// Cancelled when the life ends.
+    pub(crate) dead: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    frozen_until: Option<Instant>,
+    cut_until: Option<Instant>,
+    /// Requests about the Lease are lost, and others are not.
+    lease_cut_until: Option<Instant>,
+    /// The longest way of a request or an answer.
+    delay: Duration,
+    /// How late the events of watches are.
+    lag: Duration,
+    requests: u32,
+    crash: Option<Crash>,
+}
+
+/// A crash at the nth request: before the server gets it, or after it has acted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crash {
+    pub(crate) at: u32,
+    pub(crate) after: bool,
+}
+
+impl Link {
+    pub(crate) fn new(cluster: &Cluster, replica: usize, generator: Generator, delay: Duration) -> Self {
+        let state = State { delay, ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        Self { cluster: cluster.clone(), replica, generator, state, dead: CancellationToken::new() }
+    }
+
+    pub(crate) fn crash_at(&self, crash: Option<Crash>) {
+        self.state.lock().crash = crash;
+    }
+
+    /// Delays the events of all watches but those of the Lease.
+    pub(crate) fn lag(&self, lag: Duration) {
+        self.state.lock().lag = lag;
+    }
+
+    pub(crate) fn requests(&self) -> u32 {
+        self.state.lock().requests
+    }
+
+    /// Nothing passes for `time`: the machine is suspended, with `clock`.
+    pub(crate) fn freeze(&self, time: Duration, clock: &Clock, rate: f64) {
+        self.state.lock().frozen_until = Some(self.cluster.clock.now() + time);
+        // The monotonic clock stands still, and so do all timers.
+        clock.suspend(time.mul_f64(rate));
+    }
+
+    /// The server cannot be reached for `time`.
+    pub(crate) fn cut(&self, time: Duration) {
+        self.state.lock().cut_until = Some(self.cluster.clock.now() + time);
+    }
+
+    /// Requests about the Lease are lost for `time`; all others pass.
+    pub(crate) fn cut_lease(&self, time: Duration) {
+        self.state.lock().lease_cut_until = Some(self.cluster.clock.now() + time);
+    }
+
+    pub(crate) fn client(&self) -> kube_client::Client {
+        let link = self.clone();
+        kube_client::Client::new(tower::service_fn(move |request| link.clone().call(request)), "default")
+    }
+
+    async fn thawed(&self) {
+        loop {
+            let until = self.state.lock().frozen_until.filter(|until| *until > self.cluster.clock.now());
+            match until {
+                Some(until) => self.cluster.clock.sleep_until(until).await,
+                None => return,
+            }
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.state.lock().cut_until.is_some_and(|until| until > self.cluster.clock.now())
+    }
+
+    /// Whether a request to `uri` is lost now.
+    fn loses(&self, uri: &str) -> bool {
+        let until = self.state.lock().lease_cut_until.filter(|_| uri.contains("/leases"));
+        self.is_cut() || until.is_some_and(|until| until > self.cluster.clock.now())
+    }
+
+    async fn travel(&self) {
+        let delay = self.state.lock().delay.mul_f64(self.generator.unit());
+        self.cluster.clock.sleep(delay).await;
+    }
+
+    /// Counts a request; returns when the process crashes at it.
+    fn count(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        state.requests += 1;
+        let at = state.requests;
+        state.crash.filter(|crash| crash.at == at).map(|crash| crash.after)
+    }
+
+    async fn call(self, request: Request<Body>) -> Result<Response<AnswerBody>, std::io::Error> {
+        self.thawed().await;
+        let crash = self.count();
+        if crash == Some(false) {
+            self.dead.cancel();
+        }
+        let (sent, holder) = (self.cluster.clock.now(), self.cluster.server.holder());
+        let uri = request.uri().to_string();
+        let is_delayed = uri.contains("watch=true") && !uri.contains("/leases");
+        // A request on its way arrives, even if nobody waits for the answer any more.
+        let (answer, answered) = oneshot::channel();
+        let link = self.clone();
+        tokio::spawn(async move {
+            link.travel().await;
+            if !link.loses(&uri) && crash != Some(false) {
+                let response = link.act(request, sent, holder).await;
+                if crash == Some(true) {
+                    link.dead.cancel();
+                }
+                link.travel().await;
+                let _gone = answer.send(response);
+            } else {
+                // Lost: no answer for as long as anybody waits.
+                link.cluster.clock.sleep(Duration::from_secs(60)).await;
+            }
+        });
+        let reset = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let response = answered.await.map_err(|_| reset())?;
+        self.thawed().await;
+        let link = self.clone();
+        Ok(response.map(|body| {
+            let chunks = body.into_data_stream().then(move |chunk| {
+                let link = link.clone();
+                async move {
+                    let lag = if is_delayed { link.state.lock().lag } else { Duration::ZERO };
+                    link.cluster.clock.sleep(lag).await;
+                    link.thawed().await;
+                    if link.is_cut() { Err(reset()) } else { chunk.map(Frame::data) }
+                }
+            });
+            StreamBody::new(chunks).boxed_unsync()
+        }))
+    }
+
+    /// The server carries out a request, and notes it if it is a write of the work.
+    async fn act(&self, request: Request<Body>, sent: Instant, holder: String) -> Response<AnswerBody> {
+        let what = format!("{} {}", request.method(), request.uri().path());
+        let is_work =
+            request.method() != Method::GET && !what.contains("/leases") && !what.contains("/events");
+        let before = self.cluster.server.holder();
+        let answer = self.cluster.server.answer(request).await;
+        if is_work && answer.status().is_success() {
+            let (done, holders) = (self.cluster.clock.now(), [holder, before]);
+            self.cluster.log.lock().push(Write { replica: self.replica, what, sent, done, holders });
+        }
+        answer
+    }
+}

@@ -1,0 +1,77 @@
+//! Leader elections with clocks that differ, suspends, cuts and crashes: no replica writes while another leads.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod link;
+mod manager;
+mod server;
+mod world;
+
+use std::time::Duration;
+
+use link::Crash;
+use world::{Weather, requests_until_leading, run};
+
+/// The number of seeds of each kind of weather: `ELECTION_SEEDS`, or a few.
+fn seeds() -> u64 {
+    std::env::var("ELECTION_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+}
+
+const STORMY: Weather = Weather {
+    replicas: 2,
+    rates: (1.0, 1.0),
+    faults: Duration::from_secs(300),
+    delay: Duration::from_millis(200),
+};
+
+/// Runs all seeds, and fails at a write that was wrong or a leadership that did not come back.
+fn hold(weather: Weather) {
+    let (mut writes, mut hand_overs) = (0, 0);
+    for seed in 0..seeds() {
+        let outcome = run(seed, weather, None);
+        assert!(outcome.wrong.is_empty(), "seed {seed}, {weather:?}: {:#?}", &outcome.wrong[..1]);
+        // At worst all have just crashed: five seconds to start, then the lease duration by the slowest clock, and two seconds.
+        let most =
+            Duration::from_secs(5) + Duration::from_secs(17).div_f64(weather.rates.0) + 2 * weather.delay;
+        assert!(outcome.last_gap <= most, "seed {seed}, {weather:?}: {outcome:?}");
+        writes += outcome.writes;
+        hand_overs += outcome.hand_overs;
+    }
+    println!("{} runs of {weather:?}: {writes} writes, {hand_overs} hand-overs", seeds());
+    assert!(hand_overs as u64 > 3 * seeds(), "there was nothing to see");
+}
+
+#[test]
+fn two_replicas_with_equal_clocks_never_write_at_once() {
+    hold(STORMY);
+}
+
+#[test]
+fn three_replicas_whose_clocks_run_up_to_1_4_times_as_fast_never_write_at_once() {
+    hold(Weather { replicas: 3, rates: (1.0, 1.4), ..STORMY });
+    hold(Weather { replicas: 3, rates: (0.8, 1.12), delay: Duration::from_millis(20), ..STORMY });
+}
+
+#[test]
+fn with_a_clock_that_runs_twice_as_fast_two_leaders_are_found() {
+    let weather = Weather { rates: (0.7, 1.4), ..STORMY };
+    let found = (0..seeds()).filter(|seed| !run(*seed, weather, None).wrong.is_empty()).count();
+    println!("two leaders in {found} of {} runs", seeds());
+    assert!(found > 0, "the check would not notice two leaders");
+}
+
+#[test]
+fn a_crash_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
+    let calm = Weather { faults: Duration::ZERO, delay: Duration::from_millis(20), ..STORMY };
+    let requests = requests_until_leading(7);
+    assert!(requests > 20, "{requests}");
+    for at in 1..=requests {
+        for after in [false, true] {
+            let outcome = run(7, calm, Some(Crash { at, after }));
+            assert!(outcome.wrong.is_empty(), "crash at {at}, after: {after}: {:?}", outcome.wrong);
+            assert!(
+                outcome.last_gap <= Duration::from_secs(17),
+                "crash at {at}, after: {after}: {outcome:?}"
+            );
+        }
+    }
+}

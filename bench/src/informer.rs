@@ -1,5 +1,6 @@
 //! Cost of an informer: it syncs from a server of Pods and then applies its events.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +13,7 @@ use kube_client::client::Body;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, on_change};
+use watchkeeper::process::ClientArgs;
 use watchkeeper::queue::QueueKind;
 use watchkeeper::reflector::ListMode;
 use watchkeeper::{Client, Env, SharedInformerFactory};
@@ -22,8 +24,14 @@ use crate::measure::{Line, Phase};
 #[derive(Debug, Args)]
 pub struct InformerArgs {
     /// URL of the server, such as http://127.0.0.1:8001
-    #[arg(long, value_name = "URL")]
-    server: http::Uri,
+    #[arg(long, value_name = "URL", required_unless_present = "kubeconfig", conflicts_with = "kubeconfig")]
+    server: Option<http::Uri>,
+    /// Kubeconfig of the server
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Number of threads; with one, everything runs on the main thread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
     /// Resource to list and watch
     #[arg(long, value_enum, default_value_t = Resource::Pods)]
     resource: Resource,
@@ -103,13 +111,29 @@ impl Counter {
 /// Runs the benchmark and prints a line for each phase.
 pub fn run(args: &InformerArgs) -> Result<(), Failure> {
     let Resource::Pods = args.resource;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = match args.threads {
+        1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+        threads => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(threads.into()).enable_all().build()?
+        }
+    };
     runtime.block_on(measure(args))
+}
+
+async fn connect(args: &InformerArgs, env: &Env) -> Result<Client, Failure> {
+    Ok(match &args.server {
+        Some(server) => Client::from_config(Config::new(server.clone()), env)?,
+        None => {
+            let flags = ClientArgs { kubeconfig: args.kubeconfig.clone(), ..ClientArgs::default() };
+            flags.connect(env).await?
+        }
+    })
 }
 
 async fn measure(args: &InformerArgs) -> Result<(), Failure> {
     let env = Env::system();
-    let client = Client::from_config(Config::new(args.server.clone()), &env)?;
+    let client = connect(args, &env).await?;
     let queue = match args.queue {
         Queue::Ordered => QueueKind::Ordered,
         Queue::Delta => QueueKind::Delta,

@@ -6,6 +6,7 @@ mod options;
 mod pod;
 mod service;
 mod synthetic;
+mod tls;
 mod watch;
 mod world;
 
@@ -17,9 +18,11 @@ use std::sync::Arc;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use watchkeeper::clock::{Clock, Generator};
 
 pub use manifests::ManifestError;
@@ -53,6 +56,9 @@ pub struct ServeArgs {
     /// Refuse streamed lists (watches with sendInitialEvents=true), as an API server without support does.
     #[arg(long)]
     pub no_streaming: bool,
+    /// Serve over TLS, and write a kubeconfig to this file.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_out: Option<PathBuf>,
 }
 
 /// Why the server did not start.
@@ -69,6 +75,9 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// TLS cannot be set up, or its kubeconfig not be written.
+    #[error("cannot serve over TLS: {0}")]
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The process lacks what any server needs.
     #[error("cannot start the runtime: {0}")]
     Runtime(#[from] io::Error),
@@ -107,27 +116,35 @@ pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
     // One thread: of two cores, the other one is the client's.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let service = Service::new(world, Clock::system()).streaming(!args.no_streaming);
-    runtime.block_on(serve(service, args.port))
+    runtime.block_on(serve(service, args))
 }
 
-async fn serve(service: Service, port: u16) -> Result<(), ServeError> {
+async fn serve(service: Service, args: &ServeArgs) -> Result<(), ServeError> {
+    let port = args.port;
     let listen = |source| ServeError::Listen { port, source };
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(listen)?;
     // From here on an interrupt ends the loop below: whoever reads the line may send one at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let url = format!("http://{}", listener.local_addr().map_err(listen)?);
+    let address = listener.local_addr().map_err(listen)?;
+    let tls = args.kubeconfig_out.as_ref().map(|file| tls::acceptor(address, file));
+    let tls = tls.transpose().map_err(ServeError::Tls)?;
+    let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
     let world = service.world();
     let json_mb = (world.json_bytes() as f64 / 1e5).round() / 10.0;
     println!(r#"{{"ready":true,"url":"{url}","objects":{},"json_mb":{json_mb}}}"#, world.len());
     tokio::select! {
         biased;
         _ = interrupt.recv() => Ok(()),
-        () = answer(listener, service) => Ok(()),
+        () = answer_over(listener, service, tls) => Ok(()),
     }
 }
 
 /// Answers on every connection, until it is dropped.
 pub async fn answer(listener: TcpListener, service: Service) {
+    answer_over(listener, service, None).await;
+}
+
+async fn answer_over(listener: TcpListener, service: Service, tls: Option<TlsAcceptor>) {
     let service = Arc::new(service);
     let mut connections = JoinSet::new();
     loop {
@@ -136,15 +153,27 @@ pub async fn answer(listener: TcpListener, service: Service) {
             Some(_) = connections.join_next() => {}
             // A connection that failed before it was accepted is its client's business.
             accepted = listener.accept() => if let Ok((socket, _)) = accepted {
-                connections.spawn(connection(socket, service.clone()));
+                connections.spawn(connection(socket, service.clone(), tls.clone()));
             },
         }
     }
 }
 
-async fn connection(socket: TcpStream, service: Arc<Service>) {
+async fn connection(socket: TcpStream, service: Arc<Service>, tls: Option<TlsAcceptor>) {
     // Without it, the last lines of a burst wait for the client's acknowledgement. A socket that refuses still works.
     let _ = socket.set_nodelay(true);
+    match tls {
+        None => speak(socket, service).await,
+        // A client that does not trust the certificate says so itself.
+        Some(tls) => {
+            if let Ok(stream) = tls.accept(socket).await {
+                speak(stream, service).await;
+            }
+        }
+    }
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Unpin>(socket: S, service: Arc<Service>) {
     let answer = service_fn(async |request| Ok::<_, std::convert::Infallible>(service.handle(&request)));
     // A client that goes away in the middle of a body is how most watches end: there is nobody to tell.
     let _ =

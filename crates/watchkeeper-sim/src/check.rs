@@ -286,7 +286,12 @@ impl Check {
             judged.ok_or_else(|| Failure::settings(format!("{line}: goes wrong without faults")))?;
         report.add(&outcome, calm);
         match outcome.violation.take() {
-            None => Ok(report),
+            None => match line.missed(&outcome.hits) {
+                Some(missed) => {
+                    Err(Failure::settings(format!("SIM_REPLAY: there was no place for {missed}")))
+                }
+                None => Ok(report),
+            },
             Some(violation) => Err(Failure::of(&self.name, shrink::finding(&line, violation, outcome))),
         }
     }

@@ -149,7 +149,8 @@ impl Failure {
         }
     }
 
-    /// How many schedules with faults it took to find it, in the order of the plan; 0 if it goes wrong without faults.
+    /// How many schedules with faults it took to find it, in the order of the plan; 0 if it goes wrong without faults, or in a
+    /// replay.
     pub fn schedules(&self) -> Option<u64> {
         match &*self.0 {
             Kind::Found(found) => Some(found.schedules),
@@ -182,6 +183,14 @@ impl Found {
         std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, page)).ok().map(|()| file)
     }
 
+    fn when(&self) -> String {
+        match self.schedules {
+            _ if self.is_calm => "without faults".to_owned(),
+            0 => "when replayed".to_owned(),
+            schedules => format!("in schedule {schedules}"),
+        }
+    }
+
     /// What is wrong, in a few lines.
     fn heading(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("wrong", self.violation.to_string()), ("likely", self.class.to_string())];
@@ -204,12 +213,7 @@ impl fmt::Display for Failure {
                  replay: SIM_REPLAY='{schedule}'"
             ),
             Kind::Found(found) => {
-                writeln!(
-                    f,
-                    "{}: {}",
-                    found.name,
-                    if found.is_calm { "goes wrong without faults" } else { "goes wrong" }
-                )?;
+                writeln!(f, "{}: goes wrong {}", found.name, found.when())?;
                 for (label, text) in found.heading() {
                     writeln!(f, "  {label}: {text}")?;
                 }

@@ -21,6 +21,7 @@ pub(crate) fn page(name: &str, heading: &[(&'static str, String)], timeline: &Ti
             Lane::Life => "life",
             Lane::Outside => "outside",
             Lane::Cluster => "life",
+            Lane::Reported => "reported",
         };
         let minor = if line.matters { "" } else { " minor" };
         let _ = write!(
@@ -71,6 +72,7 @@ td:first-child { text-align: right; color: var(--soft); white-space: nowrap; } t
 tr.user td:nth-child(n+2) { color: var(--user); font-weight: 600; } tr.wrote td:last-child { color: var(--wrote); }
 tr.saw td:last-child { color: var(--saw); padding-left: 2.5rem; } tr.life td:last-child { color: var(--soft); font-style: italic; }
 tr.fault td { background: color-mix(in srgb, var(--fault) 15%, transparent); } tr.fault td:nth-child(n+2) { color: var(--fault); font-weight: 700; }
+tr.reported td:last-child { color: var(--fault); }
 tr.minor { display: none; } body:has(#all:checked) tr.minor { display: table-row; opacity: .7; }
 pre { background: #8881; padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; line-height: 1.4; }
 .minus { color: var(--fault); } .plus { color: var(--wrote); } .same { color: var(--soft); }

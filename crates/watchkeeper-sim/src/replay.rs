@@ -47,6 +47,14 @@ impl Replay {
         Self { faults: Faults::Drawn(seed), ..Self::default() }
     }
 
+    /// A fault of the schedule that is not among those that happened.
+    pub(crate) fn missed(&self, hits: &[Planned]) -> Option<&Planned> {
+        match &self.faults {
+            Faults::Planned(faults) => faults.iter().find(|fault| !hits.contains(fault)),
+            Faults::Drawn(_) => None,
+        }
+    }
+
     pub(crate) fn script(&self, kinds: &[FaultKind]) -> Script {
         match &self.faults {
             Faults::Planned(faults) => Script::planned(faults),

@@ -1,5 +1,6 @@
 //! The timeline of a run: who did what, in words.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) enum Lane {
     Outside,
     /// What the cluster's own controllers did.
     Cluster,
+    /// What the controller would have logged.
+    Reported,
 }
 
 impl Lane {
@@ -51,6 +54,7 @@ impl Lane {
             Self::Life => "",
             Self::Outside => "outside",
             Self::Cluster => "cluster",
+            Self::Reported => "error",
         }
     }
 }
@@ -65,17 +69,41 @@ pub(crate) struct Diff {
 
 /// The most lines of the short form.
 const SHORT: usize = 60;
+/// The most of them before the first fault.
+const BEFORE: usize = 20;
 
 impl Timeline {
     pub(crate) fn new(entries: &[Entry], violation: &Violation) -> Self {
         let first_fault =
             entries.iter().position(|entry| matches!(entry.event, Event::Fault(_))).unwrap_or(0);
-        let lines = entries.iter().enumerate().filter_map(|(at, entry)| line(entry, at >= first_fault));
+        let mut lines = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            lines.extend(line(entry, at >= first_fault));
+        }
+        count_reports(&mut lines);
         let diffs = match violation {
             Violation::Differs(differences) => differences.iter().map(Diff::of).collect(),
             _ => Vec::new(),
         };
-        Self { lines: lines.collect(), diffs }
+        Self { lines, diffs }
+    }
+}
+
+/// Keeps the first of equal reports, with their number.
+fn count_reports(lines: &mut Vec<Line>) {
+    let mut counts = BTreeMap::<String, usize>::new();
+    lines.retain(|line| {
+        let count = (line.lane == Lane::Reported).then(|| counts.entry(line.text.clone()).or_default());
+        count.is_none_or(|count| {
+            *count += 1;
+            *count == 1
+        })
+    });
+    for line in lines.iter_mut().filter(|line| line.lane == Lane::Reported) {
+        let count = counts.get(&line.text).copied().unwrap_or(1);
+        if count > 1 {
+            line.text.push_str(&format!(" ({count} times)"));
+        }
     }
 }
 
@@ -121,6 +149,10 @@ fn line(entry: &Entry, since_fault: bool) -> Option<Line> {
             let text =
                 now.map_or_else(|| format!("{what} is removed"), |now| format!("{what} is set to {now}"));
             (Lane::Outside, text, true)
+        }
+        Event::Reported { replica, what } => {
+            let text = what.lines().next().unwrap_or_default();
+            (Lane::Reported, format!("{}{text}", of(*replica)), since_fault)
         }
         Event::Note(text) => (Lane::Life, text.to_string(), true),
     };
@@ -203,12 +235,18 @@ pub(crate) fn time(at: Duration) -> String {
 impl fmt::Display for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown: Vec<&Line> = self.lines.iter().filter(|line| line.matters).collect();
-        // What led to the first fault and what followed; the end of a long run says the least.
-        for line in shown.iter().take(SHORT) {
+        // What led to the first fault and what followed; the beginning and the end of a long run say the least.
+        let fault = shown.iter().position(|line| line.lane == Lane::Fault).unwrap_or(0);
+        let begin = if shown.len() > SHORT { fault.saturating_sub(BEFORE) } else { 0 };
+        let end = shown.len().min(begin + SHORT);
+        if begin > 0 {
+            writeln!(f, "  ... {begin} lines before, in the page")?;
+        }
+        for line in &shown[begin..end] {
             writeln!(f, "  {}  {:<10} {}", time(line.at), line.lane.name(), line.text)?;
         }
-        if shown.len() > SHORT {
-            writeln!(f, "  ... {} more lines", shown.len() - SHORT)?;
+        if end < shown.len() {
+            writeln!(f, "  ... {} more lines, in the page", shown.len() - end)?;
         }
         for Diff { what, lines } in self.diffs.iter().take(5) {
             writeln!(f, "\n  {what}: expected (-), found (+)")?;
@@ -217,5 +255,40 @@ impl fmt::Display for Timeline {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(event: Event) -> Entry {
+        Entry { at: Duration::ZERO, event }
+    }
+
+    fn shown(entries: &[Entry]) -> String {
+        Timeline::new(entries, &Violation::NotDeterministic).to_string()
+    }
+
+    #[test]
+    fn a_long_timeline_is_cut_around_the_first_fault() {
+        let note = |number: usize| entry(Event::Note(format!("note {number}").into()));
+        let fault = Event::Fault("kill @ step 1".parse().unwrap());
+        let entries: Vec<Entry> =
+            (0..100).map(note).chain([entry(fault)]).chain((100..200).map(note)).collect();
+        let text = shown(&entries);
+        assert!(text.starts_with("  ... 80 lines before, in the page\n"), "{text}");
+        assert!(text.contains("note 80\n") && !text.contains("note 79\n"), "{text}");
+        assert!(text.contains("FAULT      kill @ step 1"), "{text}");
+        assert!(text.ends_with("note 138\n  ... 61 more lines, in the page\n"), "{text}");
+        assert!(!shown(&entries[..60]).contains("..."));
+    }
+
+    #[test]
+    fn equal_reports_are_one_line_with_their_number() {
+        let report = |what: &str| entry(Event::Reported { replica: 0, what: what.into() });
+        let text = shown(&[report("a: no bucket"), report("b: late"), report("a: no bucket")]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("error      a: no bucket (2 times)"), "{text}");
     }
 }

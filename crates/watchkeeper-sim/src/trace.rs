@@ -74,6 +74,8 @@ pub(crate) enum Event {
     BuiltIn { what: Arc<str>, status: u16 },
     /// The outside world was called, or changed.
     Outside { what: Arc<str>, now: Option<Bytes> },
+    /// A replica reported an error: its log would have it.
+    Reported { replica: usize, what: Arc<str> },
     /// A remark of the simulator.
     Note(Arc<str>),
 }
@@ -138,7 +140,7 @@ fn hash(at: Duration, event: &Event) -> Option<u64> {
     at.hash(&mut hasher);
     std::mem::discriminant(event).hash(&mut hasher);
     match event {
-        Event::Fault(_) | Event::Restored { .. } | Event::Note(_) => return None,
+        Event::Fault(_) | Event::Restored { .. } | Event::Reported { .. } | Event::Note(_) => return None,
         Event::Step { number, what, status, body } => (number, what, status, body).hash(&mut hasher),
         Event::Sent { replica, what, nth, body } => (replica, what, nth, body).hash(&mut hasher),
         Event::Acted { replica, what, nth, status, body, changed } => {

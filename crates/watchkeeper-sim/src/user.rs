@@ -136,7 +136,7 @@ impl User {
         is_met: impl Fn(&K) -> bool,
     ) -> K {
         let found = self.look(async || self.get::<K>(key).await.filter(|object| is_met(object))).await;
-        found.unwrap_or_else(|| panic!("{} is not as the story expects", describe::<K>(key)))
+        found.unwrap_or_else(|| give_up(format!("{} is not as the story expects", describe::<K>(key))))
     }
 
     /// Waits until an object is gone.
@@ -146,7 +146,7 @@ impl User {
     /// If that takes longer than any backoff.
     pub async fn eventually_gone<K: Kind<DynamicType: Default>>(&self, key: &str) {
         let gone = self.look(async || self.get::<K>(key).await.is_none().then_some(())).await;
-        gone.unwrap_or_else(|| panic!("{} is still there", describe::<K>(key)));
+        gone.unwrap_or_else(|| give_up(format!("{} is still there", describe::<K>(key))));
     }
 
     /// Waits until the controller has made no request for a while; not for ever, as faults may keep it busy.
@@ -182,7 +182,12 @@ impl User {
 }
 
 fn refuse(verb: &str, what: &str, error: &ApiError) -> ! {
-    panic!("cannot {verb} {what}: {}", watchkeeper::report::WithCauses(error))
+    give_up(format!("cannot {verb} {what}: {}", watchkeeper::report::WithCauses(error)))
+}
+
+/// Panics without a line on the terminal: a failure tells it, once, in its timeline.
+fn give_up(why: String) -> ! {
+    std::panic::resume_unwind(Box::new(why))
 }
 
 fn describe<K: Kind<DynamicType: Default>>(key: &str) -> String {

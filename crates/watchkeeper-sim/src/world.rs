@@ -297,7 +297,7 @@ impl World<'_> {
             let over = self.net.begin_life(replica);
             let env = self.env_of(replica, life);
             let generator = env.generator.clone();
-            let panics = self.listen(&env);
+            let panics = self.listen(&env, replica);
             let service = self.net.service_of(replica);
             let client = Client::from_kube(kube_client::Client::new(service, "default"), &env);
             let handle = self.handles[replica].clone();
@@ -349,11 +349,13 @@ impl World<'_> {
         self.reference.map_or(here, |reference| here.max(reference.rest))
     }
 
-    /// Keeps the first panic that the toolkit catches.
-    fn listen(&self, env: &Env) -> Arc<Mutex<Option<String>>> {
+    /// Puts what the toolkit reports into the trace, and keeps the first panic that it catches.
+    fn listen(&self, env: &Env, replica: usize) -> Arc<Mutex<Option<String>>> {
         let first = Arc::<Mutex<Option<String>>>::default();
-        let keep = first.clone();
+        let (keep, trace) = (first.clone(), self.net.trace().clone());
         env.reporter.add_hook(move |report| {
+            let what = format!("{}: {}", report.subject, report.incident).into();
+            trace.add(Event::Reported { replica, what });
             if let Incident::Panic(message) = report.incident {
                 keep.lock().get_or_insert_with(|| format!("{}: {message}", report.subject));
             }

@@ -23,6 +23,8 @@ mod pipeline;
 mod processor;
 mod pump;
 mod ring;
+#[cfg(test)]
+mod rotation;
 mod shared;
 mod synced;
 mod unshared;

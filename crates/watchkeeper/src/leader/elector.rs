@@ -159,6 +159,10 @@ impl Elector {
         match &self.observed {
             // Nothing was ever seen: a read comes first.
             None => now,
+            // Whoever held it last, another may have taken it before it was deleted.
+            Some((seen, at)) if self.is_missing => {
+                *at + seen.record.duration().unwrap_or_default().max(self.times.whole_lease())
+            }
             Some((seen, _)) if seen.record.holder.is_empty() || self.is_own() => now,
             // A record without a duration is trusted for as long as an own one.
             Some((seen, at)) => *at + seen.record.duration().unwrap_or_else(|| self.times.whole_lease()),

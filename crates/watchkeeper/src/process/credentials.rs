@@ -4,7 +4,7 @@ use std::fs;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use http::HeaderValue;
-use kube_client::config::{AuthInfo, AuthProviderConfig, Cluster, ExecAuthCluster};
+use kube_client::config::{AuthInfo, AuthProviderConfig, Cluster, ExecAuthCluster, ExecConfig};
 use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -66,9 +66,7 @@ pub(super) fn usable(mut user: AuthInfo) -> Result<AuthInfo, Problem> {
         }
         check_header("tokenFile", &text)?;
     }
-    if user.exec.as_ref().is_some_and(|exec| exec.command.as_deref().is_none_or(str::is_empty)) {
-        return Err(("exec.command", "is missing: give the program to run".to_owned()));
-    }
+    user.exec.as_ref().map_or(Ok(()), check_plugin)?;
     user.auth_provider.as_ref().map_or(Ok(()), check_provider)?;
     let groups = user.impersonate_groups.iter().flatten().map(|group| ("as-groups", &**group));
     let texts = [
@@ -139,15 +137,44 @@ fn check_pair(user: &AuthInfo) -> Result<(), Problem> {
     })
 }
 
-fn check_provider(provider: &AuthProviderConfig) -> Result<(), Problem> {
-    let token = provider.config.get("id-token");
-    match (&*provider.name, token) {
-        ("oidc", None) => Err(("auth-provider.config.id-token", "is missing".to_owned())),
-        ("oidc" | "gcp", token) => {
-            token.map_or(Ok(()), |token| check_header("auth-provider.config.id-token", token))
-        }
-        (name, _) => Err(("auth-provider.name", format!("is {name:?}, which is not supported: use exec"))),
+fn check_plugin(exec: &ExecConfig) -> Result<(), Problem> {
+    if exec.command.as_deref().is_none_or(str::is_empty) {
+        return Err(("exec.command", "is missing: give the program to run".to_owned()));
     }
+    match exec.api_version.as_deref() {
+        None | Some("client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") => Ok(()),
+        Some(other) => {
+            let problem =
+                format!("is {other:?}, which is not supported: use client.authentication.k8s.io/v1");
+            Err(("exec.apiVersion", problem))
+        }
+    }
+}
+
+fn check_provider(provider: &AuthProviderConfig) -> Result<(), Problem> {
+    if provider.name != "oidc" {
+        return Err((
+            "auth-provider.name",
+            format!("is {:?}, which is not supported: use exec", provider.name),
+        ));
+    }
+    let set = |name: &str| provider.config.get(name).filter(|text| !text.is_empty());
+    if let Some(token) = set("id-token") {
+        check_header("auth-provider.config.id-token", token)?;
+    }
+    if set("refresh-token").is_none() {
+        let missing = || ("auth-provider.config.id-token", "is missing".to_owned());
+        return set("id-token").map(drop).ok_or_else(missing);
+    }
+    let needed = "is missing: refresh-token needs it".to_owned();
+    match set("idp-issuer-url").map(|url| url.starts_with("https://")) {
+        None => return Err(("auth-provider.config.idp-issuer-url", needed)),
+        Some(false) => {
+            return Err(("auth-provider.config.idp-issuer-url", "is not a URL of https".to_owned()));
+        }
+        Some(true) => {}
+    }
+    set("client-id").map(drop).ok_or(("auth-provider.config.client-id", needed))
 }
 
 fn check_header(field: &'static str, text: &str) -> Result<(), Problem> {

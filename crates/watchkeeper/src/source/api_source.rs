@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use http::Request;
@@ -16,10 +17,14 @@ use kube_core::ClusterResourceScope;
 use super::discovery::Discovery;
 use super::path::{BadName, collection};
 use super::requests::Requests;
+use super::until_renewed::until_renewed;
 use super::{ByteStream, Client, ListOptions, ListerWatcher, Selection, VersionMatch, WatchOptions};
 use crate::object::Kind;
 use crate::report::panic_message;
 use crate::wire::{ApiError, Class};
+
+/// The time that a streamed list is given to be complete after its credentials have been replaced.
+const LIST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A part of a cluster: all of it, or one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,6 +140,7 @@ impl ApiSource {
     }
 
     async fn get(&self, query: Query, metadata_only: bool) -> Result<ByteStream, ApiError> {
+        let (is_watch, starts_with_list) = (query.is_watch(), query.get("sendInitialEvents").is_some());
         // Not every aggregated API server can send metadata only: it sends whole objects instead.
         let accept = match (self.metadata_only || metadata_only, query.is_watch()) {
             (false, _) => "application/json",
@@ -150,8 +156,17 @@ impl ApiSource {
             .body(Body::empty())
             .map_err(|error| ApiError::new(Class::Invalid, format!("cannot build the request: {error}")))?;
         let response = self.requests.exchange(request).await?;
+        let renewal = self.requests.renewal(&response).filter(|_| is_watch);
         let chunks = response.into_body().into_data_stream();
-        Ok(Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport))))
+        let chunks = Box::pin(chunks.map(|chunk| chunk.map_err(ApiError::from_transport)));
+        let Some(renewal) = renewal else { return Ok(chunks) };
+        let clock = self.requests.clock().clone();
+        Ok(until_renewed(chunks, async move {
+            renewal.await;
+            if starts_with_list {
+                clock.sleep(LIST_PATIENCE).await;
+            }
+        }))
     }
 
     /// Returns the path with `query` and the selection; empty values are omitted. An edit that panics gives an error.

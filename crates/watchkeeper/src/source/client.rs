@@ -1,12 +1,14 @@
 //! The client of a process: lists and watches for informers, and all other requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::USER_AGENT;
 use kube_client::Config;
 
 use super::api::Api;
-use super::connection::connect;
+use super::connection::{Route, connect};
+use super::credentials::{CredentialStatus, Credentials, Machine, Outside};
 use super::gate::WriteGate;
 use super::requests::Requests;
 use super::user_agent::UserAgent;
@@ -50,15 +52,43 @@ pub(crate) fn without_userinfo(url: &str) -> String {
 }
 
 impl Client {
-    /// Returns a client for the server of a configuration; must be called on a tokio runtime.
-    pub fn from_config(mut config: Config, env: &Env) -> Result<Self, ClientError> {
+    /// Returns a client for the server of a configuration; must be called on a tokio runtime. Blocks while a credential
+    /// plugin runs.
+    ///
+    /// Credentials are read again while the client is used: files every 30 s; tokens and certificates of plugins, and
+    /// ID tokens with a refresh token, before they expire; all of them once after the server has refused them or TLS
+    /// has failed, and then the request is sent once more. Open watches of informers end after a change and continue
+    /// with the new credentials.
+    pub fn from_config(config: Config, env: &Env) -> Result<Self, ClientError> {
+        Self::with(config, env, Arc::new(Machine(env.clock.clone())), None)
+    }
+
+    /// Returns a client as [`Client::from_config`] does, with the credentials and the network of a test.
+    #[cfg(test)]
+    pub(crate) fn simulated(
+        config: Config,
+        env: &Env,
+        outside: Arc<dyn Outside>,
+        route: Arc<dyn Route>,
+    ) -> Result<Self, ClientError> {
+        Self::with(config, env, outside, Some(route))
+    }
+
+    fn with(
+        mut config: Config,
+        env: &Env,
+        outside: Arc<dyn Outside>,
+        route: Option<Arc<dyn Route>>,
+    ) -> Result<Self, ClientError> {
         let given = config.headers.iter().position(|(name, _)| *name == USER_AGENT);
         let agent = given.map(|at| UserAgent::from(config.headers.remove(at).1)).unwrap_or_default();
         config.connect_timeout = config.connect_timeout.or(Some(Duration::from_secs(10)));
         let server = || without_userinfo(&config.cluster_url.to_string());
-        let kube = connect(&config, &env.clock, &agent)
-            .map_err(|source| ClientError { server: server(), source })?;
-        Ok(Self { requests: Requests::new(kube, env, agent), env: env.clone() })
+        let failed = |source| ClientError { server: server(), source };
+        let credentials = Credentials::new(&config, &env.clock, outside).map_err(failed)?;
+        let kube = connect(&config, &env.clock, &agent, &credentials, route).map_err(failed)?;
+        let requests = Requests::new(kube, env, agent).with_credentials(credentials);
+        Ok(Self { requests, env: env.clone() })
     }
 
     /// Returns a client that sends its requests through one of kube's.
@@ -93,6 +123,11 @@ impl Client {
     /// Returns kube's client that the requests go through, for everything that this one does not offer.
     pub fn kube(&self) -> &kube_client::Client {
         self.requests.kube()
+    }
+
+    /// Returns the state of the credentials; `None` for a client made from kube's, which has its own.
+    pub fn credentials(&self) -> Option<CredentialStatus> {
+        self.requests.credentials().map(Credentials::status)
     }
 
     /// Returns the clock, generator and reporter of the client, and of everything built on it.

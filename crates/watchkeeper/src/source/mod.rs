@@ -8,12 +8,13 @@ mod api;
 mod api_source;
 mod client;
 mod connection;
+mod credentials;
 mod discovery;
 mod gate;
 mod path;
 mod requests;
 mod scripted;
-mod token_file;
+mod until_renewed;
 mod user_agent;
 
 use std::future::Future;
@@ -28,6 +29,11 @@ pub(crate) use api_source::Edit;
 pub use api_source::{ApiSource, Query, Scope};
 pub(crate) use client::without_userinfo;
 pub use client::{Client, ClientError};
+#[cfg(test)]
+pub(crate) use connection::{Route, Socket, Tls};
+pub use credentials::CredentialStatus;
+#[cfg(test)]
+pub(crate) use credentials::Outside;
 pub(crate) use gate::WriteGate;
 pub use requests::Requests;
 pub use scripted::{Asked, Feed, Reply, ScriptedSource};

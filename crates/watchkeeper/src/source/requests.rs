@@ -13,6 +13,8 @@ use kube_client::Client;
 use kube_client::client::Body;
 
 use super::api::Api;
+use super::connection::SentWith;
+use super::credentials::Credentials;
 use super::gate::WriteGate;
 use super::user_agent::UserAgent;
 use crate::clock::Clock;
@@ -37,6 +39,7 @@ pub struct Requests {
     clock: Clock,
     deadline: Duration,
     manager: Option<Arc<str>>,
+    credentials: Option<Credentials>,
     /// What writes must pass; all may if there is none.
     gate: Option<WriteGate>,
 }
@@ -56,14 +59,46 @@ impl Requests {
     }
 
     pub(super) fn new(kube: Client, env: &Env, agent: UserAgent) -> Self {
-        let (clock, deadline) = (env.clock.clone(), Duration::from_secs(30));
-        Self { kube, agent, clock, deadline, manager: None, gate: None }
+        Self {
+            kube,
+            agent,
+            clock: env.clock.clone(),
+            deadline: Duration::from_secs(30),
+            manager: None,
+            credentials: None,
+            gate: None,
+        }
     }
 
     /// Sends writes only while `gate` is open.
     pub(super) fn gated(mut self, gate: &WriteGate) -> Self {
         self.gate = Some(gate.clone());
         self
+    }
+
+    pub(super) fn with_credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    pub(super) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    /// Returns a future that ends when there are other credentials than those that `answer` was requested with, if that
+    /// can be.
+    pub(super) fn renewal<B>(
+        &self,
+        answer: &Response<B>,
+    ) -> Option<impl Future<Output = ()> + Send + use<B>> {
+        let credentials = self.credentials.as_ref().filter(|credentials| credentials.can_change())?;
+        let SentWith(number) = answer.extensions().get()?;
+        Some(credentials.renewal(*number))
+    }
+
+    /// Returns the clock of deadlines.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Sets the deadline of each request; 30 s by default.

@@ -12,6 +12,8 @@ use http::StatusCode;
 
 use status::Status;
 
+pub(crate) use transport::CannotConnect;
+
 /// The class of an [`ApiError`], by which a caller decides what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -11,6 +11,7 @@ mod pages;
 mod pieces;
 mod watch;
 
+pub(crate) use error::CannotConnect;
 pub use error::{ApiError, Class};
 pub use list::{ListMeta, ListSplitter};
 pub(crate) use pages::Pages;

@@ -8,13 +8,20 @@ use prometheus_client::registry::Registry;
 
 use super::super::figures::ControllerFigures;
 use super::ManagerHandle;
-use crate::env::Env;
-use crate::process::metrics::{InformerCollector, QueueCollector, Sheet, register_events, register_reports};
+use crate::process::metrics::{
+    InformerCollector, QueueCollector, Sheet, register_credentials, register_events, register_reports,
+};
 use crate::record::EventRecorder;
+use crate::source::Client;
 
-/// Registers what is known before any controller is: reports, events and informers.
-pub(super) fn register(registry: &mut Registry, env: &Env, recorder: &EventRecorder) -> InformerCollector {
-    register_reports(registry, &env.reporter);
+/// Registers what is known before any controller is: reports, credentials, events and informers.
+pub(super) fn register(
+    registry: &mut Registry,
+    client: &Client,
+    recorder: &EventRecorder,
+) -> InformerCollector {
+    register_reports(registry, &client.env().reporter);
+    register_credentials(registry, client);
     register_events(registry, recorder);
     InformerCollector::register(registry)
 }

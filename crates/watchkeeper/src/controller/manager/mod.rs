@@ -252,7 +252,8 @@ impl ManagerBuilder {
             .verify_every(self.verify_every)
             .name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]
-        let factory = factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &env, &recorder)));
+        let factory =
+            factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &client, &recorder)));
         let factory = factory.build();
         let caches = Arc::<Caches>::default();
         if let Some(election) = &self.election {

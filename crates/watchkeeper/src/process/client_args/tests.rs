@@ -1,5 +1,6 @@
 mod credentials;
 mod proxies;
+mod rotation;
 
 use std::error::Error;
 use std::fs;

@@ -2,6 +2,7 @@
 //!
 //! The caller owns the registry, which an [`AdminServer`](super::AdminServer) serves.
 
+mod credentials;
 mod election;
 mod events;
 mod informers;
@@ -9,6 +10,7 @@ mod queues;
 mod reports;
 mod sheet;
 
+pub use credentials::register_credentials;
 pub use election::register_election;
 pub use events::register_events;
 pub use informers::InformerCollector;

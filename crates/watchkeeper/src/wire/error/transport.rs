@@ -7,12 +7,18 @@ use hyper_util::client::legacy;
 
 use super::{ApiError, Class};
 
+/// The error of a request for which no connection could be opened, so that nothing of it was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect")]
+pub(crate) struct CannotConnect(#[source] pub(crate) Box<dyn Error + Send + Sync>);
+
 /// Returns the class of the failure that `error` and its causes describe.
 pub(super) fn classify(error: &(dyn Error + 'static)) -> Class {
     let (mut class, mut connecting) = (Class::Other, false);
     let mut cause = Some(error);
     while let Some(link) = cause {
-        connecting |= link.downcast_ref().is_some_and(legacy::Error::is_connect);
+        connecting |=
+            link.is::<CannotConnect>() || link.downcast_ref().is_some_and(legacy::Error::is_connect);
         if let Some(found) = class_of(link) {
             class = found;
         }
@@ -101,6 +107,8 @@ mod tests {
             let client = legacy::Client::builder(TokioExecutor::new()).build(tower::service_fn(no_stream));
             let client: legacy::Client<_, http_body_util::Empty<bytes::Bytes>> = client;
             let error = client.get(http::Uri::from_static("http://server.test")).await.unwrap_err();
+            assert_eq!(ApiError::from_transport(error).class(), class, "{kind:?}");
+            let error = CannotConnect(io::Error::from(kind).into());
             assert_eq!(ApiError::from_transport(error).class(), class, "{kind:?}");
         }
     }

@@ -67,7 +67,30 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
             "auth-provider: {name: azure, config: {access-token: hunter2}}".to_owned(),
             "auth-provider.name is \"azure\", which is not supported: use exec",
         ),
+        (
+            "auth-provider: {name: gcp, config: {cmd-path: hunter2}}".to_owned(),
+            "auth-provider.name is \"gcp\", which is not supported: use exec",
+        ),
         ("auth-provider: {name: oidc}".to_owned(), "auth-provider.config.id-token is missing"),
+        (
+            "auth-provider: {name: oidc, config: {refresh-token: hunter2, client-id: a}}".to_owned(),
+            "auth-provider.config.idp-issuer-url is missing: refresh-token needs it",
+        ),
+        (
+            "auth-provider: {name: oidc, config: {refresh-token: hunter2, idp-issuer-url: 'http://i'}}"
+                .to_owned(),
+            "auth-provider.config.idp-issuer-url is not a URL of https",
+        ),
+        (
+            "auth-provider: {name: oidc, config: {refresh-token: hunter2, idp-issuer-url: 'https://i'}}"
+                .to_owned(),
+            "auth-provider.config.client-id is missing: refresh-token needs it",
+        ),
+        (
+            "exec: {command: a, apiVersion: client.authentication.k8s.io/v1alpha1}".to_owned(),
+            "exec.apiVersion is \"client.authentication.k8s.io/v1alpha1\", which is not supported: \
+             use client.authentication.k8s.io/v1",
+        ),
         ("as: \"hunter2\\n\"".to_owned(), "as holds what no header may, such as a line break"),
         ("as-groups: [hunter2]".to_owned(), "as is missing: there is more to be said of that user"),
         ("as-uid: hunter2".to_owned(), "as is missing: there is more to be said of that user"),
@@ -154,7 +177,7 @@ async fn what_a_credential_program_prints_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate() {
+async fn a_credential_program_runs_once_at_the_start() {
     let mut machine = Machine::new();
     let runs = machine.path("runs");
     let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
@@ -162,7 +185,7 @@ async fn a_credential_program_runs_once_for_a_token_and_once_for_a_certificate()
     let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
     machine.args.kubeconfig = Some(machine.write("file", &text));
     machine.args.connect(&Env::simulated(1)).await.unwrap();
-    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
+    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 1);
 }
 
 /// Returns the heads of the given number of requests of one client, at a plain server that replaces the one in
@@ -262,26 +285,34 @@ async fn the_token_of_a_file_is_sent_without_its_line_break() {
 }
 
 #[tokio::test]
-async fn after_a_refusal_the_token_is_read_again() {
+async fn after_a_refusal_the_token_is_read_again_and_the_request_sent_once_more() {
     let machine = Machine::new();
     let file = machine.write("token", "old\n");
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::new(format!("http://{}", server.local_addr().unwrap()).parse().unwrap());
     config.auth_info.token_file = Some(file.display().to_string());
     let client = Client::from_config(config, &Env::simulated(1)).unwrap();
-    for (token, next, answer) in
-        [("old", "new", "401 Unauthorized"), ("new", "newer", "200 OK"), ("new", "", "200 OK")]
-    {
+    // Each request: what the server sees, the file from then on, and the answer.
+    let refusal = "401 Unauthorized";
+    let requests = [
+        &[("old", "new", refusal), ("new", "newer", "200 OK")][..],
+        &[("new", "newest", "200 OK")],
+        &[("new", "last", refusal), ("last", "", refusal)],
+        &[("last", "", refusal)],
+    ];
+    for exchanges in requests {
         let serve = async {
-            let (mut stream, _) = server.accept().await.unwrap();
-            let head = head(&mut stream).await;
-            assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
-            machine.write("token", next);
-            let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            for (token, next, answer) in exchanges {
+                let (mut stream, _) = server.accept().await.unwrap();
+                let head = head(&mut stream).await;
+                assert!(head.contains(&format!("authorization: bearer {token}\r\n")), "{head}");
+                machine.write("token", next);
+                let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
         };
-        let request = http::Request::get("/hello").body(Vec::new()).unwrap();
+        let request = http::Request::put("/hello").body(b"{}".to_vec()).unwrap();
         let (asked, ()) = tokio::join!(client.kube().request_text(request), serve);
-        assert_eq!(asked.is_ok(), answer == "200 OK");
+        assert_eq!(asked.is_ok(), exchanges.last().unwrap().2 == "200 OK");
     }
 }

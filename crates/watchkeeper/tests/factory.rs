@@ -16,7 +16,7 @@ use watchkeeper::informer::{
 };
 #[cfg(feature = "admin")]
 use watchkeeper::process::Checks;
-use watchkeeper::reflector::ListReason;
+use watchkeeper::reflector::{Cause, ListReason};
 use watchkeeper::source::{Reply, ScriptedSource, Selection};
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Client, Env, ObjectName, SharedInformerFactory};
@@ -360,7 +360,9 @@ async fn readiness_follows_the_caches_over_their_whole_life() {
     env.clock.sleep(Duration::from_secs(110)).await;
     assert!(ready.failing().is_empty());
     env.clock.sleep(Duration::from_secs(20)).await;
-    assert_eq!(ready.failing(), ["caches"]);
+    assert_eq!(ready.failing(), ["cache/pods"]);
+    let degraded = caches.states().unwrap().remove(0).degraded.unwrap();
+    assert_eq!((degraded.cause, degraded.lasts > Duration::from_secs(120)), (Cause::Unreachable, true));
     assert!(
         troubles()[0].starts_with("pods degraded for 1") && troubles()[0].contains("cannot watch pods: "),
         "{:?}",

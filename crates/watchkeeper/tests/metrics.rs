@@ -51,6 +51,8 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
         clock.sleep(Duration::from_secs(7)).await;
         informer.lister().list(&Selector::default()).complete().unwrap();
 
+        source.on_list(list(14, &["a@12", "c@13"]));
+        informer.verify().await.unwrap();
         let page = page(&registry);
         let of = r#"{name="test",group="",version="v1",resource="configmaps""#;
         let bytes = informer.stats().bytes;
@@ -68,6 +70,8 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
             format!(r#"informer_watch_events_total{of},type="added"}} 1"#),
             format!(r#"informer_watch_events_total{of},type="deleted"}} 1"#),
             format!("informer_history_rewritten_total{of}}} 0"),
+            format!("informer_verifications_total{of}}} 1"),
+            format!("informer_cache_differences_total{of}}} 0"),
             format!(r#"informer_handler_pending_notifications{of},handler="quick"}} 0.0"#),
             format!(r#"informer_handler_pending_notifications{of},handler="quick 2"}} 0.0"#),
             format!(r#"informer_handler_panics_total{of},handler="quick"}} 0"#),

@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::refusing::refusing;
 use crate::website::Website;
-use http::{Request, Response, StatusCode};
-use http_body_util::{Either, Full};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret};
-use kube_client::client::Body;
 use kube_derive::CustomResource;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 use watchkeeper::controller::{
     Action, Controller, Error, IndexKey, Manager, ManagerError, SetupError, Watch,
 };
@@ -192,23 +189,7 @@ async fn an_admin_port_that_is_in_use_is_named() {
 async fn a_kind_whose_permission_is_taken_away_is_named_and_work_goes_on() {
     let env = Env::simulated(1);
     let server = ApiServer::new(&env);
-    let forbidden = Arc::new(AtomicBool::new(false));
-    let (service, is_forbidden) = (server.service(), forbidden.clone());
-    let guarded = tower::service_fn(move |request: Request<Body>| {
-        let is_secret = request.uri().path().contains("/secrets");
-        let (service, refused) = (service.clone(), is_secret && is_forbidden.load(SeqCst));
-        async move {
-            if refused {
-                let status =
-                    r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"secrets is forbidden"}"#;
-                let answer =
-                    Response::builder().status(StatusCode::FORBIDDEN).body(Either::Right(Full::from(status)));
-                return Ok::<_, std::convert::Infallible>(answer.unwrap());
-            }
-            Ok(service.oneshot(request).await?.map(Either::Left))
-        }
-    });
-    let client = Client::from_kube(kube_client::Client::new(guarded, "default"), &env);
+    let (client, forbidden) = refusing(&server, &env, |request| request.uri().path().contains("/secrets"));
     let mut manager = manager(&client);
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();

@@ -20,6 +20,7 @@ use super::reconcile::{Reconcile, ReconcileDeleted, Reconciler};
 use super::relation::{Map, Passing};
 use super::running::RunningController;
 use super::setup::SetupError;
+use super::stale::Pause;
 use super::watch::Watch;
 use super::writes::Writes;
 use crate::clock::FAR;
@@ -306,18 +307,20 @@ impl<'m, K: Kind> Controller<'m, K> {
             recorder: manager.recorder().clone(),
             env,
         });
-        let reconcile = boxed(reconcile);
+        let (reconcile, pause) = (boxed(reconcile), Arc::<Pause>::default());
         let reconciler =
             Reconciler { shared, mains, reconcile, deleted, finalizer, timeout, figures: figures.clone() };
         manager.register(Registered {
             name,
             queue: queue.clone(),
             figures,
+            pause: pause.clone(),
             controller: Box::new(RunningController {
                 reconciler: Arc::new(reconciler),
                 queue,
                 events,
                 workers,
+                pause,
             }),
         });
         Ok(())

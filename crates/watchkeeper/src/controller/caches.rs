@@ -4,7 +4,6 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use parking_lot::RwLock;
 
 use super::selection::Matcher;
@@ -35,14 +34,7 @@ pub(super) struct Part<W: Kind> {
     pub(super) scope: Scope,
     pub(super) matcher: Matcher,
     pub(super) metadata_only: bool,
-    pub(super) informer: Source<W>,
-}
-
-/// Where a cache comes from.
-pub(super) enum Source<W: Kind> {
-    Always(SharedInformer<W>),
-    /// There while the kind is served.
-    Optional(Arc<ArcSwapOption<SharedInformer<W>>>),
+    pub(super) informer: SharedInformer<W>,
 }
 
 impl Caches {
@@ -71,7 +63,7 @@ impl Caches {
             self.kinds.write().entry(TypeId::of::<W>()).or_default().push(made.clone());
             made
         });
-        let is_there = caches.parts.read().iter().any(|known| known.is_same(&part));
+        let is_there = caches.parts.read().iter().any(|known| known.informer.is_same(&part.informer));
         if !is_there {
             caches.parts.write().push(Arc::new(part));
         }
@@ -100,19 +92,8 @@ impl<W: Kind> Part<W> {
         self.scope.namespace().is_none_or(|namespace| name.namespace() == Some(namespace))
     }
 
-    /// The store, unless its kind is optional and not served now.
-    pub(super) fn store(&self) -> Option<Indexer<W>> {
-        match &self.informer {
-            Source::Always(informer) => Some(informer.indexer().clone()),
-            Source::Optional(slot) => slot.load().as_ref().map(|informer| informer.indexer().clone()),
-        }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        match (&self.informer, &other.informer) {
-            (Source::Always(informer), Source::Always(other)) => informer.is_same(other),
-            _ => false,
-        }
+    pub(super) fn store(&self) -> &Indexer<W> {
+        self.informer.indexer()
     }
 }
 
@@ -133,7 +114,7 @@ pub struct View<'a, K: Kind>(pub(super) &'a KindCaches<K>);
 impl<K: Kind> View<'_, K> {
     /// The object of that name.
     pub fn get(&self, name: &ObjectName) -> Option<Object<K>> {
-        self.0.covering(name).iter().find_map(|part| part.store()?.get(name))
+        self.0.covering(name).iter().find_map(|part| part.store().get(name))
     }
 
     /// The keys of the objects to which `index` gives `value`: those in `namespace`, or in all with `None`.
@@ -166,7 +147,7 @@ impl<K: Kind> View<'_, K> {
     }
 
     fn snapshots(&self) -> impl Iterator<Item = Snapshot<K>> {
-        self.0.parts().into_iter().filter_map(|part| Some(part.store()?.snapshot()))
+        self.0.parts().into_iter().map(|part| part.store().snapshot())
     }
 }
 

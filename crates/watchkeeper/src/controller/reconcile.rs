@@ -139,9 +139,8 @@ impl<K: Kind> Reconciler<K> {
     /// The main object as its own writes left it, else as it is cached.
     fn refresh(&self, context: &Context<K>) -> Option<Object<K>> {
         let parts = self.mains.covering(context.key());
-        let main = parts
-            .iter()
-            .find_map(|part| self.shared.writes.get(context.key(), &part.store()?, context.key()));
+        let main =
+            parts.iter().find_map(|part| self.shared.writes.get(context.key(), part.store(), context.key()));
         context.set_main(main.clone());
         main
     }

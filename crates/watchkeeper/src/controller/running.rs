@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::reconcile::Reconciler;
+use super::stale::Pause;
 use crate::object::{Kind, ObjectName};
 use crate::process::Workers;
 use crate::workqueue::{Priority, RateLimitingQueue, Trigger};
@@ -26,17 +27,27 @@ pub(super) struct RunningController<K: Kind> {
     pub(super) queue: RateLimitingQueue<ObjectName>,
     pub(super) events: Vec<mpsc::Receiver<ObjectName>>,
     pub(super) workers: usize,
+    pub(super) pause: Arc<Pause>,
 }
 
 impl<K: Kind> Run for RunningController<K> {
     fn run(self: Box<Self>, stop: CancellationToken, grace: Duration) -> BoxFuture<'static, ()> {
-        let Self { reconciler, queue, events, workers } = *self;
+        let Self { reconciler, queue, events, workers, pause } = *self;
         async move {
             let shared = reconciler.shared.clone();
             // Dropped with this future: what it owns ends with it.
             let _unfinished = Unfinished(&shared.writes);
+            let stopped = stop.clone();
             let work = Workers::new(workers).grace(grace).run_queue(&queue, stop.clone(), &shared.env, {
-                move |item| reconciler.clone().process(item)
+                move |item| {
+                    let (reconciler, pause, stopped) = (reconciler.clone(), pause.clone(), stopped.clone());
+                    async move {
+                        // A key that is not started before the stop is left to the next life.
+                        if stopped.run_until_cancelled(pause.passed()).await.is_some() {
+                            reconciler.process(item).await;
+                        }
+                    }
+                }
             });
             let external = join_all(events.into_iter().map(|keys| forward(keys, &queue, &stop)));
             join!(work, external);

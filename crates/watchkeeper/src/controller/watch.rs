@@ -84,8 +84,8 @@ impl<W: Kind> Watch<W> {
         self
     }
 
-    /// Lets the controller run where the kind is not served: its informer starts when the kind's CRD appears, and stops when it
-    /// goes. Meanwhile there are no objects of the kind.
+    /// Lets the controller start, and be ready, where the kind is not served: meanwhile there are no objects of it. Its informer
+    /// lists it when the kind's CRD appears. If another controller watches the same objects and needs them, so does this one.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self

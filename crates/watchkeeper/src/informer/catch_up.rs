@@ -31,23 +31,27 @@ struct Listed {
 }
 
 /// Waits until `store` reflects everything that the server had when this was called. A list that fails is repeated. Cancel-safe.
-pub(super) async fn catch_up<K>(store: &Indexer<K>, source: &ApiSource, name: &str, env: &Env) {
-    let listed = loop {
-        match list(source, env).await {
-            Ok(listed) => break listed,
-            Err(error) => {
-                env.reporter.error("informer", name, &error);
-                env.clock.sleep(env.generator.jitter(PAUSE, 1.0)).await;
-            }
-        }
-    };
+///
+/// The store of a kind that is not served does so when it is empty and its reflector `is_parked`.
+pub(super) async fn catch_up<K>(
+    store: &Indexer<K>,
+    source: &ApiSource,
+    name: &str,
+    env: &Env,
+    is_parked: impl Fn() -> bool,
+) {
     loop {
-        let version = store.version();
-        if listed.is_reflected_by(store) {
-            return;
+        match list(source, env).await {
+            Ok(listed) if listed.reach(store, name, &is_parked).await => return,
+            Ok(_) => {}
+            Err(error) if error.is_not_found() && is_parked() => {
+                if store.snapshot().is_empty() {
+                    return;
+                }
+            }
+            Err(error) => env.reporter.error("informer", name, &error),
         }
-        tracing::debug!(kind = name, %version, wanted = %listed.version, "the cache is behind the server");
-        store.wait_for_another_version(&version).await;
+        env.clock.sleep(env.generator.jitter(PAUSE, 1.0)).await;
     }
 }
 
@@ -91,6 +95,22 @@ async fn page(
 }
 
 impl Listed {
+    /// Waits until `store` reflects the list. Returns false if that is of no use, as the kind has just come or gone: another list
+    /// tells which. Cancel-safe.
+    async fn reach<K>(&self, store: &Indexer<K>, name: &str, is_parked: impl Fn() -> bool) -> bool {
+        loop {
+            let version = store.version();
+            if self.is_reflected_by(store) {
+                return true;
+            }
+            if is_parked() {
+                return false;
+            }
+            tracing::debug!(kind = name, %version, wanted = %self.version, "the cache is behind the server");
+            store.wait_for_another_version(&version).await;
+        }
+    }
+
     fn is_reflected_by<K>(&self, store: &Indexer<K>) -> bool {
         let snapshot = store.snapshot();
         if is_at_least(snapshot.version(), &self.version) {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -14,13 +14,14 @@ use parking_lot::{Mutex, ReentrantMutex};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::caches::Caches;
 use super::factory_settings::{Settings, SharedInformerFactoryBuilder};
 use super::lister::Lister;
 use super::metrics::InformerId;
 use super::shared::{SharedInformer, SharedInformerBuilder};
 use super::synced::{NotSynced, Synced, wait_for_sync};
 use crate::object::Kind;
-use crate::reflector::{Health, Phase};
+use crate::reflector::Health;
 use crate::report::panic_message;
 use crate::source::{ApiSource, Client, Scope, Selection};
 use crate::store::namespace_index;
@@ -48,11 +49,11 @@ pub struct SharedInformerFactory {
     metadata_only: bool,
 }
 
-struct Shared {
-    client: Client,
+pub(super) struct Shared {
+    pub(super) client: Client,
     settings: Settings,
     /// In the order in which they were made, which is that of their start: it must not depend on the binary.
-    informers: Mutex<Vec<(Key, Entry)>>,
+    pub(super) informers: Mutex<Vec<(Key, Entry)>>,
     /// Held while the caller's code makes an informer: no other thread makes the same one, and the code may request
     /// others.
     making: ReentrantMutex<()>,
@@ -60,7 +61,7 @@ struct Shared {
     /// Held by the task that waits for the informers: a set of tasks wakes only one waiter.
     joining: tokio::sync::Mutex<()>,
     /// The first informer that panicked. Kept apart, as the tasks that set it must not keep the factory alive.
-    panicked: Arc<OnceLock<InformerPanicked>>,
+    pub(super) panicked: Arc<OnceLock<InformerPanicked>>,
 }
 
 #[derive(Default)]
@@ -72,7 +73,7 @@ struct Tasks {
 
 /// The identity of an informer.
 #[derive(PartialEq, Eq)]
-struct Key {
+pub(super) struct Key {
     type_id: TypeId,
     /// Distinguishes kinds of one type at run time.
     kind: String,
@@ -81,17 +82,19 @@ struct Key {
     metadata_only: bool,
 }
 
-struct Entry {
-    informer: Arc<dyn AnyInformer>,
+pub(super) struct Entry {
+    pub(super) informer: Arc<dyn AnyInformer>,
     started: bool,
 }
 
 /// An informer with its type erased.
-trait AnyInformer: Any + Send + Synced {
+pub(super) trait AnyInformer: Any + Send + Synced {
     fn name(&self) -> &str;
     fn run(&self, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn has_synced(&self) -> bool;
     fn health(&self) -> Health;
+    /// Returns the plural name of the kind with its group.
+    fn resource(&self) -> String;
     fn catch_up(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -110,6 +113,11 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
 
     fn health(&self) -> Health {
         self.health()
+    }
+
+    fn resource(&self) -> String {
+        let (plural, group) = (K::plural(self.kind()), K::group(self.kind()));
+        if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
     }
 
     fn catch_up(&self) -> BoxFuture<'_, ()> {
@@ -296,7 +304,7 @@ impl SharedInformerFactory {
     /// Waits until every started informer's cache reflects everything that the API server has now, however far behind its watch is.
     /// The error names those that do not when `patience` is over. Cancel-safe.
     ///
-    /// A replica that takes over from another needs this: with a cache that lacks what the other has just created, it would create it
+    /// The empty cache of a kind that is not served reflects that. A replica that takes over from another needs this: with a cache that lacks what the other has just created, it would create it
     /// again.
     ///
     /// # Errors
@@ -325,32 +333,6 @@ impl SharedInformerFactory {
     /// Returns the state of all caches, for a health check. It does not keep the factory alive.
     pub fn caches(&self) -> Caches {
         Caches(Arc::downgrade(&self.shared))
-    }
-}
-
-/// The state of all caches of a factory, see [`SharedInformerFactory::caches`].
-#[derive(Clone, Debug)]
-pub struct Caches(Weak<Shared>);
-
-impl Caches {
-    /// Returns one line for each cache that is unreliable now: it has not synced, has stopped, or has been
-    /// [degraded](Health::degraded) for longer than `patience`.
-    pub fn troubles(&self, patience: Duration) -> Vec<String> {
-        let Some(shared) = self.0.upgrade() else { return vec!["the informers are gone".to_owned()] };
-        let now = shared.client.env().clock.now();
-        let informers = shared.informers.lock();
-        let troubles = informers.iter().filter_map(|(key, entry)| {
-            let Health { phase, degraded, .. } = entry.informer.health();
-            let lasts = degraded.as_ref().map(|(since, _)| now.saturating_duration_since(*since));
-            let trouble = match phase {
-                Phase::Stopped => "has stopped".to_owned(),
-                _ if !entry.informer.has_synced() => "has not synced yet".to_owned(),
-                _ => format!("degraded for {} s", lasts.filter(|lasts| *lasts > patience)?.as_secs()),
-            };
-            let why = degraded.map(|(_, why)| format!(": {why}")).unwrap_or_default();
-            Some(format!("{} {trouble}{why}", key.describe(entry.informer.name())))
-        });
-        troubles.collect()
     }
 }
 
@@ -384,6 +366,7 @@ impl Shared {
             .queue(settings.queue)
             .keep_decoded(settings.keep)
             .list_mode(settings.list)
+            .verify_every(settings.verify_every)
             .indexes([namespace_index()])
             .metadata_from(metadata);
         if let Some(transform) = of_kind.and_then(|of| of.transform.as_ref()).or(settings.transform.as_ref())
@@ -404,7 +387,7 @@ impl Shared {
 }
 
 impl Key {
-    fn describe(&self, resource: &str) -> String {
+    pub(super) fn describe(&self, resource: &str) -> String {
         narrowed(resource, &self.scope, &self.selection)
     }
 }

@@ -22,6 +22,7 @@ pub(super) struct Settings {
     pub(super) queue: QueueKind,
     pub(super) keep: Keep,
     pub(super) list: ListMode,
+    pub(super) verify_every: Duration,
     pub(super) max_object_size: Option<usize>,
     pub(super) transform: Option<Transform>,
     pub(super) edit: Option<Edit>,
@@ -100,6 +101,14 @@ impl SharedInformerFactoryBuilder {
     #[must_use]
     pub fn list_mode(mut self, mode: ListMode) -> Self {
         self.settings.list = mode;
+        self
+    }
+
+    /// Compares the caches of all informers with the server within each `period`; zero, the default, is never. See
+    /// [`SharedInformerBuilder::verify_every`](super::SharedInformerBuilder::verify_every).
+    #[must_use]
+    pub fn verify_every(mut self, period: Duration) -> Self {
+        self.settings.verify_every = period;
         self
     }
 

@@ -39,6 +39,10 @@ impl InformerMetrics for Guarded {
         self.call(|metrics| metrics.history_rewritten());
     }
 
+    fn verified(&self, differences: usize) {
+        self.call(|metrics| metrics.verified(differences));
+    }
+
     fn queued(&self, entries: usize) {
         self.call(|metrics| metrics.queued(entries));
     }
@@ -59,5 +63,9 @@ impl ReflectorMetrics for Guarded {
 
     fn history_rewritten(&self) {
         InformerMetrics::history_rewritten(self);
+    }
+
+    fn verified(&self, differences: usize) {
+        InformerMetrics::verified(self, differences);
     }
 }

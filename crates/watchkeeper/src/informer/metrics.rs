@@ -104,6 +104,12 @@ pub trait InformerMetrics: Send + Sync + 'static {
     /// follows, or has just shown it.
     fn history_rewritten(&self) {}
 
+    /// Called when the cache was compared with the server, with the number of objects that differed. A relist follows if
+    /// there are any.
+    fn verified(&self, differences: usize) {
+        let _ = differences;
+    }
+
     /// Called with the number of queued entries.
     fn queued(&self, entries: usize) {
         let _ = entries;

@@ -8,6 +8,7 @@
 //! [`DeltaController`], which takes any queue and any process function.
 
 mod apply;
+mod caches;
 mod catch_up;
 mod delta_controller;
 mod factory;
@@ -28,8 +29,9 @@ mod shared;
 mod synced;
 mod unshared;
 
+pub use caches::{CacheState, Caches, Degraded};
 pub use delta_controller::{DeltaController, DeltaControllerBuilder, process_deltas};
-pub use factory::{Caches, CachesBehind, InformerPanicked, SharedInformerFactory};
+pub use factory::{CachesBehind, InformerPanicked, SharedInformerFactory};
 pub use factory_settings::SharedInformerFactoryBuilder;
 pub use handler::{Change, Filtered, Handler, OnApply, OnChange, filtered, on_apply, on_change};
 pub use listener::Registration;

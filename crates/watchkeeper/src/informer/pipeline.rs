@@ -191,6 +191,15 @@ macro_rules! pipeline_settings {
             self
         }
 
+        /// Lets the kind be absent. While it is not served, the informer counts as synced and healthy, and its cache is
+        /// empty; by default such an informer has not synced, or is degraded. Either way it waits for the kind, and
+        /// lists it when it is served.
+        #[must_use]
+        pub fn optional(self) -> Self {
+            self.pipeline.reflector.optional.store(true, std::sync::atomic::Ordering::Relaxed);
+            self
+        }
+
         /// Calls `hook` with every error of a list or watch, on the informer's task; it must not block.
         #[must_use]
         pub fn on_watch_error(

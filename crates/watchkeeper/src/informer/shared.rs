@@ -3,6 +3,7 @@
 use std::any::type_name;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use crate::env::Env;
 use crate::latch::Latch;
 use crate::object::{Decoded, Kind, Object, ResourceVersion};
 use crate::queue::{DeltaQueue, Popped};
-use crate::reflector::{Health, Phase};
+use crate::reflector::{Health, Phase, Verified, VerifyError, VerifyRequests};
 use crate::source::{ApiSource, ListerWatcher};
 use crate::store::{Index, Indexer};
 
@@ -66,6 +67,8 @@ struct Inner<K: Kind> {
     synced: Arc<Latch>,
     stopped: Latch,
     decoded: Arc<Decoded<K>>,
+    optional: Arc<AtomicBool>,
+    verify: Arc<VerifyRequests>,
     /// The metadata of the same objects, where they come from an API server.
     metadata: Option<ApiSource>,
 }
@@ -120,6 +123,15 @@ impl<K: Kind> SharedInformerBuilder<K> {
 
     pipeline_settings!();
 
+    /// Compares the cache with the server within each `period`, as [`SharedInformer::verify`] does, by a list of metadata at the
+    /// cache's own version; zero, the default, is never. An object that differs leads to a relist, and is reported and
+    /// counted: the server has lost an event.
+    #[must_use]
+    pub fn verify_every(mut self, period: Duration) -> Self {
+        self.pipeline.reflector.verify_every = period;
+        self
+    }
+
     /// Takes objects without their bodies, which come under a kind of their own.
     pub(super) fn metadata_only(mut self) -> Self {
         self.pipeline.metadata_only = true;
@@ -143,6 +155,8 @@ impl<K: Kind> SharedInformerBuilder<K> {
             stopped: Latch::default(),
         };
         let inner = Arc::new(Inner {
+            optional: self.pipeline.reflector.optional.clone(),
+            verify: self.pipeline.reflector.verify_requests.clone(),
             store,
             pump: Arc::new(pump),
             processor: Mutex::new(Processor::new(resync, hasher)),
@@ -288,8 +302,10 @@ impl<K: Kind> SharedInformer<K> {
     /// Waits until the store reflects everything that the API server has now, by a consistent list of metadata. An informer of
     /// another source is not waited for. Cancel-safe.
     pub(crate) async fn catch_up(&self) {
+        let pump = &self.0.pump;
         if let Some(metadata) = &self.0.metadata {
-            catch_up(&self.0.store, metadata, &self.0.pump.name, &self.0.pump.env).await;
+            let is_parked = || pump.health.lock().phase == Phase::Parked;
+            catch_up(&self.0.store, metadata, &pump.name, &pump.env, is_parked).await;
         }
     }
 
@@ -301,6 +317,34 @@ impl<K: Kind> SharedInformer<K> {
     /// Whether both are clones of one informer.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Compares the cache with the server's newest state, by a list of metadata. If objects differ, and no event about them arrives
+    /// within ten seconds, it lists again; handlers are notified as after every list.
+    ///
+    /// When it returns, the cache is at least as new as the server was when it was called. It waits while the informer does not
+    /// run or cannot watch, and until then has no deadline. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// The informer has stopped, or the list failed.
+    pub async fn verify(&self) -> Result<Verified, VerifyError> {
+        let inner = &*self.0;
+        let verified = async {
+            let verified = inner.verify.add().await.unwrap_or_else(|_| Err(inner.stopped_error()))?;
+            inner.store.wait_until_fresh(&verified.version).await;
+            Ok(verified)
+        };
+        tokio::select! {
+            biased;
+            verified = verified => verified,
+            () = inner.stopped.wait() => Err(inner.stopped_error()),
+        }
+    }
+
+    /// Takes back [`SharedInformerBuilder::optional`]: another user of the informer needs the kind.
+    pub(crate) fn require(&self) {
+        self.0.optional.store(false, Ordering::Relaxed);
     }
 
     /// Returns the store.
@@ -358,6 +402,10 @@ impl<K: Kind> Observed for Inner<K> {
 }
 
 impl<K: Kind> Inner<K> {
+    fn stopped_error(&self) -> VerifyError {
+        VerifyError::Stopped(self.pump.name.clone())
+    }
+
     /// Starts the task of a handler, which [`SharedInformer::run`] waits for.
     fn spawn(&self, listener: &mut Listener<K>, tasks: &mut JoinSet<()>, runtime: &tokio::runtime::Handle) {
         // Tasks of removed handlers have ended by now.

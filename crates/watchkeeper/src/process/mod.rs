@@ -20,7 +20,7 @@ mod unstalled;
 mod workers;
 
 #[cfg(feature = "admin")]
-pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Checks, Gate, Pages};
+pub use admin::{AdminAddress, AdminArgs, AdminError, AdminServer, Alarm, Checks, Gate, Pages};
 pub use client_args::{ClientArgs, ConnectError};
 #[cfg(feature = "logging")]
 pub use log_args::{LogArgs, LogError, LogFormat};

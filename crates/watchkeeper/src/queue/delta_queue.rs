@@ -271,6 +271,13 @@ impl<K> DeltaQueue<K> {
         self.known.known(name)
     }
 
+    /// Returns all objects of the consumer.
+    pub(crate) fn all_known(&self) -> Vec<Object<K>> {
+        let mut all = Vec::new();
+        self.known.each_known(&mut |object| all.push(object.clone()));
+        all
+    }
+
     /// Notifies the known objects that their consumer has stopped.
     pub(crate) fn ended(&self) {
         self.known.ended();

@@ -48,3 +48,10 @@ pub(super) struct BadBookmark;
 #[derive(Debug, thiserror::Error)]
 #[error("skipped an event of the unknown type {0:?}")]
 pub(super) struct UnknownEvent(pub(super) String);
+
+#[derive(Debug, thiserror::Error)]
+#[error("{phase}: {why}")]
+pub(super) struct Failure {
+    pub(super) phase: &'static str,
+    pub(super) why: String,
+}

@@ -16,12 +16,26 @@ pub enum ListReason {
     ServerError,
     /// Watches from one version kept failing.
     KeptFailing,
+    /// Watches are not permitted, so the kind is polled.
+    Polled,
+    /// The kind was not served for a while.
+    ServedAgain,
+    /// The cache differed from the server.
+    Differs,
 }
 
 impl ListReason {
     /// All reasons.
-    pub const ALL: [Self; 5] =
-        [Self::First, Self::Expired, Self::VersionTooLarge, Self::ServerError, Self::KeptFailing];
+    pub const ALL: [Self; 8] = [
+        Self::First,
+        Self::Expired,
+        Self::VersionTooLarge,
+        Self::ServerError,
+        Self::KeptFailing,
+        Self::Polled,
+        Self::ServedAgain,
+        Self::Differs,
+    ];
 
     /// Returns the name for labels.
     pub fn as_str(self) -> &'static str {
@@ -31,6 +45,9 @@ impl ListReason {
             Self::VersionTooLarge => "version_too_large",
             Self::ServerError => "server_error",
             Self::KeptFailing => "kept_failing",
+            Self::Polled => "polled",
+            Self::ServedAgain => "served_again",
+            Self::Differs => "differs",
         }
     }
 }
@@ -45,6 +62,9 @@ pub(crate) trait ReflectorMetrics: Send + Sync + 'static {
 
     /// Called when the server's history turned out to be rewritten.
     fn history_rewritten(&self);
+
+    /// Called when the cache was compared with the server, with the number of objects that differed.
+    fn verified(&self, differences: usize);
 }
 
 /// Counts nothing.
@@ -56,4 +76,6 @@ impl ReflectorMetrics for Uncounted {
     fn event(&self, _event: &WatchEventType) {}
 
     fn history_rewritten(&self) {}
+
+    fn verified(&self, _differences: usize) {}
 }

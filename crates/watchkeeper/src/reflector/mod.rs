@@ -5,16 +5,25 @@
 
 mod backoff;
 mod bad;
+mod compare;
+mod events;
+mod health;
 mod initial;
+mod kind;
+mod list;
 mod metrics;
 mod options;
 mod plan;
 mod run;
+mod verify;
+mod watch;
 
 pub use backoff::Backoff;
+pub use health::{Cause, Health, Phase};
 pub use metrics::ListReason;
 pub(crate) use metrics::ReflectorMetrics;
 pub(crate) use options::Options;
 pub use options::{ErrorHook, ListMode};
 pub(crate) use run::Reflector;
-pub use run::{Health, Phase};
+pub(crate) use verify::VerifyRequests;
+pub use verify::{Verified, VerifyError};

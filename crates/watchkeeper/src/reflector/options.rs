@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::metrics::{ReflectorMetrics, Uncounted};
+use super::verify::VerifyRequests;
 use crate::wire::{ApiError, OBJECT_CAP};
 
 /// The way in which the initial state, and the state after each gap, is read.
@@ -37,6 +39,12 @@ pub(crate) struct Options {
     pub(crate) retry_internal_errors: Duration,
     /// The size above which objects are skipped.
     pub(crate) object_cap: usize,
+    /// Whether the kind may be absent. Shared with the informer, whose users may differ about it.
+    pub(crate) optional: Arc<AtomicBool>,
+    /// The longest time between two comparisons of the cache with the server; zero for none.
+    pub(crate) verify_every: Duration,
+    /// Requests to compare them.
+    pub(crate) verify_requests: Arc<VerifyRequests>,
     pub(crate) on_error: Option<ErrorHook>,
     pub(crate) metrics: Arc<dyn ReflectorMetrics>,
 }
@@ -57,6 +65,9 @@ impl Default for Options {
             backoff: Backoff::default(),
             retry_internal_errors: Duration::ZERO,
             object_cap: OBJECT_CAP,
+            optional: Arc::default(),
+            verify_every: Duration::ZERO,
+            verify_requests: Arc::default(),
             on_error: None,
             metrics: Arc::new(Uncounted),
         }

@@ -1,6 +1,7 @@
 //! The decisions of a reflector: the next request follows from outcomes alone, without sockets or a clock.
 
 mod history;
+mod outcome;
 
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::object::ResourceVersion;
 use crate::source::{ListOptions, WatchOptions};
 use crate::wire::{ApiError, Class, ListMeta};
 pub(crate) use history::{Due, History, Probed, SetBack};
+pub(crate) use outcome::Ended;
+use outcome::{is_no_evidence, is_unanswered, is_unwell, may_pass};
 
 /// The decisions of one reflector.
 #[derive(Debug)]
@@ -31,6 +34,10 @@ pub(crate) struct Plan {
     /// The time until which lists are paged, because the server does not support streamed ones.
     paged_until: Option<Instant>,
     internal_errors: InternalErrors,
+    /// Whether watches are refused, so that the kind is listed again and again.
+    is_polling: bool,
+    /// The delays between questions whether a parked kind is served.
+    discovery: Backoff,
     /// The versions seen so far.
     pub(super) history: History,
     /// A list that was older than what was seen before, until it is taken.
@@ -69,6 +76,8 @@ enum State {
     },
     /// A watch from the last version seen.
     Watch,
+    /// The kind is not served.
+    Parked,
 }
 
 /// The next request.
@@ -77,6 +86,8 @@ pub(crate) enum Ask {
     List(ListOptions),
     /// A watch, which begins with a list if its options say so.
     Watch(WatchOptions),
+    /// Whether the kind is served.
+    Discovery,
 }
 
 impl Ask {
@@ -85,43 +96,7 @@ impl Ask {
         match self {
             Self::List(_) => true,
             Self::Watch(options) => options.initial_events,
-        }
-    }
-}
-
-/// The end of a watch.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// The request itself failed.
-    NotOpened(ApiError),
-    /// The stream contained or ended with an error.
-    Failed(ApiError),
-    /// The server closed it before its time.
-    Closed,
-    /// The server closed it at its time.
-    TimedOut,
-}
-
-impl Ended {
-    pub(crate) fn error(&self) -> Option<&ApiError> {
-        match self {
-            Self::NotOpened(error) | Self::Failed(error) => Some(error),
-            Self::Closed | Self::TimedOut => None,
-        }
-    }
-
-    /// Returns whether the server may have been restarted, and restored, meanwhile.
-    fn may_hide_restart(&self) -> bool {
-        match self {
-            Self::TimedOut => false,
-            Self::Closed => true,
-            Self::NotOpened(error) | Self::Failed(error) => {
-                let is_lost = matches!(
-                    error.class(),
-                    Class::ConnectionLost | Class::ConnectionRefused | Class::Unreachable | Class::Timeout
-                );
-                is_lost || is_unwell(error)
-            }
+            Self::Discovery => false,
         }
     }
 }
@@ -138,6 +113,8 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 const ROW_ENDS: Duration = Duration::from_secs(60);
 /// The number of tries of a page before the whole list is started over, as in client-go's client.
 const PAGE_TRIES: u32 = 10;
+/// The first delay before a parked kind is asked for again, and the longest, without jitter.
+const DISCOVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 impl Plan {
     pub(crate) fn new(options: &Options, streams: bool, generator: Generator) -> Self {
@@ -154,6 +131,8 @@ impl Plan {
             moved: false,
             paged_until: None,
             internal_errors: InternalErrors { limit: options.retry_internal_errors, row: None },
+            is_polling: false,
+            discovery: Backoff::new(DISCOVERY.0, DISCOVERY.1),
             history: History::new(options.silence),
             set_back: None,
         };
@@ -174,7 +153,9 @@ impl Plan {
 
     /// Returns the first request of the next list.
     fn fresh_list(&self, now: Instant) -> State {
-        let stream = self.mode == ListMode::Stream && self.paged_until.is_none_or(|until| now >= until);
+        let is_supported = self.paged_until.is_none_or(|until| now >= until);
+        // A streamed list is a watch.
+        let stream = self.mode == ListMode::Stream && is_supported && !self.is_polling;
         if stream { State::Stream } else { self.first_page() }
     }
 
@@ -189,6 +170,7 @@ impl Plan {
             State::List { page, .. } => Ask::List(page.clone()),
             State::Stream => Ask::Watch(WatchOptions { initial_events: true, ..watch }),
             State::Watch => Ask::Watch(WatchOptions { version: self.resume_from(), ..watch }),
+            State::Parked => Ask::Discovery,
         }
     }
 
@@ -278,6 +260,7 @@ impl Plan {
 
     /// Records that a watch was opened.
     pub(crate) fn watch_opened(&mut self, now: Instant) {
+        self.is_polling = false;
         self.history.opened(now, &self.generator);
     }
 
@@ -292,8 +275,19 @@ impl Plan {
         if matches!(self.state, State::Stream) {
             return self.stream_ended(ended, lived, now);
         }
+        if matches!(ended, Ended::Differs) {
+            (self.failures, self.reason) = (0, ListReason::Differs);
+            self.state = self.fresh_list(now);
+            return Duration::ZERO;
+        }
         if error.is_some_and(ApiError::is_version_unusable) {
             return if planted!(DeafToExpiry) { self.delay(error, now) } else { self.relist(error, now) };
+        }
+        if ended.is_refused() {
+            self.failures = 0;
+            (self.is_polling, self.reason) = (true, ListReason::Polled);
+            self.state = self.first_page();
+            return self.delay(error, now);
         }
         // A connection that broke after some use is treated like one that was closed.
         let opened = !matches!(ended, Ended::NotOpened(_));
@@ -327,6 +321,11 @@ impl Plan {
     /// Handles a streamed list that ended before it was complete.
     fn stream_ended(&mut self, ended: &Ended, lived: Duration, now: Instant) -> Duration {
         let error = ended.error();
+        if matches!(ended, Ended::NotOpened(error) if error.class() == Class::Forbidden) {
+            // A streamed list is a watch; a list may be permitted all the same.
+            self.state = self.first_page();
+            return Duration::ZERO;
+        }
         if is_no_evidence(error) {
             return self.delay(error, now);
         }
@@ -357,6 +356,30 @@ impl Plan {
         self.delay(error, now)
     }
 
+    /// Returns whether the kind is polled, as watches are refused.
+    pub(crate) fn is_polling(&self) -> bool {
+        self.is_polling
+    }
+
+    /// Returns whether there has been a whole state.
+    pub(crate) fn has_listed(&self) -> bool {
+        !self.history.last().is_unset()
+    }
+
+    /// Records that the kind is not served, and returns the delay before it is asked for again.
+    pub(crate) fn park(&mut self, now: Instant) -> Duration {
+        (self.state, self.failures) = (State::Parked, 0);
+        self.discovery.draw(now, &self.generator)
+    }
+
+    /// Records that the kind is served again: its state is listed next.
+    pub(crate) fn unpark(&mut self, now: Instant) {
+        if self.has_listed() {
+            self.reason = ListReason::ServedAgain;
+        }
+        self.state = self.fresh_list(now);
+    }
+
     fn relist(&mut self, error: Option<&ApiError>, now: Instant) -> Duration {
         self.failures = 0;
         self.reason = match error.map(ApiError::class) {
@@ -373,38 +396,6 @@ impl Plan {
         let asked_for = error.and_then(ApiError::retry_after).unwrap_or_default();
         self.backoff.draw(now, &self.generator).max(asked_for.min(LONGEST))
     }
-}
-
-/// Returns whether the server is away or too busy, or refuses the caller. That is no evidence about the request, which
-/// is repeated.
-fn is_no_evidence(error: Option<&ApiError>) -> bool {
-    error.is_some_and(|error| {
-        matches!(
-            error.class(),
-            Class::ConnectionRefused
-                | Class::Unreachable
-                | Class::TooManyRequests
-                | Class::Unauthorized
-                | Class::Forbidden
-        )
-    })
-}
-
-/// Returns whether there was no answer for an unknown reason: weak evidence about the server's features.
-fn is_unanswered(error: &ApiError) -> bool {
-    error.code().is_none() && matches!(error.class(), Class::Other | Class::ConnectionLost)
-}
-
-/// Returns whether the server, or a proxy before it, failed while handling the request.
-fn is_unwell(error: &ApiError) -> bool {
-    error.code().is_some_and(|code| code >= 500 && code != 501)
-}
-
-/// Returns whether the same request may succeed a little later.
-fn may_pass(error: &ApiError) -> bool {
-    matches!(error.class(), Class::Timeout | Class::ConnectionLost)
-        || is_unwell(error)
-        || is_no_evidence(Some(error))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use kube_client::client::Body;
 use kube_core::ClusterResourceScope;
 
+use super::discovery::Discovery;
 use super::path::{BadName, collection};
 use super::requests::Requests;
 use super::until_renewed::until_renewed;
@@ -69,6 +70,7 @@ impl Scope {
 pub struct ApiSource {
     requests: Requests,
     path: Result<String, BadName>,
+    discovery: Discovery,
     selection: Selection,
     edit: Option<Edit>,
     metadata_only: bool,
@@ -108,7 +110,8 @@ impl ApiSource {
     pub(super) fn over<K: Kind>(requests: &Requests, kind: &K::DynamicType, scope: &Scope) -> Self {
         let path = collection::<K>(kind, scope.of_kind::<K>().namespace());
         let (requests, selection) = (requests.clone(), Selection::default());
-        Self { requests, path, selection, edit: None, metadata_only: K::metadata_api() }
+        let discovery = Discovery::of::<K>(kind);
+        Self { requests, path, discovery, selection, edit: None, metadata_only: K::metadata_api() }
     }
 
     /// Calls `edit` with the options of every list and watch before it is sent.
@@ -136,10 +139,10 @@ impl ApiSource {
         self
     }
 
-    async fn get(&self, query: Query) -> Result<ByteStream, ApiError> {
+    async fn get(&self, query: Query, metadata_only: bool) -> Result<ByteStream, ApiError> {
         let (is_watch, starts_with_list) = (query.is_watch(), query.get("sendInitialEvents").is_some());
         // Not every aggregated API server can send metadata only: it sends whole objects instead.
-        let accept = match (self.metadata_only, query.is_watch()) {
+        let accept = match (self.metadata_only || metadata_only, query.is_watch()) {
             (false, _) => "application/json",
             (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
             (true, false) => {
@@ -199,7 +202,7 @@ impl ListerWatcher for ApiSource {
                 },
             );
         }
-        self.get(query).await
+        self.get(query, options.metadata_only).await
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<ByteStream, ApiError> {
@@ -212,7 +215,11 @@ impl ListerWatcher for ApiSource {
             query.set("sendInitialEvents", "true");
             query.set("resourceVersionMatch", "NotOlderThan");
         }
-        self.get(query).await
+        self.get(query, false).await
+    }
+
+    async fn is_served(&self) -> Result<bool, ApiError> {
+        self.discovery.ask(&self.requests).await
     }
 }
 

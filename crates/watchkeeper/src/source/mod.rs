@@ -9,6 +9,7 @@ mod api_source;
 mod client;
 mod connection;
 mod credentials;
+mod discovery;
 mod gate;
 mod path;
 mod requests;
@@ -71,6 +72,12 @@ pub trait ListerWatcher: Send + Sync + 'static {
     /// Opens a watch. Dropping the stream ends it.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<ByteStream, ApiError>> + Send;
 
+    /// Returns whether the server has the kind at all; asked when a list or watch was answered with 404. An error is no
+    /// answer. By default, the kind is always there.
+    fn is_served(&self) -> impl Future<Output = Result<bool, ApiError>> + Send {
+        std::future::ready(Ok(true))
+    }
+
     /// Returns whether the source supports a watch that begins with a list.
     fn streams_lists(&self) -> bool {
         true
@@ -98,6 +105,8 @@ pub struct ListOptions {
     pub version: ResourceVersion,
     /// The meaning of `version`, if that is set.
     pub version_match: VersionMatch,
+    /// Whether only the metadata of objects is needed. A source may send whole objects all the same.
+    pub metadata_only: bool,
 }
 
 /// The meaning of the version of a list.

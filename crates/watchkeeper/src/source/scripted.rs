@@ -43,15 +43,19 @@ struct Script {
     watches: VecDeque<Reply>,
     asked: Vec<Asked>,
     streams: bool,
+    is_absent: bool,
 }
 
 /// A request that a [`ScriptedSource`] has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Asked {
     /// A page of a list.
     List(ListOptions),
     /// A watch.
     Watch(WatchOptions),
+    /// Whether the kind is served.
+    Discovery,
 }
 
 /// One answer of a script.
@@ -213,6 +217,12 @@ impl ScriptedSource {
         self
     }
 
+    /// Sets whether the kind is served, as it is by default.
+    pub fn serve(&self, is_served: bool) -> &Self {
+        self.0.script.lock().is_absent = !is_served;
+        self
+    }
+
     /// Returns all requests so far, in order.
     pub fn asked(&self) -> Vec<Asked> {
         self.0.script.lock().asked.clone()
@@ -254,6 +264,13 @@ impl ListerWatcher for ScriptedSource {
 
     async fn watch(&self, options: &WatchOptions) -> Result<ByteStream, ApiError> {
         self.answer(Asked::Watch(options.clone()), |script| script.watches.pop_front()).await
+    }
+
+    async fn is_served(&self) -> Result<bool, ApiError> {
+        let mut script = self.0.script.lock();
+        script.asked.push(Asked::Discovery);
+        self.0.changed.notify_waiters();
+        Ok(!script.is_absent)
     }
 
     fn streams_lists(&self) -> bool {

@@ -1,11 +1,16 @@
 //! The reflector through the public API of an informer, in process, on the paused clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod absent;
+#[path = "../common/mod.rs"]
+mod common;
 mod cuts;
 mod failures;
+mod polled;
 mod silence;
 mod streamed_lists;
 mod unusable;
+mod verified;
 
 use std::time::Duration;
 

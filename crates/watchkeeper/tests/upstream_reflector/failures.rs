@@ -108,19 +108,17 @@ async fn a_busy_server_is_left_alone_longer_each_time_and_never_listed_again() {
 #[tokio::test(start_paused = true)]
 async fn who_is_not_let_in_does_not_list_for_it() {
     for queue in QUEUES {
-        for class in [Class::Unauthorized, Class::Forbidden] {
-            let source = ScriptedSource::new();
-            source.on_list(list(10, &["a@1"]));
-            for _ in 0..9 {
-                source.on_watch(Reply::refuse(error(class)));
-            }
-            source.on_watch(Reply::body(event("MODIFIED", "a@11")).then_hang());
-            let scripted = ScriptedInformer::started(queue, source);
-            scripted.until_asked(11).await;
-            scripted.settle().await;
-            assert!(scripted.asked()[1..].iter().all(|asked| asked == "watch 10"), "{:?}", scripted.asked());
-            assert_eq!((scripted.cached(), scripted.reports()), (vec!["a@11".to_owned()], 9));
+        let source = ScriptedSource::new();
+        source.on_list(list(10, &["a@1"]));
+        for _ in 0..9 {
+            source.on_watch(Reply::refuse(error(Class::Unauthorized)));
         }
+        source.on_watch(Reply::body(event("MODIFIED", "a@11")).then_hang());
+        let scripted = ScriptedInformer::started(queue, source);
+        scripted.until_asked(11).await;
+        scripted.settle().await;
+        assert!(scripted.asked()[1..].iter().all(|asked| asked == "watch 10"), "{:?}", scripted.asked());
+        assert_eq!((scripted.cached(), scripted.reports()), (vec!["a@11".to_owned()], 9));
     }
 }
 

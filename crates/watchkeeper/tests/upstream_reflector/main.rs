@@ -72,6 +72,7 @@ impl ScriptedInformer {
             }
             Asked::Watch(options) if options.initial_events => format!("stream{}", options.version),
             Asked::Watch(options) => format!("watch {}", options.version),
+            other => panic!("{other:?}"),
         };
         self.source.asked().iter().map(line).collect()
     }

@@ -102,6 +102,7 @@ async fn watches_last_for_the_time_that_was_set_but_not_less_than_five_minutes()
             .map(|asked| match asked {
                 Asked::Watch(options) => options.timeout.as_secs(),
                 Asked::List(options) => panic!("{options:?}"),
+                other => panic!("{other:?}"),
             })
             .collect();
         assert!(lengths.iter().all(|length| range.contains(length)), "{lengths:?} for {set}");

@@ -149,9 +149,9 @@ impl<K: Kind> Context<K> {
     ) -> Listing<Arc<W>> {
         let mut found = BTreeMap::new();
         for part in caches.parts().iter().filter(|part| !part.metadata_only) {
-            let Some(store) = part.store() else { continue };
+            let store = part.store();
             found.extend(select(&store.snapshot()).into_iter().map(|object| (object.key(), object)));
-            for (name, own) in self.shared().writes.unseen(self.key(), &store) {
+            for (name, own) in self.shared().writes.unseen(self.key(), store) {
                 match own {
                     Some(object) => found.insert(name, object),
                     None => found.remove(&name),
@@ -175,7 +175,7 @@ impl<K: Kind> Context<K> {
 
     /// An object as this context should see it: as its own writes left it, else as it is cached.
     pub(super) fn cached<W: Kind>(&self, part: &Part<W>, name: &ObjectName) -> Option<Object<W>> {
-        self.shared().writes.get(self.key(), &part.store()?, name)
+        self.shared().writes.get(self.key(), part.store(), name)
     }
 
     pub(super) fn caches_of<W: Kind>(&self, kind: &W::DynamicType) -> Result<Arc<KindCaches<W>>, ReadError> {

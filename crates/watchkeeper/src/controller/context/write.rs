@@ -298,13 +298,13 @@ impl<K: Kind> Context<K> {
     ) {
         let writes = &self.shared().writes;
         for part in caches.covering(name) {
-            let Some(store) = part.store() else { continue };
+            let store = part.store();
             match state {
                 // The answer to a delete is the object only while finalizers hold it.
                 Some(object) if !is_delete || object.is_deleting() => {
-                    writes.enter(self.key(), &store, object, !part.matcher.matches(object));
+                    writes.enter(self.key(), store, object, !part.matcher.matches(object));
                 }
-                _ if is_delete => writes.deleted(self.key(), &store, name, uid),
+                _ if is_delete => writes.deleted(self.key(), store, name, uid),
                 _ => {}
             }
         }

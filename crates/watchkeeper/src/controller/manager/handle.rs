@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::super::caches::Caches;
 use super::super::figures::{ControllerFigures, Figures};
+use super::super::stale::Pause;
 use super::Registered;
-use crate::informer::SharedInformerFactory;
+use crate::informer::{CacheState, SharedInformerFactory};
 use crate::latch::Latch;
 use crate::object::ObjectName;
 use crate::workqueue::{KeyRecord, RateLimitingQueue};
@@ -28,6 +29,7 @@ struct Known {
     name: String,
     queue: RateLimitingQueue<ObjectName>,
     figures: Arc<Figures>,
+    pause: Arc<Pause>,
     overdue: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -42,6 +44,7 @@ impl ManagerHandle {
             name: registered.name.clone(),
             queue: registered.queue.clone(),
             figures: registered.figures.clone(),
+            pause: registered.pause.clone(),
             overdue: registered.controller.overdue(),
         });
         Self(Arc::new(Shared {
@@ -72,6 +75,13 @@ impl ManagerHandle {
         self.0.controllers.iter().find(|known| known.name == controller).map(|known| &known.queue)
     }
 
+    /// The controllers that start no reconciles now, as a cache is out of date; see
+    /// [`ManagerBuilder::on_stale`](super::ManagerBuilder::on_stale).
+    pub fn paused(&self) -> Vec<&str> {
+        let paused = self.0.controllers.iter().filter(|known| known.pause.is_on());
+        paused.map(|known| known.name.as_str()).collect()
+    }
+
     /// The figures of all controllers.
     pub fn figures(&self) -> Vec<ControllerFigures> {
         self.0.controllers.iter().map(|known| known.figures.now((known.overdue)())).collect()
@@ -80,6 +90,11 @@ impl ManagerHandle {
     /// Mistakes of the program that showed while it ran, such as reads of kinds that are not watched.
     pub fn mistakes(&self) -> Vec<String> {
         self.0.caches.mistakes()
+    }
+
+    /// The state of every cache; none once the manager has ended.
+    pub fn caches(&self) -> Vec<CacheState> {
+        self.0.informers.states().unwrap_or_default()
     }
 
     /// Why the caches cannot be relied on now, a line for each that cannot: see

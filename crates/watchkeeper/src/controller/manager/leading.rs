@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
-use futures::join;
 use tokio_util::sync::CancellationToken;
 
-use super::run::{ManagerError, drain_parts, start, until_stopped};
-use super::{CatchUp, Registered, Runnable};
+use super::super::stale::Staleness;
+use super::run::{ManagerError, drain_parts, guarded, start, until_stopped};
+use super::{Registered, Runnable};
 use crate::env::Env;
 use crate::informer::SharedInformerFactory;
 use crate::latch::Latch;
@@ -20,12 +19,15 @@ pub(super) struct Leading<'a> {
     pub(super) factory: &'a SharedInformerFactory,
     pub(super) controllers: Vec<Registered>,
     pub(super) runnables: Vec<Runnable>,
-    pub(super) catch_up: &'a [CatchUp],
+    /// What becomes of the controllers while their caches are out of date. A standby has nothing to pause, and no reason to end.
+    pub(super) staleness: Staleness,
     pub(super) sync_timeout: Duration,
     pub(super) drain: Duration,
     /// Set when the controllers have started.
     pub(super) running: &'a Latch,
     pub(super) tokens: &'a Tokens,
+    /// Called with the error of a part that has died, before the others are drained.
+    pub(super) died: &'a (dyn Fn(&ManagerError) + Sync),
 }
 
 /// What ends, in this order.
@@ -54,14 +56,20 @@ impl Leading<'_> {
                 biased;
                 () = ending.cancelled() => return Ok(()),
                 () = caching.cancelled() => return Ok(()),
-                fresh = catch_up(self.factory, self.catch_up, self.sync_timeout, self.env) => fresh?,
+                // The caches must reflect all that the leader before has written.
+                fresh = self.factory.catch_up(self.sync_timeout) => {
+                    fresh.map_err(ManagerError::from).inspect_err(self.died)?;
+                }
             }
         }
-        let Self { name, env, controllers, runnables, drain, running, .. } = self;
+        let Self { name, env, controllers, runnables, staleness, drain, running, died, .. } = self;
+        let pauses = controllers.iter().map(|known| (known.name.clone(), known.pause.clone())).collect();
+        let watch = staleness.watch(pauses, env.clone(), working.clone());
         let mut parts = start(controllers, runnables, working, drain);
+        parts.push(guarded("the watch over stale caches".to_owned(), watch));
         tracing::info!(manager = name, "controllers are running");
         running.set();
-        let cause = until_stopped(&mut parts, ending, caching).await;
+        let cause = until_stopped(&mut parts, ending, caching).await.inspect_err(died);
         ending.cancel();
         working.cancel();
         let drained = drain_parts(&mut parts, drain, env).await;
@@ -74,17 +82,4 @@ impl Leading<'_> {
         }
         cause.and(drained)
     }
-}
-
-/// Waits until the caches reflect all that the leader before has written.
-async fn catch_up(
-    factory: &SharedInformerFactory,
-    optional: &[CatchUp],
-    timeout: Duration,
-    env: &Env,
-) -> Result<(), ManagerError> {
-    // A kind that is optional may not be served any more.
-    let optional = env.clock.timeout(timeout, join_all(optional.iter().map(|catch_up| catch_up())));
-    let (caches, _optional) = join!(factory.catch_up(timeout), optional);
-    Ok(caches?)
 }

@@ -1,7 +1,7 @@
 //! The manager: owns what controllers share, and the order in which everything starts and stops.
 //!
-//! `run.rs` has that order, `leading.rs` what happens while it leads, `args.rs` the flags of a program, `role.rs` the permissions that it needs, `metrics.rs` what
-//! Prometheus learns.
+//! `run.rs` has that order, `leading.rs` what happens while it leads, `args.rs` the flags of a program, `role.rs` the permissions
+//! that it needs, `metrics.rs` what Prometheus learns.
 
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 mod args;
@@ -34,10 +34,10 @@ pub use self::role::{Role, Rule};
 pub use self::run::ManagerError;
 use super::caches::Caches;
 use super::figures::Figures;
-use super::optional::OptionalKind;
 use super::running::Run;
+use super::stale::{OnStale, Pause, Staleness};
 use crate::env::Env;
-use crate::informer::SharedInformerFactory;
+use crate::informer::{SharedInformer, SharedInformerFactory};
 use crate::latch::Latch;
 use crate::leader::LeaderElection;
 use crate::object::{Kind, ObjectName};
@@ -88,9 +88,6 @@ pub struct Manager {
     recorder: EventRecorder,
     sink: EventSink,
     controllers: Vec<Registered>,
-    optional: Vec<Start>,
-    /// Waits until the caches of an optional kind reflect what the server has, if it is served.
-    catch_up: Vec<CatchUp>,
     /// Those of the leader.
     runnables: Vec<Runnable>,
     /// Those of every replica.
@@ -102,23 +99,19 @@ pub struct Manager {
     role: Role,
     sync_timeout: Duration,
     drain: Duration,
+    staleness: Staleness,
     /// Set when the controllers have started.
     running: Arc<Latch>,
     #[cfg(feature = "admin")]
     admin: Admin,
 }
 
-/// Starts a part that runs until its token is cancelled.
-type Start = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
-
-/// Waits for a cache.
-type CatchUp = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
-
 /// A controller that was registered.
 pub(super) struct Registered {
     pub(super) name: String,
     pub(super) queue: RateLimitingQueue<ObjectName>,
     pub(super) figures: Arc<Figures>,
+    pub(super) pause: Arc<Pause>,
     pub(super) controller: Box<dyn Run>,
 }
 
@@ -158,8 +151,11 @@ pub struct ManagerBuilder {
     client: Client,
     namespaces: Vec<String>,
     resync: Duration,
+    verify_every: Duration,
     sync_timeout: Duration,
     drain: Duration,
+    on_stale: OnStale,
+    stale_after: Duration,
     election: Option<LeaderElection>,
     #[cfg(feature = "admin")]
     metrics: AdminAddress,
@@ -199,6 +195,13 @@ impl ManagerBuilder {
         self
     }
 
+    /// Compares the caches with the server within each `period`, and mends them where the server has lost events; zero, the default,
+    /// is never. See [`SharedInformerBuilder::verify_every`](crate::informer::SharedInformerBuilder::verify_every).
+    pub fn verify_every(mut self, period: Duration) -> Self {
+        self.verify_every = period;
+        self
+    }
+
     /// Ends with an error that names the caches that have not synced within `timeout`; 2 minutes by default.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
         self.sync_timeout = timeout;
@@ -208,6 +211,16 @@ impl ManagerBuilder {
     /// Lets reconciles under way take so long to finish after the stop; 20 s by default.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
+        self
+    }
+
+    /// Pauses a controller, or ends the manager, when a cache that the controller reads has been out of date for longer than `after`:
+    /// the server is away, or a permission was taken. By default controllers go on with the last known state.
+    ///
+    /// A cache that is polled, or whose kind is not served, is not out of date. Reconciles under way finish. A standby of an
+    /// election has nothing to pause, and goes on.
+    pub fn on_stale(mut self, after: Duration, policy: OnStale) -> Self {
+        (self.stale_after, self.on_stale) = (after, policy);
         self
     }
 
@@ -234,7 +247,10 @@ impl ManagerBuilder {
             expect(unused_mut, reason = "metrics are added to its pages")
         )]
         let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
-        let factory = SharedInformerFactory::builder(&free).resync(self.resync).name(&self.name);
+        let factory = SharedInformerFactory::builder(&free)
+            .resync(self.resync)
+            .verify_every(self.verify_every)
+            .name(&self.name);
         #[cfg(all(feature = "admin", feature = "prometheus"))]
         let factory =
             factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &client, &recorder)));
@@ -250,6 +266,7 @@ impl ManagerBuilder {
         #[cfg(feature = "admin")]
         {
             admin.pages.ready.caches(&factory);
+            admin.pages.live.informers(&factory);
             let caches = caches.clone();
             admin.pages.ready.add("reads", move || match caches.mistakes() {
                 mistakes if mistakes.is_empty() => Ok(()),
@@ -272,8 +289,6 @@ impl ManagerBuilder {
             recorder,
             sink,
             controllers: Vec::new(),
-            optional: Vec::new(),
-            catch_up: Vec::new(),
             runnables: Vec::new(),
             everywhere: Vec::new(),
             crds: Vec::new(),
@@ -281,6 +296,7 @@ impl ManagerBuilder {
             role: Role::default(),
             sync_timeout: self.sync_timeout,
             drain: self.drain,
+            staleness: Staleness::new(self.on_stale, self.stale_after),
             running: Arc::default(),
             #[cfg(feature = "admin")]
             admin,
@@ -296,8 +312,11 @@ impl Manager {
             client: client.clone(),
             namespaces: Vec::new(),
             resync: RESYNC,
+            verify_every: Duration::ZERO,
             sync_timeout: SYNC_TIMEOUT,
             drain: DRAIN,
+            on_stale: OnStale::default(),
+            stale_after: Duration::ZERO,
             election: None,
             #[cfg(feature = "admin")]
             metrics: AdminAddress::Off,
@@ -438,18 +457,9 @@ impl Manager {
         self.controllers.push(controller);
     }
 
-    pub(super) fn add_optional<W: Kind>(&mut self, kind: OptionalKind<W>) {
-        let slot = kind.slot.clone();
-        self.catch_up.push(Box::new(move || {
-            let informer = slot.load_full();
-            async move {
-                if let Some(informer) = informer {
-                    informer.catch_up().await;
-                }
-            }
-            .boxed()
-        }));
-        self.optional.push(Box::new(move |stop| kind.run(stop).boxed()));
+    /// Notes that a controller reads the cache of an informer.
+    pub(super) fn depends<W: Kind>(&mut self, controller: &str, informer: &SharedInformer<W>) {
+        self.staleness.add(controller, informer);
     }
 
     /// Notes that a controller reconciles a kind, and needs `verbs` on it.

@@ -22,6 +22,8 @@ use crate::informer::{CachesBehind, InformerPanicked, NotSynced, SharedInformerF
 use crate::leader::{LeaderElection, LeaderElectionLost};
 #[cfg(feature = "admin")]
 use crate::process::{AdminError, AdminServer};
+#[cfg(feature = "admin")]
+use crate::report::WithCauses;
 use crate::report::panic_message;
 use crate::source::Client;
 
@@ -57,6 +59,16 @@ pub enum ManagerError {
     /// An informer panicked: its cache would have been out of date.
     #[error(transparent)]
     Informer(#[from] InformerPanicked),
+    /// A cache was out of date for too long, and the manager was told to end then.
+    #[error("the cache of {cache} has been out of date for {after:?}: {why}")]
+    Stale {
+        /// The plural name of the kind.
+        cache: String,
+        /// The time it had.
+        after: Duration,
+        /// The last problem.
+        why: String,
+    },
     /// A task of the author's failed.
     #[error("the runnable {name} failed")]
     Runnable {
@@ -91,7 +103,7 @@ impl Manager {
         let mut pages = std::mem::take(&mut self.admin.pages);
         #[cfg(feature = "prometheus")]
         super::metrics::register_controllers(&mut pages.metrics, &self.handle());
-        let ready = pages.ready.gate("manager");
+        let (ready, parts) = (pages.ready.gate("manager"), pages.live.alarm("parts"));
         let (metrics, health) = (self.admin.metrics, self.admin.health);
         let mut servers = Vec::new();
         if health != metrics {
@@ -118,7 +130,8 @@ impl Manager {
         };
         let work = async {
             let _served = served.clone().drop_guard();
-            self.work(&stop, &|is_ready| if is_ready { ready.open() } else { ready.close() }).await
+            let died = |error: &ManagerError| parts.raise(WithCauses(error).to_string());
+            self.work(&stop, &|is_ready| if is_ready { ready.open() } else { ready.close() }, &died).await
         };
         let (served, worked) = join!(serve, work);
         served.and(worked)
@@ -128,14 +141,16 @@ impl Manager {
     /// everything too, at once. Must be called on a tokio runtime.
     #[cfg(not(feature = "admin"))]
     pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
-        self.work(&stop, &|_| {}).await
+        self.work(&stop, &|_| {}, &|_| {}).await
     }
 
-    /// Everything but the admin server. `ready` is called when the caches have synced, and when the stop begins.
+    /// Everything but the admin server. `ready` is called when the caches have synced, and when the stop begins; `died` with the
+    /// error of a part that has died.
     async fn work(
         self,
         stop: &CancellationToken,
         ready: &(impl Fn(bool) + Sync),
+        died: &(dyn Fn(&ManagerError) + Sync),
     ) -> Result<(), ManagerError> {
         let Self {
             name,
@@ -145,13 +160,12 @@ impl Manager {
             factory,
             sink,
             controllers,
-            optional,
-            catch_up,
             runnables,
             everywhere,
             crds,
             sync_timeout,
             drain,
+            staleness,
             running,
             ..
         } = self;
@@ -170,13 +184,9 @@ impl Manager {
                 None => return Ok(()),
             }
             let mut parts = start(Vec::new(), everywhere, working, drain);
-            for kind in optional {
-                let run = kind(working.clone()).map(Ok).boxed();
-                parts.push(guarded("the watch of an optional kind".to_owned(), run));
-            }
             ready(true);
             let everywhere = async {
-                let cause = until_stopped(&mut parts, ending, caching).await;
+                let cause = until_stopped(&mut parts, ending, caching).await.inspect_err(died);
                 ready(false);
                 tracing::info!(manager = name, "stopping");
                 ending.cancel();
@@ -189,17 +199,19 @@ impl Manager {
                 factory: &factory,
                 controllers,
                 runnables,
-                catch_up: &catch_up,
+                staleness,
                 sync_timeout,
                 drain,
                 running: &running,
                 tokens: &tokens,
+                died,
             };
             // A leader that loses is not drained, nor is anything else.
             let ended = try_join(lead(election, leading, ending), everywhere).await;
             ready(false);
-            let (led, everywhere) = ended?;
-            led.and(everywhere)
+            // Parts may also die while they are drained.
+            let outcome = ended.map_err(ManagerError::from).and_then(|(led, everywhere)| led.and(everywhere));
+            outcome.inspect_err(died)
         };
         let record = async {
             sink.grace(EVENTS).run(recording.clone()).await;
@@ -294,7 +306,10 @@ pub(super) fn start(
 }
 
 /// A panic in `part` becomes an error that names it.
-fn guarded(name: String, part: impl Future<Output = Result<(), ManagerError>> + Send + 'static) -> Part {
+pub(super) fn guarded(
+    name: String,
+    part: impl Future<Output = Result<(), ManagerError>> + Send + 'static,
+) -> Part {
     let guarded = async move {
         match AssertUnwindSafe(part).catch_unwind().await {
             Ok(outcome) => outcome,

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::RwLock;
 
-use crate::informer::SharedInformerFactory;
+use crate::informer::{CacheState, SharedInformerFactory};
 use crate::leader::LeaderStatus;
 
 /// The time for which a cache may be degraded before the program counts as not ready. An API server that restarts is
@@ -29,15 +29,23 @@ const DEGRADED: Duration = Duration::from_secs(120);
 /// assert!(ready.failing().is_empty());
 /// ```
 #[derive(Clone, Default)]
-pub struct Checks(Arc<RwLock<BTreeMap<String, Check>>>);
+pub struct Checks(Arc<RwLock<BTreeMap<String, Entry>>>);
+
+#[derive(Clone)]
+enum Entry {
+    One(Check),
+    /// Checks that are known only when they are asked for.
+    Many(Group),
+}
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Group = Arc<dyn Fn() -> Vec<(String, Result<(), String>)> + Send + Sync>;
 
 impl Checks {
     /// Adds a check, or replaces the one of that name. It is called for each request and must not block; a panic is a
     /// failure.
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.0.write().insert(name.to_owned(), Arc::new(check));
+        self.0.write().insert(name.to_owned(), Entry::One(Arc::new(check)));
     }
 
     /// Adds a check that fails until its gate is opened.
@@ -48,15 +56,44 @@ impl Checks {
         gate
     }
 
-    /// Adds the check `caches`, which fails while a cache of `factory` is unreliable: until it has synced, once it has
-    /// stopped, and while it has been degraded for more than two minutes. The reason names each of these caches, and
-    /// its problem.
+    /// Adds a check that passes until its alarm is raised.
+    pub fn alarm(&self, name: &str) -> Alarm {
+        let alarm = Alarm(Arc::default());
+        let reason = alarm.clone();
+        self.add(name, move || reason.0.get().map_or(Ok(()), |reason| Err(reason.clone())));
+        alarm
+    }
+
+    /// Adds checks of the caches of `factory`, for readiness.
+    ///
+    /// `caches` fails until all of them have synced, and once one has stopped. Each cache has a check of its own, such as
+    /// `cache/pods` or `cache/deployments.apps`, which fails while it has been degraded for more than two minutes, except
+    /// if it is polled. The reason says since when, and why: no permission, kind not served, server unreachable.
     pub fn caches(&self, factory: &SharedInformerFactory) {
-        let caches = factory.caches();
+        let (all, each) = (factory.caches(), factory.caches());
         self.add("caches", move || {
-            let troubles = caches.troubles(DEGRADED);
-            if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+            let states = all.states().ok_or("the informers are gone")?;
+            let absent =
+                states.iter().filter_map(|state| Some(format!("{} {}", state.name, state.absence()?)));
+            let absent: Vec<_> = absent.collect();
+            if absent.is_empty() { Ok(()) } else { Err(absent.join("; ")) }
         });
+        let group = move || {
+            let states = each.states().unwrap_or_default();
+            let check = |state: CacheState| {
+                let is_unreliable = state.is_unreliable(DEGRADED);
+                let problem = state.degraded.filter(|_| is_unreliable);
+                (format!("cache/{}", state.id), problem.map_or(Ok(()), |problem| Err(problem.to_string())))
+            };
+            states.into_iter().map(check).collect()
+        };
+        self.0.write().insert("cache/".to_owned(), Entry::Many(Arc::new(group)));
+    }
+
+    /// Adds the check `informers`, for liveness: it fails once an informer of `factory` has been ended by a panic.
+    pub fn informers(&self, factory: &SharedInformerFactory) {
+        let caches = factory.caches();
+        self.add("informers", move || caches.panicked().map_or(Ok(()), |panicked| Err(panicked.to_string())));
     }
 
     /// Adds the check `leaderElection`, which fails while this process leads and has not renewed its lease for long: it hangs.
@@ -77,7 +114,12 @@ impl Checks {
         if checks.is_empty() {
             return vec![("ping".to_owned(), Ok(()))];
         }
-        checks.into_iter().map(|(name, check)| (name, run(&check))).collect()
+        let results = checks.into_iter().flat_map(|(name, entry)| match entry {
+            Entry::One(check) => vec![(name, run(&check))],
+            Entry::Many(group) => catch_unwind(AssertUnwindSafe(|| group()))
+                .unwrap_or_else(|_| vec![(name, Err("the checks panicked".to_owned()))]),
+        });
+        results.collect()
     }
 
     /// Returns the answer to a request for all checks of the page `page`, or for the one called `only`.
@@ -160,6 +202,17 @@ impl Gate {
     }
 }
 
+/// The handle of a check that passes until something has died for good. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Alarm(Arc<OnceLock<String>>);
+
+impl Alarm {
+    /// Makes the check fail from now on, with the first reason that is given.
+    pub fn raise(&self, reason: impl Into<String>) {
+        self.0.get_or_init(|| reason.into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +263,28 @@ mod tests {
         checks.add("bad", || Ok(()));
         assert_eq!(answer(&checks, None, ""), (200, "ok".to_owned()));
         assert_eq!(format!("{checks:?}"), r#"{"bad", "good"}"#);
+    }
+
+    #[test]
+    fn checks_of_a_group_are_named_one_by_one() {
+        let checks = Checks::default();
+        let group = || vec![("cache/a".to_owned(), Ok(())), ("cache/b".to_owned(), Err("why".to_owned()))];
+        checks.0.write().insert("cache/".to_owned(), Entry::Many(Arc::new(group)));
+        assert_eq!(checks.failing(), ["cache/b"]);
+        assert_eq!(answer(&checks, Some("cache/b"), ""), (500, "internal server error: why\n".to_owned()));
+        let text = "[+]cache/a ok\n[-]cache/b failed: reason withheld\nreadyz check failed\n".to_owned();
+        assert_eq!(answer(&checks, None, ""), (500, text));
+        assert_eq!(answer(&checks, None, "exclude=cache/b"), (200, "ok".to_owned()));
+    }
+
+    #[test]
+    fn an_alarm_is_raised_once() {
+        let checks = Checks::default();
+        let alarm = checks.alarm("parts");
+        assert!(checks.failing().is_empty());
+        alarm.raise("first");
+        alarm.raise("second");
+        assert_eq!(answer(&checks, Some("parts"), "").1, "internal server error: first\n");
     }
 
     #[test]

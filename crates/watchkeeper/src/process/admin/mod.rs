@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-pub use checks::{Checks, Gate};
+pub use checks::{Alarm, Checks, Gate};
 pub use server::{AdminError, AdminServer, Pages};
 
 use crate::env::Env;

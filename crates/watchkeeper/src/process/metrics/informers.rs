@@ -39,6 +39,8 @@ struct Counted {
     lists: [AtomicU64; ListReason::ALL.len()],
     events: [AtomicU64; EVENTS.len()],
     rewritten: AtomicU64,
+    verifications: AtomicU64,
+    differences: AtomicU64,
     latency: Mutex<Latency>,
 }
 
@@ -82,6 +84,8 @@ impl MetricsProvider for InformerCollector {
             lists: Default::default(),
             events: Default::default(),
             rewritten: AtomicU64::default(),
+            verifications: AtomicU64::default(),
+            differences: AtomicU64::default(),
             latency: Mutex::default(),
         });
         informers.push(counted.clone());
@@ -134,6 +138,11 @@ impl InformerMetrics for Counted {
 
     fn history_rewritten(&self) {
         self.rewritten.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn verified(&self, differences: usize) {
+        self.verifications.fetch_add(1, Ordering::Relaxed);
+        self.differences.fetch_add(differences as u64, Ordering::Relaxed);
     }
 
     fn processed(&self, _deltas: usize, took: Duration) {
@@ -221,6 +230,16 @@ impl Collector for InformerCollector {
         let mut series = sheet.counters("informer_history_rewritten", help)?;
         for (of, _) in &asked {
             series.counter(&of.labels(), of.rewritten.load(Ordering::Relaxed))?;
+        }
+        let help = "How often the cache was compared with the server";
+        let mut series = sheet.counters("informer_verifications", help)?;
+        for (of, _) in &asked {
+            series.counter(&of.labels(), of.verifications.load(Ordering::Relaxed))?;
+        }
+        let help = "Objects whose cached state differed from the server's in such comparisons";
+        let mut series = sheet.counters("informer_cache_differences", help)?;
+        for (of, _) in &asked {
+            series.counter(&of.labels(), of.differences.load(Ordering::Relaxed))?;
         }
         let help = "How long it took to apply deltas to the store and hand them to the handlers' mailboxes";
         let mut series = sheet.histograms("informer_processing_latency_seconds", help)?;

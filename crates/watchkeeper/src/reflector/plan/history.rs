@@ -108,7 +108,7 @@ impl History {
     }
 
     /// Returns the last version seen.
-    pub(super) fn last(&self) -> &ResourceVersion {
+    pub(crate) fn last(&self) -> &ResourceVersion {
         &self.last
     }
 
@@ -137,6 +137,11 @@ impl History {
         }
         self.last.clone_from(version);
         Ok(())
+    }
+
+    /// Returns whether the last version seen follows the server's even if nothing changes.
+    pub(crate) fn is_bookmarked(&self) -> bool {
+        self.is_bookmarked
     }
 
     /// Records a bookmark other than the one at the end of a list.

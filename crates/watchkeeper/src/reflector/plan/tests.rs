@@ -1,5 +1,7 @@
 //! The requests of the plan after every kind of outcome.
 
+mod kinds;
+
 use super::*;
 use crate::clock::Clock;
 
@@ -48,14 +50,14 @@ impl TimedPlan {
     fn asks_for_list(&self) -> Option<ListOptions> {
         match self.plan.ask() {
             Ask::List(options) => Some(options),
-            Ask::Watch(_) => None,
+            Ask::Watch(_) | Ask::Discovery => None,
         }
     }
 
     fn watches_from(&self) -> Option<ResourceVersion> {
         match self.plan.ask() {
             Ask::Watch(options) => Some(options.version),
-            Ask::List(_) => None,
+            Ask::List(_) | Ask::Discovery => None,
         }
     }
 }
@@ -324,7 +326,7 @@ fn a_streamed_list_that_breaks_off_is_tried_again_and_given_up_in_the_end() {
     assert!(timed.ended(Ended::Closed, 9) > Duration::ZERO && timed.streams());
     assert_eq!(timed.ended(Ended::Closed, 9), Duration::ZERO);
     assert!(timed.asks_for_list().is_some());
-    for class in [Class::Forbidden, Class::Unauthorized, Class::Expired] {
+    for class in [Class::Unauthorized, Class::Expired] {
         let mut timed = TimedPlan::new(true);
         assert!(
             timed.ended(Ended::NotOpened(error(class)), 0) > Duration::ZERO && timed.streams(),
@@ -357,7 +359,7 @@ fn a_server_that_is_unwell_may_stream_all_the_same_and_is_listed_only_in_the_end
 
 #[test]
 fn who_cannot_be_asked_or_does_not_let_us_in_is_suspected_of_nothing() {
-    for class in [Class::Unreachable, Class::Unauthorized, Class::Forbidden] {
+    for class in [Class::Unreachable, Class::Unauthorized] {
         let (mut watching, mut streaming) = (TimedPlan::watching("7"), TimedPlan::new(true));
         for _ in 0..20 {
             assert!(!watching.ended(Ended::NotOpened(error(class)), 0).is_zero());

@@ -169,7 +169,7 @@ async fn a_kind_without_its_definition_is_named_within_the_deadline() {
     let before = client.env().clock.now();
     let error = text(&manager.run(CancellationToken::new()).await.unwrap_err());
     assert_eq!((client.env().clock.now() - before).as_secs(), 30);
-    assert!(error.contains("websites") && error.contains("is the kind's CRD installed?"), "{error}");
+    assert!(error.contains("websites") && error.contains("is its CRD installed?"), "{error}");
 }
 
 #[tokio::test]

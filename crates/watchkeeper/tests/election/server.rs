@@ -180,8 +180,8 @@ impl State {
 
     /// The first change of a collection after a version, as a line of a watch.
     fn after(&self, seen: u64, target: &Target, name: Option<&str>) -> Option<(u64, String)> {
-        let mut changes = self.log.iter().filter(|change| version(&change.object) > seen);
-        let change = changes.find(|change| target.covers(&change.path, name))?;
+        let later = self.log.partition_point(|change| version(&change.object) <= seen);
+        let change = self.log[later..].iter().find(|change| target.covers(&change.path, name))?;
         Some((
             version(&change.object),
             format!("{}\n", json!({"type": change.kind, "object": change.object})),

@@ -70,8 +70,15 @@ enum Fact {
 
 /// One process that competes, of ours or in Go.
 struct Competitor {
+    kind: &'static str,
     identity: String,
     program: Program,
+}
+
+impl Competitor {
+    fn ended(&mut self) -> Option<&mut Self> {
+        self.program.has_ended().then_some(self)
+    }
 }
 
 /// The number of hand-overs: `WATCHKEEPER_TEST_HANDOVERS`, or 10.
@@ -117,30 +124,33 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
     };
 
     let mut lives = 0;
-    let mut start = |kind: &str| {
+    let mut start = |kind: &'static str| {
         lives += 1;
         let identity = format!("{kind}-{lives}");
         let program = match kind {
             "go" => programs.peer("candidate", &["-identity", &identity]),
             _ => programs.candidate(&identity),
         };
-        Competitor { identity, program }
+        Competitor { kind, identity, program }
     };
     let mut competitors = vec![start("ours"), start("ours"), start("go")];
     let mut led_by_go = 0;
     for hand_over in 0..hand_overs() {
-        observer
-            .until("somebody holds the Lease", |_| holder().is_some_and(|holder| !holder.is_empty()))
-            .await;
         programs.env.clock.sleep(Duration::from_secs(1)).await;
-        let old = holder().unwrap();
-        let at = competitors.iter().position(|competitor| competitor.identity == old).unwrap();
-        let Competitor { program, .. } = competitors.remove(at);
+        // A candidate in Go that wakes up releases the Lease though another holds it by now, which then ends.
+        for competitor in competitors.iter_mut().filter_map(Competitor::ended) {
+            *competitor = start(competitor.kind);
+        }
+        let leader =
+            || competitors.iter().position(|competitor| holder().as_ref() == Some(&competitor.identity));
+        observer.until("somebody holds the Lease", |_| leader().is_some()).await;
+        let at = leader().unwrap();
+        let Competitor { kind, identity: old, program } = competitors.remove(at);
         let how = ["KILL", "STOP", "TERM"][hand_over % 3];
         println!("     {hand_over}: {old} gets SIG{how}");
         // Ours watch the Lease and are faster: now and then they are suspended until Go's candidate has it.
-        let is_turn_of_go = hand_over % 4 == 0 && old.starts_with("ours");
-        let ours = competitors.iter().filter(|competitor| competitor.identity.starts_with("ours"));
+        let is_turn_of_go = hand_over % 4 == 0 && kind == "ours";
+        let ours = competitors.iter().filter(|competitor| competitor.kind == "ours");
         let suspended: Vec<_> = ours.filter(|_| is_turn_of_go).collect();
         suspended.iter().for_each(|competitor| competitor.program.signal("STOP"));
         program.signal(how);
@@ -155,13 +165,13 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
         let (status, lines) = program.exit().await;
         // A stop is a success; who wakes up finds that it has lost, which in Go is one too.
         assert!(how != "TERM" || status.success(), "{lines:#?}");
-        if how == "STOP" && old.starts_with("ours") {
+        if how == "STOP" && kind == "ours" {
             assert!(
                 !status.success() && lines.iter().any(|line| line.contains("leader election lost")),
                 "{lines:#?}"
             );
         }
-        competitors.push(start(old.split('-').next().unwrap()));
+        competitors.push(start(kind));
     }
     judge(&facts.lock().unwrap());
     println!("     Go's candidate took over {led_by_go} times");

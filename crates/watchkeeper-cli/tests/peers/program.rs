@@ -75,6 +75,10 @@ impl Program {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end.
     pub(crate) async fn exit(mut self) -> (ExitStatus, Vec<String>) {
         drop(self.input.take());

@@ -68,6 +68,11 @@ impl Role {
         self.0.get(&(group.to_owned(), resource.to_owned())).is_some_and(|verbs| verbs.contains(verb))
     }
 
+    /// Whether it has no permission at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The rules, in order of group and resource.
     pub fn rules(&self) -> Vec<Rule> {
         let rules = self.0.iter().map(|((group, resource), verbs)| Rule {

@@ -1,6 +1,6 @@
 //! The order in which a manager starts and stops its parts.
 //!
-//! Start: admin server, definitions, caches, election, controllers and runnables. Stop: no key is started any more, reconciles under
+//! Start: admin server, definitions, caches, election, controllers and runnables; beside it, permissions are checked. Stop: no key is started any more, reconciles under
 //! way finish, events are written, the lease is released, informers stop, the admin server stops last. If a part dies, everything stops
 //! in that order, and the error names the part. If leadership is lost, nothing finishes: everything ends at once.
 
@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
-use futures::{FutureExt, join};
+use futures::{FutureExt, TryFutureExt, join};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio_util::sync::CancellationToken;
 
 use super::super::crd::{self, CrdError};
 use super::leading::{Leading, Tokens};
+use super::preflight::{MissingAccess, Preflight};
 use super::{Manager, Registered, Runnable};
 use crate::env::Env;
 use crate::informer::{CachesBehind, InformerPanicked, NotSynced, SharedInformerFactory};
@@ -41,6 +42,9 @@ pub enum ManagerError {
     #[cfg(feature = "admin")]
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// Permissions are missing, and the manager was told to end then.
+    #[error(transparent)]
+    Access(#[from] MissingAccess),
     /// Some caches did not sync in time.
     #[error("not all caches have synced within {timeout:?}")]
     NotSynced {
@@ -152,6 +156,12 @@ impl Manager {
         ready: &(impl Fn(bool) + Sync),
         died: &(dyn Fn(&ManagerError) + Sync),
     ) -> Result<(), ManagerError> {
+        let preflight = Preflight {
+            check: self.access,
+            manager: self.name.clone(),
+            needed: self.needed(),
+            client: self.free.clone(),
+        };
         let Self {
             name,
             free,
@@ -173,14 +183,14 @@ impl Manager {
         let Tokens { ending, working, recording, recorded, caching } = &tokens;
         let main = async {
             let _recorded = recording.clone().drop_guard();
-            let install = try_join_all(crds.iter().map(|(crd, version)| install(&free, &name, crd, version)));
-            match ending.run_until_cancelled(install).await {
-                Some(installed) => drop(installed?),
-                None => return Ok(()),
-            }
-            factory.start(caching);
-            match ending.run_until_cancelled(sync(&factory, caching, sync_timeout, &env)).await {
-                Some(synced) => synced?,
+            let prepare = async {
+                try_join_all(crds.iter().map(|(crd, version)| install(&free, &name, crd, version))).await?;
+                factory.start(caching);
+                sync(&factory, caching, sync_timeout, &env).await
+            };
+            let permitted = preflight.require().map_err(ManagerError::from);
+            match ending.run_until_cancelled(try_join(permitted, prepare)).await {
+                Some(prepared) => drop(prepared?),
                 None => return Ok(()),
             }
             let mut parts = start(Vec::new(), everywhere, working, drain);
@@ -217,7 +227,9 @@ impl Manager {
             sink.grace(EVENTS).run(recording.clone()).await;
             recorded.cancel();
         };
-        let (outcome, ()) = join!(main, record);
+        // Ends with `main`, which does not wait for it.
+        let warn = recording.run_until_cancelled(preflight.warn());
+        let (outcome, (), _) = join!(main, record, warn);
         caching.cancel();
         // An informer that panicked is why anything else ended.
         factory.join().await?;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use watchkeeper::controller::{AccessCheck, Action, Controller, Manager, ManagerError, Watch};
 use watchkeeper::leader::LeaderElection;
+use watchkeeper::process::AdminAddress;
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::ApiServer;
 
@@ -245,4 +246,19 @@ async fn a_stop_does_not_wait_for_answers_and_no_question_is_asked_unless_wanted
         assert!(env.clock.now() - before < Duration::from_secs(1), "{check:?}");
         assert_eq!(questions.lock().is_empty(), check == AccessCheck::Off);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_with_protected_metrics_needs_reviews() {
+    let env = Env::simulated(1);
+    let (client, _) = judged(&env, |_| Verdict::Yes);
+    let needs_reviews = |address: &str| {
+        let manager = Manager::builder("tester", &client).admin(address.parse().unwrap(), AdminAddress::Off);
+        let role = manager.build().role();
+        let reviews =
+            [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")];
+        reviews.map(|(group, resource)| role.allows(group, resource, "create"))
+    };
+    assert_eq!(needs_reviews("0.0.0.0:8443"), [true, true]);
+    assert_eq!(needs_reviews("127.0.0.1:8080"), [false, false]);
 }

@@ -11,7 +11,7 @@ use crate::controller::setup::SetupError;
 use crate::controller::stale::OnStale;
 use crate::env::Env;
 use crate::leader::{LeaderElection, LeaseTimes};
-use crate::process::{AdminAddress, ClientArgs, LogArgs, pod_namespace, signals};
+use crate::process::{AdminArgs, ClientArgs, LogArgs, pod_namespace, signals};
 use crate::report::WithCauses;
 use crate::source::Client;
 
@@ -50,12 +50,8 @@ pub struct ManagerArgs {
     /// Namespaces to look at, separated by commas; all by default
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     namespace: Vec<String>,
-    /// Address to serve /metrics on; 0 disables it
-    #[arg(long, value_name = "ADDR:PORT", default_value_t)]
-    metrics_bind_address: AdminAddress,
-    /// Address to serve /healthz and /readyz on; that of the metrics by default, 0 disables it
-    #[arg(long, value_name = "ADDR:PORT")]
-    health_probe_bind_address: Option<AdminAddress>,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// Work only while this replica leads, so that several can run; the others stand by
     #[arg(long)]
     leader_elect: bool,
@@ -194,14 +190,13 @@ impl ManagerArgs {
         } else {
             self.client.connect(&env).await?
         };
-        let health = self.health_probe_bind_address.unwrap_or(self.metrics_bind_address);
         let election = self.election(name, &client)?;
         let mut manager = Manager::builder(name, &client)
             .namespaces(self.namespace)
             .verify_every(self.verify_every)
             .on_stale(self.stale_after, self.on_stale)
             .preflight(self.access_check)
-            .admin(self.metrics_bind_address, health);
+            .admin_args(self.admin);
         if let Some(election) = election {
             manager = manager.leader_election(election);
         }
@@ -246,7 +241,6 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::process::AdminArgs;
 
     /// The short and the long description of a program.
     fn descriptions<P: CommandFactory>() -> [Option<String>; 2] {

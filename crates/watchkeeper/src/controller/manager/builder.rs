@@ -16,7 +16,7 @@ use super::role::Role;
 use crate::informer::SharedInformerFactory;
 use crate::leader::LeaderElection;
 #[cfg(feature = "admin")]
-use crate::process::{AdminAddress, Pages};
+use crate::process::{AdminAddress, AdminArgs, Pages};
 use crate::record;
 use crate::source::{Client, Scope};
 
@@ -43,9 +43,7 @@ pub struct ManagerBuilder {
     election: Option<LeaderElection>,
     access: AccessCheck,
     #[cfg(feature = "admin")]
-    metrics: AdminAddress,
-    #[cfg(feature = "admin")]
-    health: AdminAddress,
+    admin: AdminArgs,
 }
 
 impl ManagerBuilder {
@@ -63,9 +61,7 @@ impl ManagerBuilder {
             election: None,
             access: AccessCheck::default(),
             #[cfg(feature = "admin")]
-            metrics: AdminAddress::Off,
-            #[cfg(feature = "admin")]
-            health: AdminAddress::Off,
+            admin: off(),
         }
     }
 
@@ -140,9 +136,19 @@ impl ManagerBuilder {
     }
 
     /// Serves `/metrics`, `/healthz` and `/readyz` at `metrics`, and the latter two at `health`; nowhere by default.
+    ///
+    /// Elsewhere than on a loopback address, the pages at `metrics` are protected as [`AdminArgs`] says.
     #[cfg(feature = "admin")]
     pub fn admin(mut self, metrics: AdminAddress, health: AdminAddress) -> Self {
-        (self.metrics, self.health) = (metrics, health);
+        self.admin.metrics_bind_address = metrics;
+        self.admin.health_probe_bind_address = Some(health);
+        self
+    }
+
+    /// Serves the admin pages as flags, or the settings of a program, say.
+    #[cfg(feature = "admin")]
+    pub fn admin_args(mut self, args: AdminArgs) -> Self {
+        self.admin = args;
         self
     }
 
@@ -161,7 +167,7 @@ impl ManagerBuilder {
             not(feature = "prometheus"),
             expect(unused_mut, reason = "metrics are added to its pages")
         )]
-        let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
+        let mut admin = Admin { pages: Pages::default(), args: self.admin };
         let factory = SharedInformerFactory::builder(&free)
             .resync(self.resync)
             .verify_every(self.verify_every)
@@ -219,4 +225,12 @@ impl ManagerBuilder {
             admin,
         }
     }
+}
+
+/// No pages are served.
+#[cfg(feature = "admin")]
+fn off() -> AdminArgs {
+    let mut args = AdminArgs::default();
+    args.metrics_bind_address = AdminAddress::Off;
+    args
 }

@@ -48,7 +48,7 @@ use crate::latch::Latch;
 use crate::leader::LeaderElection;
 use crate::object::{Kind, ObjectName};
 #[cfg(feature = "admin")]
-use crate::process::{AdminAddress, Pages};
+use crate::process::{AdminArgs, Pages};
 use crate::record::{EventRecorder, EventSink};
 use crate::source::{Client, Scope};
 use crate::workqueue::RateLimitingQueue;
@@ -141,8 +141,7 @@ impl Runnable {
 #[cfg(feature = "admin")]
 struct Admin {
     pages: Pages,
-    metrics: AdminAddress,
-    health: AdminAddress,
+    args: AdminArgs,
 }
 
 impl Manager {
@@ -231,7 +230,7 @@ impl Manager {
     }
 
     /// The permissions that the registered controllers need: those of their informers, of the objects they own, of finalizers,
-    /// events, [definitions](Self::crd) and the Lease of an election, of the status of the kinds they reconcile if such a definition has the subresource, and
+    /// events, [definitions](Self::crd), the Lease of an election and [protected metrics](ManagerBuilder::admin), of the status of the kinds they reconcile if such a definition has the subresource, and
     /// those added to [`role_mut`](Self::role_mut).
     pub fn role(&self) -> Role {
         let mut role = Role::default();
@@ -262,6 +261,10 @@ impl Manager {
         }
         if !self.crds.is_empty() {
             needed.entry(Scope::Cluster).or_default().allow_crds();
+        }
+        #[cfg(feature = "admin")]
+        if self.admin.args.is_secure() {
+            needed.entry(Scope::Cluster).or_default().allow_reviews();
         }
         needed
     }

@@ -116,6 +116,13 @@ impl Role {
         self.add(group, resource, "update");
     }
 
+    /// Those of a server that asks who may read its pages.
+    #[cfg(feature = "admin")]
+    pub(super) fn allow_reviews(&mut self) {
+        self.allow("authentication.k8s.io", "tokenreviews", &[Verb::Create]);
+        self.allow("authorization.k8s.io", "subjectaccessreviews", &[Verb::Create]);
+    }
+
     pub(super) fn allow_crds(&mut self) {
         let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
         self.allow(group, resource, &[Verb::Get, Verb::Create]);

@@ -22,7 +22,7 @@ use crate::env::Env;
 use crate::informer::{CachesBehind, InformerPanicked, NotSynced, SharedInformerFactory};
 use crate::leader::{LeaderElection, LeaderElectionLost};
 #[cfg(feature = "admin")]
-use crate::process::{AdminError, AdminServer};
+use crate::process::AdminError;
 #[cfg(feature = "admin")]
 use crate::report::WithCauses;
 use crate::report::panic_message;
@@ -108,29 +108,20 @@ impl Manager {
         #[cfg(feature = "prometheus")]
         super::metrics::register_controllers(&mut pages.metrics, &self.handle());
         let (ready, parts) = (pages.ready.gate("manager"), pages.live.alarm("parts"));
-        let (metrics, health) = (self.admin.metrics, self.admin.health);
-        let mut servers = Vec::new();
-        if health != metrics {
-            let mut probes = crate::process::Pages::default();
-            (probes.live, probes.ready) = (pages.live.clone(), pages.ready.clone());
-            servers.push(AdminServer::bind(health, probes, &self.env).await?);
-        }
-        servers.push(AdminServer::bind(metrics, pages, &self.env).await?);
-        for address in servers.iter().filter_map(AdminServer::address) {
+        let server = self.admin.args.bind(pages, &self.free).await?;
+        for address in server.addresses() {
             tracing::info!(%address, "serving admin pages");
         }
-        // The servers outlast everything else. One that panics stops the rest.
+        // The server outlasts everything else. If it panics, the rest stops.
         let (served, stop) = (CancellationToken::new(), stop.child_token());
-        let serve = try_join_all(servers.into_iter().map(|server| {
-            let served = served.clone();
-            guarded("the admin server".to_owned(), async move {
-                server.run(served).await;
-                Ok(())
-            })
-        }));
+        let until = served.clone();
+        let serve = guarded("the admin server".to_owned(), async move {
+            server.run(until).await;
+            Ok(())
+        });
         let serve = async {
             let _stop = stop.clone().drop_guard();
-            serve.await.map(drop)
+            serve.await
         };
         let work = async {
             let _served = served.clone().drop_guard();

@@ -230,7 +230,5 @@ impl ManagerBuilder {
 /// No pages are served.
 #[cfg(feature = "admin")]
 fn off() -> AdminArgs {
-    let mut args = AdminArgs::default();
-    args.metrics_bind_address = AdminAddress::Off;
-    args
+    AdminArgs { metrics_bind_address: AdminAddress::Off, ..AdminArgs::default() }
 }

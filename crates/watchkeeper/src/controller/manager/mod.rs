@@ -230,8 +230,8 @@ impl Manager {
     }
 
     /// The permissions that the registered controllers need: those of their informers, of the objects they own, of finalizers,
-    /// events, [definitions](Self::crd), the Lease of an election and [protected metrics](ManagerBuilder::admin), of the status of the kinds they reconcile if such a definition has the subresource, and
-    /// those added to [`role_mut`](Self::role_mut).
+    /// events, [definitions](Self::crd), the Lease of an election and [protected metrics](ManagerBuilder::admin), of the status of
+    /// the kinds they reconcile if such a definition has the subresource, and those added to [`role_mut`](Self::role_mut).
     pub fn role(&self) -> Role {
         let mut role = Role::default();
         self.needed().values().for_each(|needed| role.extend(needed));

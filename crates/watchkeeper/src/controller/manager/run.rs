@@ -1,8 +1,9 @@
 //! The order in which a manager starts and stops its parts.
 //!
-//! Start: admin server, definitions, caches, election, controllers and runnables; beside it, permissions are checked. Stop: no key is started any more, reconciles under
-//! way finish, events are written, the lease is released, informers stop, the admin server stops last. If a part dies, everything stops
-//! in that order, and the error names the part. If leadership is lost, nothing finishes: everything ends at once.
+//! Start: admin server, definitions, caches, election, controllers and runnables; beside it, permissions are checked. Stop: no key is
+//! started any more, reconciles under way finish, events are written, the lease is released, informers stop, the admin server stops
+//! last. If a part dies, everything stops in that order, and the error names the part. If leadership is lost, nothing finishes:
+//! everything ends at once.
 
 use std::error::Error;
 use std::panic::AssertUnwindSafe;

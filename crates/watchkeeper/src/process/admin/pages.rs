@@ -35,7 +35,9 @@ pub struct Pages {
 impl Pages {
     /// Returns the same checks without the metrics.
     pub(super) fn probes(&self) -> Self {
-        Self { live: self.live.clone(), ready: self.ready.clone(), ..Self::default() }
+        let mut probes = Self::default();
+        (probes.live, probes.ready) = (self.live.clone(), self.ready.clone());
+        probes
     }
 }
 

@@ -149,7 +149,7 @@ pub async fn serve(
 ) -> Result<(), RunError> {
     let mut pages = Pages::default();
     let program = Program::new(client, options, &mut pages)?;
-    let admin = admin.bind(pages, client.env()).await?;
+    let admin = admin.bind(pages, client).await?;
     // Whichever ends first stops the other.
     let stop = stop.child_token();
     let controller = async {

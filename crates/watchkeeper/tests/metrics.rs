@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, HandlerOptions, InformerId, MetricsProvider, on_change};
 use watchkeeper::process::metrics::{InformerCollector, QueueCollector};
 use watchkeeper::source::{Reply, ScriptedSource};
+use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::workqueue::{Priority, Reason, Trigger, limiter};
 use watchkeeper::{Env, RateLimitingQueue, SharedInformer};
 
@@ -91,6 +92,36 @@ async fn a_page_has_the_figures_of_every_informer_that_lives() {
         drop(informer);
         assert!(!self::page(&registry).contains("configmaps"), "a dropped informer is on no page");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_tells_for_how_long_a_cache_has_been_degraded_and_why() {
+    let (env, source, mut registry) = (Env::simulated(1), ScriptedSource::new(), Registry::default());
+    let metrics =
+        InformerCollector::register(&mut registry).informer(InformerId::new::<ConfigMap>("test", &()));
+    let informer = SharedInformer::<ConfigMap>::builder(source.clone(), &env).metrics(metrics).build();
+    let degraded = || {
+        page(&registry).lines().find(|line| line.starts_with("informer_degraded_seconds{")).map(str::to_owned)
+    };
+    let forbidden = || Reply::refuse(ApiError::new(Class::Forbidden, "scripted"));
+    source.on_list(forbidden());
+    let stop = CancellationToken::new();
+    let (running, token) = (informer.clone(), stop.clone());
+    let task = tokio::spawn(async move { running.run(token).await });
+    source.until_asked(2).await;
+    assert_eq!(
+        degraded().unwrap().split_once("cause").unwrap().1.split_once(' ').unwrap().0,
+        "=\"no_permission\"}"
+    );
+    env.clock.sleep(Duration::from_secs(60)).await;
+    let lasts: f64 = degraded().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((60.0..62.0).contains(&lasts), "{lasts}");
+    let (reply, _feed) = Reply::live();
+    source.on_list(list(10, &[])).on_watch(reply);
+    informer.wait_until_synced().await;
+    assert_eq!(degraded(), None);
+    stop.cancel();
+    task.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,9 +6,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use clap::Parser;
 use serde_json::Value;
-use watchkeeper::Env;
 use watchkeeper::process::signals::{self, InstallError};
 use watchkeeper::process::{AdminArgs, LogArgs, LogError, Pages, Workers};
+use watchkeeper::{Client, Env};
 
 /// A program with one worker, which panics once.
 #[derive(Parser)]
@@ -46,7 +46,9 @@ async fn program(args: Program) -> ExitCode {
     let env = Env::system();
     let stop = signals::install(&env).unwrap();
     assert!(matches!(signals::install(&env), Err(InstallError::AlreadyInstalled)));
-    let admin = args.admin.bind(Pages::default(), &env).await.unwrap();
+    let config = kube_client::Config::new("http://127.0.0.1".parse().unwrap());
+    let client = Client::from_config(config, &env).unwrap();
+    let admin = args.admin.bind(Pages::default(), &client).await.unwrap();
     assert_eq!(admin.address(), None);
     let first = std::sync::atomic::AtomicBool::new(true);
     let workers = Workers::new(1).run(stop.clone(), &env, || {

@@ -27,8 +27,11 @@ const QUEUES: [QueueKind; 2] = [QueueKind::Ordered, QueueKind::Delta];
 /// Longer than the longest delay between two questions whether a kind is served.
 const RESUMED: Duration = Duration::from_secs(25);
 
+/// What a handler has seen.
+type Seen = Arc<Mutex<Vec<String>>>;
+
 /// Starts informers of Websites, each with the names that it was notified of.
-fn informers(factory: &SharedInformerFactory) -> Vec<(SharedInformer<Website>, Arc<Mutex<Vec<String>>>)> {
+fn informers(factory: &SharedInformerFactory) -> Vec<(SharedInformer<Website>, Seen)> {
     let all = [factory.clone(), factory.in_namespace("default"), factory.clone().metadata_only()];
     let observed = all.into_iter().map(|factory| {
         let (informer, log) = (factory.informer::<Website>(), Arc::<Mutex<Vec<String>>>::default());

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod absent;
+mod access;
 mod children;
 mod contexts;
 mod faults;

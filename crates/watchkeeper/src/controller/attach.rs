@@ -28,7 +28,7 @@ pub(super) fn attach<W: Kind, H: Handler<W> + Clone + Sync>(
         })
     };
     let options = HandlerOptions::default().name(&format!("controller {controller}"));
-    manager.needs::<W>(&watch.kind, &[Verb::List, Verb::Watch]);
+    manager.needs(watch, &[Verb::List, Verb::Watch]);
     let mut caches = None;
     for scope in watch.scopes(manager.scopes()) {
         let factory = narrowed(manager.factory(), watch, scope.namespace());

@@ -149,7 +149,7 @@ impl<'m, K: Kind> Controller<'m, K> {
             let map = move |object: &Object<W>, _: &View<'_, K>| {
                 object.controller_of_kind::<K>(&kind).into_iter().collect()
             };
-            manager.needs::<W>(&watch.kind, &[Verb::Get, Verb::Create, Verb::Patch]);
+            manager.needs(&watch, &[Verb::Get, Verb::Create, Verb::Patch]);
             let by_owner =
                 Index::new(CONTROLLER_INDEX, |object: &Object<W>| object.controller().map(|owner| owner.uid));
             wiring.attach(manager, &watch, Relation::Owner, vec![by_owner], Arc::new(map))
@@ -281,7 +281,7 @@ impl<'m, K: Kind> Controller<'m, K> {
         let queue = RateLimitingQueue::new(&name, limiter, &env);
         let kind = main.kind.clone();
         let verbs: &[Verb] = if finalizer.is_some() { &[Verb::Get, Verb::Patch] } else { &[Verb::Get] };
-        manager.reconciles::<K>(&kind, verbs);
+        manager.reconciles(&main, verbs);
         let indexes = indexes.iter().map(IndexKey::index).collect::<Result<Vec<_>, _>>();
         let indexes = indexes
             .map_err(|source| SetupError::Index { controller: name.clone(), source: source.into() })?;

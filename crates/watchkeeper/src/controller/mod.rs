@@ -34,7 +34,9 @@ pub use figures::ControllerFigures;
 pub use index_key::IndexKey;
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 pub use manager::ManagerArgs;
-pub use manager::{Manager, ManagerBuilder, ManagerError, ManagerHandle, Role, Rule};
+pub use manager::{
+    AccessCheck, Manager, ManagerBuilder, ManagerError, ManagerHandle, MissingAccess, Role, Rule,
+};
 pub use outcome::{Action, Error};
 pub use predicate::{annotations_changed, either, generation_changed, labels_changed};
 pub use selection::SelectorError;

@@ -16,14 +16,15 @@ use crate::object::Kind;
 /// What a manager does about a controller one of whose caches is out of date; see
 /// [`ManagerBuilder::on_stale`](super::ManagerBuilder::on_stale).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum OnStale {
-    /// The controller goes on with the last known state.
+    /// The controller goes on with the last known state
     #[default]
     Continue,
-    /// No reconcile of the controller starts until its caches are up to date.
+    /// No reconcile of the controller starts until its caches are up to date
     Pause,
-    /// The manager stops, with an error that names the cache.
+    /// The manager stops, with an error that names the cache
     Exit,
 }
 

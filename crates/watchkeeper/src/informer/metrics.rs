@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::object::{Kind, ResourceVersion};
-use crate::reflector::ListReason;
+use crate::reflector::{Cause, ListReason};
 use crate::wire::WatchEventType;
 
 /// The identity of an informer in metrics.
@@ -57,6 +57,8 @@ pub struct InformerStats {
     pub decodes: u64,
     /// The time since the last answer or event of the server; none before the first.
     pub silent_for: Option<Duration>,
+    /// The time for which the cache has been degraded, and the cause; none while it is not.
+    pub degraded: Option<(Duration, Cause)>,
     /// The handlers.
     pub handlers: Vec<HandlerStats>,
 }

@@ -386,8 +386,13 @@ impl<K: Kind> SharedInformer<K> {
 impl<K: Kind> Observed for Inner<K> {
     fn stats(&self) -> InformerStats {
         let (queue, snapshot) = (&self.pump.queue, self.store.snapshot());
-        let last_contact = self.pump.health.lock().last_contact;
         let now = self.pump.env.clock.now();
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let (last_contact, degraded) = {
+            let health = self.pump.health.lock();
+            let since = health.degraded.as_ref().map(|(since, _)| *since);
+            (health.last_contact, since.zip(health.cause()))
+        };
         InformerStats {
             queued: queue.len(),
             queued_bytes: queue.bytes(),
@@ -395,7 +400,8 @@ impl<K: Kind> Observed for Inner<K> {
             bytes: snapshot.bytes(),
             version: snapshot.version().clone(),
             decodes: self.decoded.decodes(),
-            silent_for: last_contact.map(|contact| now.saturating_duration_since(contact)),
+            silent_for: last_contact.map(since),
+            degraded: degraded.map(|(at, cause)| (since(at), cause)),
             handlers: self.processor.lock().stats(),
         }
     }

@@ -52,7 +52,7 @@ pub use self::times::{LeaseTimes, TimesError};
 use crate::env::Env;
 use crate::object::ObjectName;
 use crate::record::EventRecorder;
-use crate::source::{Client, WriteGate};
+use crate::source::{Client, Scope, WriteGate};
 
 /// How long the release of the lease may take.
 const RELEASE: Duration = Duration::from_secs(2);
@@ -186,6 +186,11 @@ impl LeaderElection {
     #[must_use]
     pub fn guard(&self, client: &Client) -> Client {
         self.leadership.guard(client)
+    }
+
+    /// Returns the namespace of the Lease.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::Namespace(self.lease.namespace().unwrap_or_default().to_owned())
     }
 
     /// Records events with `recorder`, if the builder was given none.

@@ -49,6 +49,17 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Returns the cause as the label of a metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::NoPermission => "no_permission",
+            Self::Polled => "polled",
+            Self::NotServed => "not_served",
+            Self::Failing => "failing",
+        }
+    }
+
     fn of(error: &ApiError) -> Self {
         match error.class() {
             Class::Forbidden | Class::Unauthorized => Self::NoPermission,

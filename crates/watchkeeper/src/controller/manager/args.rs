@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tracing_subscriber::{Layer, Registry};
 
-use super::Manager;
+use super::{AccessCheck, Manager};
 use crate::controller::setup::SetupError;
+use crate::controller::stale::OnStale;
 use crate::env::Env;
 use crate::leader::{LeaderElection, LeaseTimes};
-use crate::process::{AdminAddress, ClientArgs, LogArgs, pod_namespace, signals};
+use crate::process::{AdminArgs, ClientArgs, LogArgs, pod_namespace, signals};
 use crate::report::WithCauses;
 use crate::source::Client;
 
@@ -49,12 +50,8 @@ pub struct ManagerArgs {
     /// Namespaces to look at, separated by commas; all by default
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     namespace: Vec<String>,
-    /// Address to serve /metrics on; 0 disables it
-    #[arg(long, value_name = "ADDR:PORT", default_value_t)]
-    metrics_bind_address: AdminAddress,
-    /// Address to serve /healthz and /readyz on; that of the metrics by default, 0 disables it
-    #[arg(long, value_name = "ADDR:PORT")]
-    health_probe_bind_address: Option<AdminAddress>,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// Work only while this replica leads, so that several can run; the others stand by
     #[arg(long)]
     leader_elect: bool,
@@ -73,6 +70,18 @@ pub struct ManagerArgs {
     /// Pause between renewals
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     leader_elect_retry_period: Duration,
+    /// Compare the caches with the server within each such time, and mend them where it has lost events; 0s is never
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
+    verify_every: Duration,
+    /// What becomes of a controller while a cache that it reads is out of date
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
+    on_stale: OnStale,
+    /// How long a cache must have been out of date for that
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m")]
+    stale_after: Duration,
+    /// What to do at the start if permissions are missing; all that are missing are named
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AccessCheck::Warn)]
+    access_check: AccessCheck,
     /// Print the permissions that the controllers need as rules of a role, and exit
     #[arg(long)]
     print_role: bool,
@@ -181,11 +190,13 @@ impl ManagerArgs {
         } else {
             self.client.connect(&env).await?
         };
-        let health = self.health_probe_bind_address.unwrap_or(self.metrics_bind_address);
         let election = self.election(name, &client)?;
         let mut manager = Manager::builder(name, &client)
             .namespaces(self.namespace)
-            .admin(self.metrics_bind_address, health);
+            .verify_every(self.verify_every)
+            .on_stale(self.stale_after, self.on_stale)
+            .preflight(self.access_check)
+            .admin_args(self.admin);
         if let Some(election) = election {
             manager = manager.leader_election(election);
         }
@@ -230,7 +241,6 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::process::AdminArgs;
 
     /// The short and the long description of a program.
     fn descriptions<P: CommandFactory>() -> [Option<String>; 2] {
@@ -287,6 +297,21 @@ mod tests {
         let wrong = ["--leader-elect", "--leader-election-namespace=ns", "--leader-elect-lease-duration=10s"];
         let error = election(&wrong).unwrap_err();
         assert!(error.contains("must be less than the lease duration"), "{error}");
+    }
+
+    #[test]
+    fn policies_are_chosen_by_name() {
+        let parse = |flags: &[&str]| {
+            Program::try_parse_from(["program"].iter().chain(flags)).map(|parsed| parsed.manager)
+        };
+        let default = parse(&[]).unwrap();
+        assert_eq!((default.access_check, default.on_stale), (AccessCheck::Warn, OnStale::Continue));
+        assert_eq!((default.verify_every, default.stale_after.as_secs()), (Duration::ZERO, 300));
+        let flags = ["--access-check=fail", "--on-stale=pause", "--stale-after=30s", "--verify-every=1h"];
+        let given = parse(&flags).unwrap();
+        assert_eq!((given.access_check, given.on_stale), (AccessCheck::Fail, OnStale::Pause));
+        assert_eq!((given.verify_every.as_secs(), given.stale_after.as_secs()), (3600, 30));
+        assert!(parse(&["--on-stale=panic"]).is_err() && parse(&["--access-check=maybe"]).is_err());
     }
 
     #[test]

@@ -89,6 +89,13 @@ impl Collector for ControllerCollector {
         for figures in &all {
             series.gauge(&[("controller", &figures.controller)], figures.active as f64)?;
         }
+        let help = "Whether reconciles are paused, as a cache is out of date";
+        let mut series = sheet.gauges("watchkeeper_controller_paused", help)?;
+        let paused = self.0.paused();
+        for figures in &all {
+            let is_paused = paused.contains(&figures.controller.as_str());
+            series.gauge(&[("controller", &figures.controller)], f64::from(u8::from(is_paused)))?;
+        }
         Ok(())
     }
 }

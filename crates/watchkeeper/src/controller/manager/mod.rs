@@ -1,17 +1,20 @@
 //! The manager: owns what controllers share, and the order in which everything starts and stops.
 //!
-//! `run.rs` has that order, `leading.rs` what happens while it leads, `args.rs` the flags of a program, `role.rs` the permissions
-//! that it needs, `metrics.rs` what Prometheus learns.
+//! `builder.rs` has its settings, `run.rs` that order, `leading.rs` what happens while it leads, `args.rs` the flags of a program,
+//! `role.rs` the permissions that it needs, `preflight.rs` the check whether it has them, `metrics.rs` what Prometheus learns.
 
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 mod args;
+mod builder;
 mod handle;
 mod leading;
 #[cfg(all(feature = "admin", feature = "prometheus"))]
 mod metrics;
+mod preflight;
 mod role;
 mod run;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -28,31 +31,27 @@ use tokio_util::sync::CancellationToken;
 
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 pub use self::args::ManagerArgs;
+pub use self::builder::ManagerBuilder;
 pub use self::handle::ManagerHandle;
+pub use self::preflight::{AccessCheck, MissingAccess};
 pub(super) use self::role::Verb;
 pub use self::role::{Role, Rule};
 pub use self::run::ManagerError;
 use super::caches::Caches;
 use super::figures::Figures;
 use super::running::Run;
-use super::stale::{OnStale, Pause, Staleness};
+use super::stale::{Pause, Staleness};
+use super::watch::Watch;
 use crate::env::Env;
 use crate::informer::{SharedInformer, SharedInformerFactory};
 use crate::latch::Latch;
 use crate::leader::LeaderElection;
 use crate::object::{Kind, ObjectName};
 #[cfg(feature = "admin")]
-use crate::process::{AdminAddress, Pages};
-use crate::record::{self, EventRecorder, EventSink};
+use crate::process::{AdminArgs, Pages};
+use crate::record::{EventRecorder, EventSink};
 use crate::source::{Client, Scope};
 use crate::workqueue::RateLimitingQueue;
-
-/// How often every object is reconciled again, though nothing has changed.
-const RESYNC: Duration = Duration::from_secs(10 * 3600);
-/// How long caches may take to sync.
-const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long reconciles under way may take to finish after the stop. With what follows, within the 30 s of the kubelet.
-const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs controllers. It owns what they share: client, caches, event recorder and admin server.
 ///
@@ -97,6 +96,9 @@ pub struct Manager {
     /// Group and plural of the kinds that controllers reconcile.
     mains: Vec<(String, String)>,
     role: Role,
+    /// Where the permissions on a kind, by group and plural, are needed.
+    places: BTreeMap<(String, String), BTreeSet<Scope>>,
+    access: AccessCheck,
     sync_timeout: Duration,
     drain: Duration,
     staleness: Staleness,
@@ -139,190 +141,13 @@ impl Runnable {
 #[cfg(feature = "admin")]
 struct Admin {
     pages: Pages,
-    metrics: AdminAddress,
-    health: AdminAddress,
-}
-
-/// Settings of a [`Manager`].
-#[derive(Debug)]
-#[must_use = "a manager is built with build"]
-pub struct ManagerBuilder {
-    name: String,
-    client: Client,
-    namespaces: Vec<String>,
-    resync: Duration,
-    verify_every: Duration,
-    sync_timeout: Duration,
-    drain: Duration,
-    on_stale: OnStale,
-    stale_after: Duration,
-    election: Option<LeaderElection>,
-    #[cfg(feature = "admin")]
-    metrics: AdminAddress,
-    #[cfg(feature = "admin")]
-    health: AdminAddress,
-}
-
-impl ManagerBuilder {
-    /// Runs controllers only while this replica leads; always by default.
-    ///
-    /// A standby keeps its caches and queues warm, and is ready. When it takes over, it waits until its caches reflect what the server
-    /// has then. A manager that loses leadership ends with an error at once; the program must end, too.
-    ///
-    /// ```no_run
-    /// # use watchkeeper::{Client, Manager};
-    /// # use watchkeeper::leader::{ElectionError, LeaderElection};
-    /// # fn build(client: &Client) -> Result<Manager, ElectionError> {
-    /// let election = LeaderElection::builder(client, "operators", "website-operator").build()?;
-    /// Ok(Manager::builder("website-operator", client).leader_election(election).build())
-    /// # }
-    /// ```
-    pub fn leader_election(mut self, election: LeaderElection) -> Self {
-        self.election = Some(election);
-        self
-    }
-
-    /// Looks only at these namespaces, each with informers of its own; at the whole cluster by default.
-    pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
-        self.namespaces =
-            namespaces.into_iter().map(Into::into).filter(|name: &String| !name.is_empty()).collect();
-        self
-    }
-
-    /// Reconciles every object again after each `period`, though nothing has changed; 10 hours by default, zero for never.
-    pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = period;
-        self
-    }
-
-    /// Compares the caches with the server within each `period`, and mends them where the server has lost events; zero, the default,
-    /// is never. See [`SharedInformerBuilder::verify_every`](crate::informer::SharedInformerBuilder::verify_every).
-    pub fn verify_every(mut self, period: Duration) -> Self {
-        self.verify_every = period;
-        self
-    }
-
-    /// Ends with an error that names the caches that have not synced within `timeout`; 2 minutes by default.
-    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
-        self.sync_timeout = timeout;
-        self
-    }
-
-    /// Lets reconciles under way take so long to finish after the stop; 20 s by default.
-    pub fn drain(mut self, drain: Duration) -> Self {
-        self.drain = drain;
-        self
-    }
-
-    /// Pauses a controller, or ends the manager, when a cache that the controller reads has been out of date for longer than `after`:
-    /// the server is away, or a permission was taken. By default controllers go on with the last known state.
-    ///
-    /// A cache that is polled, or whose kind is not served, is not out of date. Reconciles under way finish. A standby of an
-    /// election has nothing to pause, and goes on.
-    pub fn on_stale(mut self, after: Duration, policy: OnStale) -> Self {
-        (self.stale_after, self.on_stale) = (after, policy);
-        self
-    }
-
-    /// Serves `/metrics`, `/healthz` and `/readyz` at `metrics`, and the latter two at `health`; nowhere by default.
-    #[cfg(feature = "admin")]
-    pub fn admin(mut self, metrics: AdminAddress, health: AdminAddress) -> Self {
-        (self.metrics, self.health) = (metrics, health);
-        self
-    }
-
-    /// The manager, without controllers yet.
-    pub fn build(self) -> Manager {
-        // Events are written by standbys, too, and by a leader that has lost.
-        let free = self.client;
-        let env = free.env().fork(&format!("manager {}", self.name));
-        let (recorder, sink) = record::recorder(&self.name, &free);
-        let client = match &self.election {
-            Some(election) => election.guard(&free),
-            None => free.clone(),
-        };
-        #[cfg(feature = "admin")]
-        #[cfg_attr(
-            not(feature = "prometheus"),
-            expect(unused_mut, reason = "metrics are added to its pages")
-        )]
-        let mut admin = Admin { pages: Pages::default(), metrics: self.metrics, health: self.health };
-        let factory = SharedInformerFactory::builder(&free)
-            .resync(self.resync)
-            .verify_every(self.verify_every)
-            .name(&self.name);
-        #[cfg(all(feature = "admin", feature = "prometheus"))]
-        let factory =
-            factory.metrics(Arc::new(metrics::register(&mut admin.pages.metrics, &client, &recorder)));
-        let factory = factory.build();
-        let caches = Arc::<Caches>::default();
-        if let Some(election) = &self.election {
-            election.record_with(&recorder);
-            #[cfg(all(feature = "admin", feature = "prometheus"))]
-            crate::process::metrics::register_election(&mut admin.pages.metrics, election.status());
-            #[cfg(feature = "admin")]
-            admin.pages.live.election(election.status());
-        }
-        #[cfg(feature = "admin")]
-        {
-            admin.pages.ready.caches(&factory);
-            admin.pages.live.informers(&factory);
-            let caches = caches.clone();
-            admin.pages.ready.add("reads", move || match caches.mistakes() {
-                mistakes if mistakes.is_empty() => Ok(()),
-                mistakes => Err(mistakes.join("; ")),
-            });
-        }
-        let scopes = match &self.namespaces[..] {
-            [] => vec![Scope::Cluster],
-            names => names.iter().map(|name| Scope::Namespace(name.clone())).collect(),
-        };
-        Manager {
-            name: self.name,
-            client,
-            free,
-            env,
-            election: self.election,
-            factory,
-            caches,
-            scopes,
-            recorder,
-            sink,
-            controllers: Vec::new(),
-            runnables: Vec::new(),
-            everywhere: Vec::new(),
-            crds: Vec::new(),
-            mains: Vec::new(),
-            role: Role::default(),
-            sync_timeout: self.sync_timeout,
-            drain: self.drain,
-            staleness: Staleness::new(self.on_stale, self.stale_after),
-            running: Arc::default(),
-            #[cfg(feature = "admin")]
-            admin,
-        }
-    }
+    args: AdminArgs,
 }
 
 impl Manager {
     /// A manager called `name`, which is also the field manager of its controllers' writes and the component of their events.
     pub fn builder(name: &str, client: &Client) -> ManagerBuilder {
-        ManagerBuilder {
-            name: name.to_owned(),
-            client: client.clone(),
-            namespaces: Vec::new(),
-            resync: RESYNC,
-            verify_every: Duration::ZERO,
-            sync_timeout: SYNC_TIMEOUT,
-            drain: DRAIN,
-            on_stale: OnStale::default(),
-            stale_after: Duration::ZERO,
-            election: None,
-            #[cfg(feature = "admin")]
-            metrics: AdminAddress::Off,
-            #[cfg(feature = "admin")]
-            health: AdminAddress::Off,
-        }
+        ManagerBuilder::new(name, client)
     }
 
     /// The manager's name.
@@ -366,7 +191,6 @@ impl Manager {
     /// Installs or upgrades the definition of kind `K` at the start where that is allowed, and otherwise checks that it is there.
     /// An upgrade that would invalidate stored objects is refused.
     pub fn crd<K: CustomResourceExt + Kind<DynamicType: Default>>(&mut self) {
-        self.role.allow_crds();
         self.crds.push((K::crd(), K::version(&K::DynamicType::default()).into_owned()));
     }
 
@@ -406,14 +230,48 @@ impl Manager {
     }
 
     /// The permissions that the registered controllers need: those of their informers, of the objects they own, of finalizers,
-    /// events, [definitions](Self::crd) and the Lease of an election, of the status of the kinds they reconcile if such a definition has the subresource, and
-    /// those added to [`role_mut`](Self::role_mut).
+    /// events, [definitions](Self::crd), the Lease of an election and [protected metrics](ManagerBuilder::admin), of the status of
+    /// the kinds they reconcile if such a definition has the subresource, and those added to [`role_mut`](Self::role_mut).
     pub fn role(&self) -> Role {
-        let mut role = self.role.clone();
-        role.allow_events();
-        if self.election.is_some() {
-            role.allow_leases();
+        let mut role = Role::default();
+        self.needed().values().for_each(|needed| role.extend(needed));
+        role
+    }
+
+    /// The permissions that are needed in each namespace, and cluster-wide.
+    fn needed(&self) -> BTreeMap<Scope, Role> {
+        let mut needed = BTreeMap::<Scope, Role>::new();
+        for Rule { group, resource, verbs } in self.with_status().rules() {
+            let plural = resource.split('/').next().unwrap_or_default();
+            let places = self.places.get(&(group.clone(), plural.to_owned()));
+            let places =
+                places.map_or_else(|| self.scopes.clone(), |places| places.iter().cloned().collect());
+            for place in places {
+                let role = needed.entry(place).or_default();
+                verbs.iter().for_each(|verb| role.add(&group, &resource, verb));
+            }
         }
+        for scope in &self.scopes {
+            needed.entry(scope.clone()).or_default().allow_events();
+        }
+        if let Some(election) = &self.election {
+            let role = needed.entry(election.scope()).or_default();
+            role.allow_leases();
+            role.allow_events();
+        }
+        if !self.crds.is_empty() {
+            needed.entry(Scope::Cluster).or_default().allow_crds();
+        }
+        #[cfg(feature = "admin")]
+        if self.admin.args.is_secure() {
+            needed.entry(Scope::Cluster).or_default().allow_reviews();
+        }
+        needed
+    }
+
+    /// The role of the controllers, with the status of the kinds they reconcile.
+    fn with_status(&self) -> Role {
+        let mut role = self.role.clone();
         for (definition, version) in &self.crds {
             let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
             let is_reconciled = self.mains.iter().any(|main| (&main.0, &main.1) == (group, plural));
@@ -463,14 +321,16 @@ impl Manager {
     }
 
     /// Notes that a controller reconciles a kind, and needs `verbs` on it.
-    pub(super) fn reconciles<K: Kind>(&mut self, kind: &K::DynamicType, verbs: &[Verb]) {
-        self.mains.push((K::group(kind).into_owned(), K::plural(kind).into_owned()));
-        self.needs::<K>(kind, verbs);
+    pub(super) fn reconciles<K: Kind>(&mut self, main: &Watch<K>, verbs: &[Verb]) {
+        self.mains.push((K::group(&main.kind).into_owned(), K::plural(&main.kind).into_owned()));
+        self.needs(main, verbs);
     }
 
-    /// Notes that controllers need `verbs` on a kind.
-    pub(super) fn needs<W: Kind>(&mut self, kind: &W::DynamicType, verbs: &[Verb]) {
-        self.role.allow(&W::group(kind), &W::plural(kind), verbs);
+    /// Notes that controllers need `verbs` on the kind of a watch, where it watches.
+    pub(super) fn needs<W: Kind>(&mut self, watch: &Watch<W>, verbs: &[Verb]) {
+        let (group, plural) = (W::group(&watch.kind).into_owned(), W::plural(&watch.kind).into_owned());
+        self.role.allow(&group, &plural, verbs);
+        self.places.entry((group, plural)).or_default().extend(watch.scopes(&self.scopes));
     }
 }
 

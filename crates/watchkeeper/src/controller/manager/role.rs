@@ -68,6 +68,11 @@ impl Role {
         self.0.get(&(group.to_owned(), resource.to_owned())).is_some_and(|verbs| verbs.contains(verb))
     }
 
+    /// Whether it has no permission at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The rules, in order of group and resource.
     pub fn rules(&self) -> Vec<Rule> {
         let rules = self.0.iter().map(|((group, resource), verbs)| Rule {
@@ -109,6 +114,13 @@ impl Role {
         let (group, resource) = ("coordination.k8s.io", "leases");
         self.allow(group, resource, &[Verb::Get, Verb::List, Verb::Watch, Verb::Create]);
         self.add(group, resource, "update");
+    }
+
+    /// Those of a server that asks who may read its pages.
+    #[cfg(feature = "admin")]
+    pub(super) fn allow_reviews(&mut self) {
+        self.allow("authentication.k8s.io", "tokenreviews", &[Verb::Create]);
+        self.allow("authorization.k8s.io", "subjectaccessreviews", &[Verb::Create]);
     }
 
     pub(super) fn allow_crds(&mut self) {

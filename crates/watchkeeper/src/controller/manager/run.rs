@@ -1,8 +1,9 @@
 //! The order in which a manager starts and stops its parts.
 //!
-//! Start: admin server, definitions, caches, election, controllers and runnables. Stop: no key is started any more, reconciles under
-//! way finish, events are written, the lease is released, informers stop, the admin server stops last. If a part dies, everything stops
-//! in that order, and the error names the part. If leadership is lost, nothing finishes: everything ends at once.
+//! Start: admin server, definitions, caches, election, controllers and runnables; beside it, permissions are checked. Stop: no key is
+//! started any more, reconciles under way finish, events are written, the lease is released, informers stop, the admin server stops
+//! last. If a part dies, everything stops in that order, and the error names the part. If leadership is lost, nothing finishes:
+//! everything ends at once.
 
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
@@ -10,18 +11,19 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
-use futures::{FutureExt, join};
+use futures::{FutureExt, TryFutureExt, join};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio_util::sync::CancellationToken;
 
 use super::super::crd::{self, CrdError};
 use super::leading::{Leading, Tokens};
+use super::preflight::{MissingAccess, Preflight};
 use super::{Manager, Registered, Runnable};
 use crate::env::Env;
 use crate::informer::{CachesBehind, InformerPanicked, NotSynced, SharedInformerFactory};
 use crate::leader::{LeaderElection, LeaderElectionLost};
 #[cfg(feature = "admin")]
-use crate::process::{AdminError, AdminServer};
+use crate::process::AdminError;
 #[cfg(feature = "admin")]
 use crate::report::WithCauses;
 use crate::report::panic_message;
@@ -41,6 +43,9 @@ pub enum ManagerError {
     #[cfg(feature = "admin")]
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// Permissions are missing, and the manager was told to end then.
+    #[error(transparent)]
+    Access(#[from] MissingAccess),
     /// Some caches did not sync in time.
     #[error("not all caches have synced within {timeout:?}")]
     NotSynced {
@@ -104,29 +109,20 @@ impl Manager {
         #[cfg(feature = "prometheus")]
         super::metrics::register_controllers(&mut pages.metrics, &self.handle());
         let (ready, parts) = (pages.ready.gate("manager"), pages.live.alarm("parts"));
-        let (metrics, health) = (self.admin.metrics, self.admin.health);
-        let mut servers = Vec::new();
-        if health != metrics {
-            let mut probes = crate::process::Pages::default();
-            (probes.live, probes.ready) = (pages.live.clone(), pages.ready.clone());
-            servers.push(AdminServer::bind(health, probes, &self.env).await?);
-        }
-        servers.push(AdminServer::bind(metrics, pages, &self.env).await?);
-        for address in servers.iter().filter_map(AdminServer::address) {
+        let server = self.admin.args.bind(pages, &self.free).await?;
+        for address in server.addresses() {
             tracing::info!(%address, "serving admin pages");
         }
-        // The servers outlast everything else. One that panics stops the rest.
+        // The server outlasts everything else. If it panics, the rest stops.
         let (served, stop) = (CancellationToken::new(), stop.child_token());
-        let serve = try_join_all(servers.into_iter().map(|server| {
-            let served = served.clone();
-            guarded("the admin server".to_owned(), async move {
-                server.run(served).await;
-                Ok(())
-            })
-        }));
+        let until = served.clone();
+        let serve = guarded("the admin server".to_owned(), async move {
+            server.run(until).await;
+            Ok(())
+        });
         let serve = async {
             let _stop = stop.clone().drop_guard();
-            serve.await.map(drop)
+            serve.await
         };
         let work = async {
             let _served = served.clone().drop_guard();
@@ -152,6 +148,12 @@ impl Manager {
         ready: &(impl Fn(bool) + Sync),
         died: &(dyn Fn(&ManagerError) + Sync),
     ) -> Result<(), ManagerError> {
+        let preflight = Preflight {
+            check: self.access,
+            manager: self.name.clone(),
+            needed: self.needed(),
+            client: self.free.clone(),
+        };
         let Self {
             name,
             free,
@@ -173,14 +175,14 @@ impl Manager {
         let Tokens { ending, working, recording, recorded, caching } = &tokens;
         let main = async {
             let _recorded = recording.clone().drop_guard();
-            let install = try_join_all(crds.iter().map(|(crd, version)| install(&free, &name, crd, version)));
-            match ending.run_until_cancelled(install).await {
-                Some(installed) => drop(installed?),
-                None => return Ok(()),
-            }
-            factory.start(caching);
-            match ending.run_until_cancelled(sync(&factory, caching, sync_timeout, &env)).await {
-                Some(synced) => synced?,
+            let prepare = async {
+                try_join_all(crds.iter().map(|(crd, version)| install(&free, &name, crd, version))).await?;
+                factory.start(caching);
+                sync(&factory, caching, sync_timeout, &env).await
+            };
+            let permitted = preflight.require().map_err(ManagerError::from);
+            match ending.run_until_cancelled(try_join(permitted, prepare)).await {
+                Some(prepared) => drop(prepared?),
                 None => return Ok(()),
             }
             let mut parts = start(Vec::new(), everywhere, working, drain);
@@ -217,7 +219,9 @@ impl Manager {
             sink.grace(EVENTS).run(recording.clone()).await;
             recorded.cancel();
         };
-        let (outcome, ()) = join!(main, record);
+        // Ends with `main`, which does not wait for it.
+        let warn = recording.run_until_cancelled(preflight.warn());
+        let (outcome, (), _) = join!(main, record, warn);
         caching.cancel();
         // An informer that panicked is why anything else ended.
         factory.join().await?;

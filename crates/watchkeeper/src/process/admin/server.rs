@@ -1,6 +1,7 @@
 //! The HTTP server of the admin pages, whose connections end with it.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -10,21 +11,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{Method, Request, Response, StatusCode};
+use futures::future::join_all;
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-#[cfg(feature = "prometheus")]
-use prometheus_client::encoding::text::encode;
-#[cfg(feature = "prometheus")]
-use prometheus_client::registry::Registry;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::AdminAddress;
-use super::checks::Checks;
+use super::access::Access;
+use super::certificate::Certificate;
+use super::pages::{Pages, answer, is_public, text};
 use crate::env::Env;
 use crate::process::Unstalled;
 
@@ -37,37 +39,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HEAD_LIMIT: usize = 16 * 1024;
 /// The time that connections have to finish after the stop.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
-
-const TEXT: &str = "text/plain; charset=utf-8";
-#[cfg(feature = "prometheus")]
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The page with metrics, if it is enabled.
-const METRICS_INDEX: &str = if cfg!(feature = "prometheus") { "/metrics\n" } else { "" };
-const CHECKS_INDEX: &str =
-    "/healthz  /healthz/NAME  ?verbose  ?exclude=NAME\n/readyz   /readyz/NAME   ?verbose  ?exclude=NAME\n";
-
-/// The contents of the admin pages.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct Pages {
-    /// `/metrics`, in the text format of OpenMetrics. Needs feature `prometheus`.
-    #[cfg(feature = "prometheus")]
-    pub metrics: Registry,
-    /// `/healthz`: a program that fails these checks should be restarted.
-    pub live: Checks,
-    /// `/readyz`: a program that fails these checks should get no traffic.
-    pub ready: Checks,
-}
+/// The first byte of a TLS connection: the type of a record of its handshake.
+const HANDSHAKE: u8 = 22;
 
 /// The reason why the admin pages are not served.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot serve the admin pages at {address}: choose another --admin-address, or off")]
-pub struct AdminError {
-    /// The address of the pages.
-    pub address: SocketAddr,
-    /// The reason.
-    #[source]
-    pub source: io::Error,
+#[non_exhaustive]
+pub enum AdminError {
+    /// The address is not available.
+    #[error(
+        "cannot serve the admin pages at {address}: choose another --metrics-bind-address or \
+         --health-probe-bind-address, or 0"
+    )]
+    Bind {
+        /// The address of the pages.
+        address: SocketAddr,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no usable certificate for TLS.
+    #[error("cannot serve the metrics over TLS: check --metrics-cert-path, or use --metrics-secure=false")]
+    Certificate(#[source] Box<dyn Error + Send + Sync>),
 }
 
 /// Serves the admin pages.
@@ -89,32 +82,75 @@ pub struct AdminError {
 /// # Ok(()) }
 /// ```
 pub struct AdminServer {
-    listener: Option<TcpListener>,
-    pages: Arc<Pages>,
+    doors: Vec<Door>,
     env: Env,
 }
 
+/// An address with what is served there.
+struct Door {
+    listener: TcpListener,
+    desk: Arc<Desk>,
+}
+
+/// What answers the requests of one address.
+struct Desk {
+    pages: Pages,
+    security: Option<Security>,
+    env: Env,
+}
+
+/// TLS, and who may read the pages.
+pub(super) struct Security {
+    pub(super) certificate: Certificate,
+    pub(super) access: Access,
+}
+
 impl AdminServer {
-    /// Listens at `address`; clients wait until [`AdminServer::run`].
+    /// Listens at `address`, over plain HTTP and for everybody; clients wait until [`AdminServer::run`].
+    /// [`AdminArgs::bind`](super::AdminArgs::bind) protects the pages.
     pub async fn bind(address: AdminAddress, pages: Pages, env: &Env) -> Result<Self, AdminError> {
-        let listener = match address {
-            AdminAddress::Off => None,
-            AdminAddress::At(address) => {
-                Some(TcpListener::bind(address).await.map_err(|source| AdminError { address, source })?)
-            }
-        };
-        Ok(Self { listener, pages: Arc::new(pages), env: env.clone() })
+        let mut server = Self { doors: Vec::new(), env: env.clone() };
+        server.open(address, pages, None).await?;
+        Ok(server)
     }
 
-    /// Returns the address, unless the pages are disabled.
+    /// Listens at one more address.
+    pub(super) async fn open(
+        &mut self,
+        address: AdminAddress,
+        pages: Pages,
+        security: Option<Security>,
+    ) -> Result<(), AdminError> {
+        if let AdminAddress::At(address) = address {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.map_err(|source| AdminError::Bind { address, source })?;
+            let desk = Arc::new(Desk { pages, security, env: self.env.clone() });
+            self.doors.push(Door { listener, desk });
+        }
+        Ok(())
+    }
+
+    /// Returns the address, the one of the metrics if there are two; none if the pages are disabled.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref()?.local_addr().ok()
+        self.addresses().next()
+    }
+
+    /// Returns all addresses: that of the metrics, and that of the probes if they have their own.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.doors.iter().filter_map(|door| door.listener.local_addr().ok())
     }
 
     /// Serves until `stop`, and returns when every connection has ended. Dropping the future closes them.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, pages, env } = self;
-        let Some(listener) = listener else { return stop.cancelled().await };
+        join_all(self.doors.into_iter().map(|door| door.run(&stop))).await;
+        stop.cancelled().await;
+    }
+}
+
+impl Door {
+    async fn run(self, stop: &CancellationToken) {
+        let Self { listener, desk } = self;
+        let env = &desk.env;
         let mut connections = Connections::default();
         loop {
             tokio::select! {
@@ -122,7 +158,7 @@ impl AdminServer {
                 () = stop.cancelled() => break,
                 Some(_ended) = connections.tasks.join_next() => {}
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => connections.open(|turn| serve(stream, pages.clone(), env.clone(), stop.clone(), turn)),
+                    Ok((stream, _)) => connections.open(|turn| serve(stream, desk.clone(), stop.clone(), turn)),
                     Err(error) => {
                         // Usually too many open files: a pause lets some connections end.
                         env.reporter.error("admin", "accept", &error);
@@ -182,20 +218,58 @@ impl fmt::Debug for AdminServer {
     }
 }
 
-async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: CancellationToken, turn: Turn) {
-    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+/// Serves one connection.
+async fn serve(stream: TcpStream, desk: Arc<Desk>, stop: CancellationToken, turn: Turn) {
+    let clock = &desk.env.clock;
+    let Some(security) = &desk.security else {
+        let stream = Unstalled::new(stream, clock.clone(), PATIENCE);
+        return speak(stream, Some(&desk), &stop, &turn).await;
+    };
+    let handshake = async {
+        let mut first = [0];
+        stream.peek(&mut first).await?;
+        let is_tls = first == [HANDSHAKE];
+        let stream = Unstalled::new(stream, clock.clone(), PATIENCE);
+        if is_tls {
+            TlsAcceptor::from(security.certificate.config()).accept(stream).await.map(Ok)
+        } else {
+            Ok(Err(stream))
+        }
+    };
+    match stop.run_until_cancelled(clock.timeout(PATIENCE, handshake)).await {
+        Some(Ok(Ok(Ok(stream)))) => speak(stream, Some(&desk), &stop, &turn).await,
+        Some(Ok(Ok(Err(plain)))) => speak(plain, None, &stop, &turn).await,
+        Some(Ok(Err(error))) => tracing::debug!(%error, "a connection to the admin pages failed"),
+        Some(Err(_)) => tracing::debug!("a connection to the admin pages did not begin in time"),
+        None => {}
+    }
+}
+
+/// The answer to plain HTTP where TLS is spoken.
+fn plain() -> Response<Full<Bytes>> {
+    let mut answer = text(StatusCode::BAD_REQUEST, "this port speaks HTTPS only\n".to_owned());
+    answer.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+    answer
+}
+
+/// Answers the requests of one connection until it ends or the stop; without a desk, it was to be TLS.
+async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    desk: Option<&Desk>,
+    stop: &CancellationToken,
+    turn: &Turn,
+) {
+    let service = service_fn(|request: Request<Incoming>| {
         turn.take();
-        let uri = request.uri();
-        // A collector may be user code.
-        let answer = env
-            .reporter
-            .guard("admin", uri.path(), || answer(&pages, request.method(), uri.path(), uri.query()));
-        let failed = || text(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made\n".to_owned());
-        std::future::ready(Ok::<_, Infallible>(answer.unwrap_or_else(failed)))
+        async move {
+            Ok::<_, Infallible>(match desk {
+                Some(desk) => desk.answer(&request).await,
+                None => plain(),
+            })
+        }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_header_size(HEAD_LIMIT);
-    let stream = Unstalled::new(stream, env.clock.clone(), PATIENCE);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let served = tokio::select! {
         biased;
@@ -210,53 +284,22 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>, env: Env, stop: Cancellatio
     }
 }
 
-fn answer(pages: &Pages, method: &Method, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-    if !matches!(*method, Method::GET | Method::HEAD) {
-        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
-        refused.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
-        return refused;
+impl Desk {
+    /// Returns the page that is asked for, if the client may read it.
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let uri = request.uri();
+        if let Some(security) = self.security.as_ref().filter(|_| !is_public(uri.path()))
+            && let Err(refusal) = security.access.check(request.headers(), uri.path()).await
+        {
+            return refusal.answer();
+        }
+        // A collector may be user code.
+        let made = self
+            .env
+            .reporter
+            .guard("admin", uri.path(), || answer(&self.pages, request.method(), uri.path(), uri.query()));
+        made.unwrap_or_else(|| {
+            text(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made\n".to_owned())
+        })
     }
-    let query = query.unwrap_or_default();
-    // A request may name a host instead of a path.
-    let path = path.strip_prefix('/').unwrap_or(path);
-    let (page, name) = match path.split_once('/') {
-        Some((page, name)) => (page, Some(name).filter(|name| !name.is_empty())),
-        None => (path, None),
-    };
-    match (page, name) {
-        ("", None) => text(StatusCode::OK, index()),
-        #[cfg(feature = "prometheus")]
-        ("metrics", None) => metrics(pages),
-        ("healthz", name) => checked(pages.live.answer(page, name, query)),
-        ("readyz", name) => checked(pages.ready.answer(page, name, query)),
-        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{}", index())),
-    }
-}
-
-fn index() -> String {
-    format!("{METRICS_INDEX}{CHECKS_INDEX}")
-}
-
-#[cfg(feature = "prometheus")]
-fn metrics(pages: &Pages) -> Response<Full<Bytes>> {
-    let mut body = String::new();
-    match encode(&mut body, &pages.metrics) {
-        Ok(()) => respond(StatusCode::OK, OPEN_METRICS, body),
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be collected\n".to_owned()),
-    }
-}
-
-fn checked((status, body): (StatusCode, String)) -> Response<Full<Bytes>> {
-    text(status, body)
-}
-
-fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
-    respond(status, TEXT, body)
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
-    response
 }

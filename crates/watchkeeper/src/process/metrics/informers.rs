@@ -183,6 +183,13 @@ impl Collector for InformerCollector {
                 gauge(stats).map_or(Ok(()), |value| series.gauge(&of.labels(), value))?;
             }
         }
+        let help = "Time since which the cache has not been kept up to date, while it is not, by the cause";
+        let mut series = sheet.gauges("informer_degraded_seconds", help)?;
+        for (of, stats) in &asked {
+            if let Some((lasts, cause)) = stats.degraded {
+                series.gauge(&of.labels_and("cause", cause.as_str()), lasts.as_secs_f64())?;
+            }
+        }
         let mut series =
             sheet.gauges("informer_handler_pending_notifications", "Pending notifications of a handler")?;
         for (of, stats) in &asked {

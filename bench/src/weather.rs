@@ -50,6 +50,9 @@ pub struct WeatherArgs {
     /// Seed of the changes
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Faults to leave out; without leader-killed and network-stalled, one process leads all the time
+    #[arg(long, value_name = "FAULTS", value_delimiter = ',')]
+    without: Vec<Fault>,
     /// Folder with the scripts of the control plane
     #[arg(long, value_name = "DIR", default_value = "reference")]
     reference: PathBuf,
@@ -199,22 +202,23 @@ impl Stage {
         let pause = Duration::from_secs(1) / u32::try_from(args.rate)?;
         let ((), happened) = tokio::join!(self.world.change_until(&calm, pause), async {
             let _calm = calm.clone().drop_guard();
-            self.storm(args.minutes).await
+            self.storm(args).await
         });
         let happened = happened?;
         Ok((happened, self.world.settle(PATIENCE).await?))
     }
 
     /// Lets everything go wrong that is planned, and mends all of it.
-    async fn storm(&self, minutes: u64) -> Result<Vec<Happened>, Failure> {
+    async fn storm(&self, args: &WeatherArgs) -> Result<Vec<Happened>, Failure> {
         let (start, mut happened) = (self.env.clock.now(), Vec::new());
-        for (at, fault) in plan(minutes) {
+        let planned = plan(args.minutes).into_iter().filter(|(_, fault)| !args.without.contains(fault));
+        for (at, fault) in planned {
             self.sleep_until(start + at).await;
             let from = self.env.clock.wall();
             self.inflict(fault).await?;
             happened.push(Happened { fault, from, until: self.env.clock.wall() });
         }
-        self.sleep_until(start + Duration::from_secs(minutes * 60)).await;
+        self.sleep_until(start + Duration::from_secs(args.minutes * 60)).await;
         Ok(happened)
     }
 
@@ -246,13 +250,13 @@ impl Stage {
 
     /// Kills the replica that leads, as soon as one does.
     async fn kill_leader(&self) -> Result<(), Failure> {
-        for _ in 0..60 {
+        for _ in 0..120 {
             if let Some((leader, _)) = self.replicas.iter().find(|(replica, _)| replica.leads()) {
                 return leader.kill();
             }
             self.env.clock.sleep(Duration::from_millis(500)).await;
         }
-        Err("no replica has led for 30 s".into())
+        Err("no replica has led for a minute".into())
     }
 
     /// Starts replicas again that have ended, until `stop`.

@@ -2,20 +2,27 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::replica::Line;
 
 /// Something that goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Fault {
+    /// kube-apiserver is killed, and started again
     ApiServerKilled,
+    /// The replica that leads is killed
     LeaderKilled,
+    /// The network of one replica passes nothing on
     NetworkStalled,
+    /// The role of the controller is taken away, and given back
     PermissionTaken,
+    /// The token of the controller is replaced, and the old one revoked
     CredentialsRotated,
+    /// etcd forgets its history
     EtcdCompacted,
 }
 

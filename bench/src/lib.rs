@@ -18,4 +18,5 @@ pub mod scale;
 pub mod serve;
 pub mod sim;
 pub mod store;
+pub mod weather;
 pub mod worst;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::Writes;
 use watchkeeper::informer::{Change, HandlerOptions, InformerStopped, Lister, on_change};
 use watchkeeper::object::DecodeError;
-use watchkeeper::process::run_workers;
+use watchkeeper::process::Workers;
 use watchkeeper::record::{EventRecorder, EventType};
 use watchkeeper::source::Requests;
 use watchkeeper::wire::{ApiError, Class};
@@ -22,6 +22,9 @@ use crate::deployment::{is_controlled_by, new_deployment};
 const SYNCED: &str = "Synced";
 const MESSAGE_SYNCED: &str = "Foo synced successfully";
 const ERR_RESOURCE_EXISTS: &str = "ErrResourceExists";
+
+/// How long reconciles under way may take to finish after the stop. What follows fits into the 30 s that a kubelet waits, too.
+const DRAIN: Duration = Duration::from_secs(20);
 
 /// The controller of Foos.
 #[derive(Debug)]
@@ -123,9 +126,9 @@ impl Controller {
     pub async fn run(self: Arc<Self>, workers: usize, stop: CancellationToken) {
         tracing::info!(workers, "starting workers");
         let this = self.clone();
-        let work = run_workers(workers, &self.queue, stop.clone(), &self.env, move |item| {
-            this.clone().process(item)
-        });
+        let workers = Workers::new(workers).grace(DRAIN);
+        let work =
+            workers.run_queue(&self.queue, stop.clone(), &self.env, move |item| this.clone().process(item));
         let log = async {
             stop.cancelled().await;
             tracing::info!("shutting down workers");

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{CachesBehind, InformerPanicked, InformerStopped, NotSynced};
 use watchkeeper::leader::{ElectionError, LeaderElection, LeaderElectionLost};
 use watchkeeper::process::metrics::{
-    InformerCollector, QueueCollector, register_election, register_events, register_reports,
+    InformerCollector, QueueCollector, register_credentials, register_election, register_events,
+    register_reports,
 };
 use watchkeeper::process::{AdminArgs, AdminError, Pages};
 use watchkeeper::record::EventSink;
@@ -53,6 +54,9 @@ const RESYNC: Duration = Duration::from_secs(30);
 /// How long the caches may take to catch up when this replica takes over.
 const CATCH_UP: Duration = Duration::from_secs(120);
 
+/// How long events may take to be written after the workers have ended.
+const EVENTS: Duration = Duration::from_secs(3);
+
 /// The controller with its dependencies, ready to run.
 #[derive(Debug)]
 pub struct Program {
@@ -68,6 +72,7 @@ impl Program {
     pub fn new(client: &Client, options: &Options, pages: &mut Pages) -> Result<Self, RunError> {
         let (recorder, sink) = record::recorder(COMPONENT, client);
         register_reports(&mut pages.metrics, &client.env().reporter);
+        register_credentials(&mut pages.metrics, client);
         register_events(&mut pages.metrics, &recorder);
         let informers = InformerCollector::register(&mut pages.metrics);
         let factory = SharedInformerFactory::builder(client)
@@ -93,6 +98,7 @@ impl Program {
         let controller = Controller::new(&client, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
         pages.ready.caches(&factory);
+        pages.live.informers(&factory);
         Ok(Self { factory, controller, sink, workers: options.workers.get(), election })
     }
 
@@ -128,7 +134,7 @@ impl Program {
             });
             led.await?.unwrap_or(Ok(()))
         };
-        let (result, ()) = tokio::join!(work, sink.run(worked.clone()));
+        let (result, ()) = tokio::join!(work, sink.grace(EVENTS).run(worked.clone()));
         // If an informer panicked, that is the root cause.
         factory.join().await?;
         result

@@ -1,24 +1,30 @@
-//! The role of the manifests: it grants what the controller does, and nothing else.
+//! The roles of the manifests: they grant what the controller does, and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Event;
 use sample_controller::api::Foo;
 use sample_controller::{CRD_STATUS_SUBRESOURCE, EXAMPLE, Options};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
 use watchkeeper_test::TestCluster;
 
-const ROLE: &str = include_str!("../artifacts/deploy/rbac.yaml");
+const ROLES: &str = include_str!("../artifacts/deploy/rbac.yaml");
+const NAMESPACE: &str = include_str!("../artifacts/deploy/namespace.yaml");
 
 #[tokio::test(start_paused = true)]
-async fn the_role_grants_what_the_controller_does_and_nothing_else() {
+async fn the_roles_grant_what_the_controller_does_and_nothing_else() {
     let cluster = TestCluster::builder().env(&Env::simulated(1)).manifest(CRD_STATUS_SUBRESOURCE);
-    let cluster = cluster.without_operator().await;
+    let cluster = cluster.manifest(NAMESPACE).without_operator().await;
     let (client, stop) = (cluster.recorded_client(), CancellationToken::new());
     let token = stop.clone();
-    let controller =
-        tokio::spawn(async move { sample_controller::run(&client, &Options::default(), token).await });
+    let options = Options {
+        leader_elect: true,
+        leader_election_namespace: Some("sample-controller".to_owned()),
+        ..Options::default()
+    };
+    let controller = tokio::spawn(async move { sample_controller::run(&client, &options, token).await });
     cluster.apply(EXAMPLE).await;
     cluster.eventually::<Foo>("default/example-foo", |foo| foo.status.is_some()).await;
     cluster.apply(&EXAMPLE.replace("replicas: 1", "replicas: 2")).await;
@@ -31,13 +37,38 @@ async fn the_role_grants_what_the_controller_does_and_nothing_else() {
     let permissions = cluster.permissions();
     // The plugin OwnerReferencesPermissionEnforcement asks for it, which the embedded server does not have.
     permissions.add("samplecontroller.k8s.io", "foos/finalizers", "update");
-    permissions.check(ROLE).unwrap_or_else(|error| panic!("{error}"));
+    // The server of the metrics asks about those who scrape; nobody does here.
+    permissions.add("authentication.k8s.io", "tokenreviews", "create");
+    permissions.add("authorization.k8s.io", "subjectaccessreviews", "create");
+    permissions.check(ROLES).unwrap_or_else(|error| panic!("{error}"));
 
     let differs =
-        |verbs: &str, others: &str| permissions.check(&ROLE.replacen(verbs, others, 1)).unwrap_err();
+        |verbs: &str, others: &str| permissions.check(&ROLES.replacen(verbs, others, 1)).unwrap_err();
     let missing = differs("[list, watch, create, update]", "[list, watch, create]");
     assert!(missing.contains("missing: update deployments.apps\nwhat it needs"), "{missing}");
     let superfluous = differs("[list, watch]", "[get, list, watch]");
     assert!(superfluous.contains("superfluous: get foos.samplecontroller.k8s.io\n"), "{superfluous}");
+    let no_renewal = differs("[get, list, watch, update]", "[get, list, watch]");
+    assert!(no_renewal.contains("missing: update leases.coordination.k8s.io\n"), "{no_renewal}");
     cluster.stop().await;
+}
+
+#[test]
+fn leases_are_granted_in_the_namespace_of_the_controller_alone_and_only_its_own_can_be_changed() {
+    let roles: Vec<Value> = serde_saphyr::from_multiple(ROLES).unwrap();
+    let lease_rules = |kind: &str| -> Vec<&Value> {
+        let of_kind = roles.iter().filter(|role| role["kind"] == kind);
+        let rules = of_kind.filter_map(|role| role["rules"].as_array()).flatten();
+        rules.filter(|rule| rule["resources"].to_string().contains("leases")).collect()
+    };
+    assert!(lease_rules("ClusterRole").is_empty(), "an election needs no Lease of another namespace");
+    for rule in lease_rules("Role") {
+        let is_create = rule["verbs"] == serde_json::json!(["create"]);
+        assert!(is_create || rule["resourceNames"] == serde_json::json!(["sample-controller"]), "{rule}");
+    }
+    let is_elsewhere = |role: &&Value| {
+        matches!(role["kind"].as_str(), Some("Role" | "RoleBinding"))
+            && role["metadata"]["namespace"] != "sample-controller"
+    };
+    assert_eq!(roles.iter().find(is_elsewhere), None);
 }

@@ -11,24 +11,30 @@ use crate::args::NewArgs;
 use crate::front::{CYAN, GREEN};
 
 /// The files of a project: path and template.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 18] = [
     ("Cargo.toml", include_str!("../templates/Cargo.toml.in")),
     ("src/lib.rs", include_str!("../templates/src/lib.rs")),
     ("src/main.rs", include_str!("../templates/src/main.rs")),
     ("tests/operator.rs", include_str!("../templates/tests/operator.rs")),
     ("deploy/crd.yaml", include_str!("../templates/deploy/crd.yaml")),
     ("deploy/role.yaml", include_str!("../templates/deploy/role.yaml")),
+    ("deploy/program-role.yaml", include_str!("../templates/deploy/program-role.yaml")),
     ("deploy/deployment.yaml", include_str!("../templates/deploy/deployment.yaml")),
+    ("deploy/pod-disruption-budget.yaml", include_str!("../templates/deploy/pod-disruption-budget.yaml")),
+    ("deploy/network-policy.yaml", include_str!("../templates/deploy/network-policy.yaml")),
+    ("deploy/service.yaml", include_str!("../templates/deploy/service.yaml")),
     ("deploy/kustomization.yaml", include_str!("../templates/deploy/kustomization.yaml")),
     ("example.yaml", include_str!("../templates/example.yaml")),
     ("Containerfile", include_str!("../templates/Containerfile")),
     ("README.md", include_str!("../templates/README.md")),
     ("rustfmt.toml", "max_width = 110\nuse_small_heuristics = \"Max\"\n"),
     (".gitignore", include_str!("../templates/gitignore")),
+    // The results of builds are not sent to the builder of the image.
+    (".dockerignore", "/target\n"),
 ];
 
 /// Names of types that the template uses.
-const TYPES: &str = " Action Arc Args BTreeMap Box Condition Conditions ConfigMap Context Controller CustomResource \
+const TYPES: &str = " Action Arc Args BTreeMap BTreeSet Box Command Condition Conditions ConfigMap Context Controller CustomResource \
     CustomResourceExt Default Deserialize Err Error ExitCode JsonSchema Kind Manager ManagerArgs None ObjectMeta Ok \
     Option Parser Result Self Serialize SetupError Some String TestCluster Value Vec Watch ";
 

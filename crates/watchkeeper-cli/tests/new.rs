@@ -58,7 +58,7 @@ async fn a_new_project_passes_its_tests_and_reconciles_on_the_served_control_pla
     };
     cargo(&["fmt", "--check"]);
     let tested = cargo(&["test", "--offline"]);
-    assert!(tested.contains("test result: ok. 4 passed"), "{tested}");
+    assert!(tested.contains("test result: ok. 5 passed"), "{tested}");
     cargo(&["build", "--offline"]);
 
     let (deploy, file) = (project.join("deploy"), kubeconfig.to_str().unwrap());

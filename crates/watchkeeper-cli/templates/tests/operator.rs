@@ -1,5 +1,8 @@
 //! The operator on an embedded API server, in process: no cluster, no network.
 
+use std::collections::BTreeSet;
+use std::process::Command;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::CustomResourceExt;
 use serde_json::Value;
@@ -9,6 +12,8 @@ use {{crate}}::{{Kind}};
 
 const CRD: &str = include_str!("../deploy/crd.yaml");
 const ROLE: &str = include_str!("../deploy/role.yaml");
+const PROGRAM_ROLE: &str = include_str!("../deploy/program-role.yaml");
+const DEPLOYMENT: &str = include_str!("../deploy/deployment.yaml");
 const EXAMPLE: &str = include_str!("../example.yaml");
 
 async fn cluster() -> TestCluster {
@@ -53,6 +58,35 @@ async fn the_role_grants_what_the_operator_needs_and_nothing_else() {
         panic!("deploy/role.yaml: {difference}");
     }
     cluster.stop().await;
+}
+
+/// The permissions of the roles in a YAML text.
+fn permissions(yaml: &str) -> BTreeSet<String> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).expect("roles are YAML");
+    let mut permissions = BTreeSet::new();
+    for rule in documents.iter().filter_map(|document| document["rules"].as_array()).flatten() {
+        let all = |field: &str| rule[field].as_array().cloned().unwrap_or_default();
+        for group in all("apiGroups") {
+            for resource in all("resources") {
+                permissions.extend(all("verbs").iter().map(|verb| format!("{verb} {resource} of {group}")));
+            }
+        }
+    }
+    permissions
+}
+
+#[test]
+fn the_roles_grant_what_the_flags_of_the_deployment_need() {
+    let deployment: Value = serde_saphyr::from_str(DEPLOYMENT).expect("deploy/deployment.yaml is YAML");
+    let flags = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    let flags = flags.as_array().expect("the container has args").iter().filter_map(Value::as_str);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_{{name}}"));
+    let output = program.args(flags).arg("--print-role").output().expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let needed = permissions(&String::from_utf8_lossy(&output.stdout));
+    let granted = permissions(&format!("{ROLE}\n---\n{PROGRAM_ROLE}"));
+    let missing: Vec<_> = needed.difference(&granted).collect();
+    assert!(!needed.is_empty() && missing.is_empty(), "deploy/program-role.yaml lacks {missing:?}");
 }
 
 /// `UPDATE=1 cargo test definition` writes the definition again after a change of the type.

@@ -325,3 +325,41 @@ async fn a_client_that_does_not_finish_its_handshake_is_closed() {
         assert!(env.clock.now() - before >= Duration::from_secs(10));
     }
 }
+
+#[cfg(feature = "clap")]
+#[test]
+fn the_flags_have_the_names_and_values_of_kubebuilder() {
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        admin: AdminArgs,
+    }
+    let parse = |flags: &[&str]| {
+        Program::try_parse_from(["program"].iter().chain(flags)).map(|program| program.admin)
+    };
+    let default = parse(&[]).unwrap();
+    assert_eq!(format!("{default:?}"), format!("{:?}", AdminArgs::default()));
+    for (flags, expected) in [
+        (&["--metrics-bind-address=0.0.0.0:8443"][..], true),
+        (&["--metrics-bind-address=0.0.0.0:8443", "--metrics-secure=false"], false),
+        (&["--metrics-secure"], true),
+        (&["--metrics-secure=true"], true),
+        (&["--metrics-cert-path=/tls"], true),
+        (&["--admin-address=0.0.0.0:8080"], true),
+        (&["--metrics-bind-address=0", "--metrics-secure"], false),
+    ] {
+        assert_eq!(parse(flags).unwrap().is_secure(), expected, "{flags:?}");
+    }
+    let files = ["--metrics-cert-path=/tls", "--metrics-cert-name=a.crt", "--metrics-cert-key=a.key"];
+    let args = parse(&files).unwrap();
+    assert_eq!(
+        (args.metrics_cert_name.to_str(), args.metrics_cert_key.to_str()),
+        (Some("a.crt"), Some("a.key"))
+    );
+    let probes = parse(&["--health-probe-bind-address=0.0.0.0:8081"]).unwrap().health_probe_bind_address;
+    assert_eq!(probes.unwrap().to_string(), "0.0.0.0:8081");
+    // A value follows an equals sign, so that a flag of the program may follow this one.
+    assert!(parse(&["--metrics-secure", "false"]).is_err() && parse(&["--metrics-secure=maybe"]).is_err());
+}

@@ -1,18 +1,21 @@
 //! What a manager does while caches are out of date, and what its checks say of parts that are dead.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::{
     Action, Controller, Manager, ManagerBuilder, ManagerError, ManagerHandle, OnStale, Watch,
 };
 use watchkeeper::leader::LeaderElection;
-use watchkeeper::process::Checks;
+use watchkeeper::process::{AdminAddress, Checks};
 use watchkeeper::reflector::Cause;
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::ApiServer;
@@ -104,6 +107,39 @@ async fn a_controller_whose_cache_is_stale_is_paused_and_others_go_on() {
     running.pass(Duration::from_secs(70)).await;
     assert!(running.handle.paused().is_empty() && running.maps.load(SeqCst) > before);
     assert_eq!(running.touch("again").await, (true, true));
+    running.stop.cancel();
+    running.run.await.unwrap().unwrap();
+}
+
+/// The lines of a metric on the page at `address`.
+async fn metric(address: SocketAddr, name: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.unwrap();
+    page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_tell_which_controllers_are_paused_and_which_caches_are_degraded() {
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let at = AdminAddress::At(address);
+    let running = Running::start(|builder| builder.on_stale(AFTER, OnStale::Pause).admin(at, at)).await;
+    let paused = async || metric(address, "watchkeeper_controller_paused").await;
+    let line = |controller: &str, value: &str| {
+        format!("watchkeeper_controller_paused{{controller=\"{controller}\"}} {value}")
+    };
+    assert_eq!(paused().await, [line("configmap", "0.0"), line("namespace", "0.0")]);
+    assert!(metric(address, "informer_degraded_seconds").await.is_empty());
+    running.take_permission();
+    running.pass(AFTER + Duration::from_secs(10)).await;
+    assert_eq!(paused().await, [line("configmap", "1.0"), line("namespace", "0.0")]);
+    let degraded = metric(address, "informer_degraded_seconds").await;
+    assert!(degraded.len() == 1 && degraded[0].contains("cause=\"no_permission\""), "{degraded:?}");
+    running.is_forbidden.store(false, SeqCst);
+    running.pass(Duration::from_secs(70)).await;
+    assert_eq!(paused().await, [line("configmap", "0.0"), line("namespace", "0.0")]);
+    assert!(metric(address, "informer_degraded_seconds").await.is_empty());
     running.stop.cancel();
     running.run.await.unwrap().unwrap();
 }

@@ -110,11 +110,22 @@ impl ApiServer {
     ///
     /// If the server has a data folder.
     pub fn restore(&self, checkpoint: &Checkpoint) {
-        assert!(
-            self.shared.durable.is_none(),
-            "a server with a data folder cannot return to an earlier state"
-        );
+        self.assert_in_memory();
         self.shared.run(|core| checkpoint.restore(core));
+    }
+
+    /// Uses up so many revisions, as changes of other objects do that nobody here looks at. For servers in memory.
+    ///
+    /// # Panics
+    ///
+    /// If the server has a data folder.
+    pub fn skip_revisions(&self, count: u64) {
+        self.assert_in_memory();
+        self.shared.run(|core| core.store.skip_revisions(count));
+    }
+
+    fn assert_in_memory(&self) {
+        assert!(self.shared.durable.is_none(), "a server with a data folder cannot change its revision");
     }
 
     /// Returns every object as its group and resource, such as `/pods` or `apps/deployments`, and its JSON in the stored version; in

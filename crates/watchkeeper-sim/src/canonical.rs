@@ -61,7 +61,7 @@ impl State {
 }
 
 /// `apps/deployments` as `deployments.apps`.
-fn dotted(resource: &str) -> String {
+pub(crate) fn dotted(resource: &str) -> String {
     match resource.split_once('/') {
         Some(("", plural)) => plural.to_owned(),
         Some((group, plural)) => format!("{}.{group}", plural.trim_end_matches("/custom")),

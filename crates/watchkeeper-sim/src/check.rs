@@ -87,6 +87,7 @@ pub struct Check {
     singles: bool,
     pairs: usize,
     seeds: u64,
+    schedules: Vec<String>,
     kinds: BTreeSet<FaultKind>,
     invariants: Vec<Invariant>,
     known: Vec<Known>,
@@ -107,6 +108,7 @@ impl Check {
             singles: true,
             pairs: 200,
             seeds: 500,
+            schedules: Vec::new(),
             kinds: FaultKind::ALL.into(),
             invariants: Vec::new(),
             known: Vec::new(),
@@ -141,6 +143,12 @@ impl Check {
     /// How many seeds to run, each with many faults. The variable `SIM_SEEDS` overrides it.
     pub fn seeds(mut self, seeds: u64) -> Self {
         self.seeds = seeds;
+        self
+    }
+
+    /// Also runs this schedule, before all others: a line as `SIM_REPLAY` takes it, of a mistake that was found once.
+    pub fn schedule(mut self, line: &str) -> Self {
+        self.schedules.push(line.to_owned());
         self
     }
 
@@ -268,7 +276,9 @@ impl Check {
         let pairs = plan::pairs(&all, options.pairs.unwrap_or(self.pairs), &Generator::seeded(1));
         let singles = if self.singles { all } else { Vec::new() };
         let seeds = options.seeds.unwrap_or(self.seeds);
-        let jobs = Jobs { singles, pairs, seeds, options, digest: calm.digest };
+        let lines = self.schedules.iter().map(|line| line.parse::<Replay>());
+        let lines = lines.collect::<Result<Vec<_>, _>>().map_err(Failure::settings)?;
+        let jobs = Jobs { lines, singles, pairs, seeds, options, digest: calm.digest };
         jobs.run(&bench, self.threads, report)
     }
 
@@ -298,7 +308,7 @@ impl Check {
 
     fn validate(&self, options: &Options) -> Result<(), String> {
         let (pairs, seeds) = (options.pairs.unwrap_or(self.pairs), options.seeds.unwrap_or(self.seeds));
-        if !self.singles && pairs == 0 && seeds == 0 {
+        if !self.singles && pairs == 0 && seeds == 0 && self.schedules.is_empty() {
             return Err("a check without single faults, pairs and seeds checks nothing".to_owned());
         }
         if self.kinds.is_empty() {

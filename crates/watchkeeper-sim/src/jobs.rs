@@ -151,6 +151,8 @@ impl Crew {
 
 /// All schedules of a check with faults.
 pub(crate) struct Jobs {
+    /// Schedules that were found once.
+    pub(crate) lines: Vec<Replay>,
     pub(crate) singles: Vec<Planned>,
     pub(crate) pairs: Vec<[Planned; 2]>,
     pub(crate) seeds: u64,
@@ -175,11 +177,15 @@ struct Work {
 
 impl Jobs {
     fn count(&self) -> u64 {
-        (self.singles.len() + self.pairs.len()) as u64 + self.seeds
+        (self.lines.len() + self.singles.len() + self.pairs.len()) as u64 + self.seeds
     }
 
     fn replay(&self, index: u64) -> Replay {
         let (at, singles) = (index as usize, self.singles.len());
+        if let Some(line) = self.lines.get(at) {
+            return line.clone();
+        }
+        let at = at - self.lines.len();
         if let Some(single) = self.singles.get(at) {
             Replay::planned(vec![single.clone()])
         } else if let Some(pair) = self.pairs.get(at - singles) {

@@ -7,7 +7,8 @@ use std::{fmt, fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::FaultKind;
+use crate::fault::{Fault, FaultKind, Planned};
+use crate::trace::{Entry, Event};
 use crate::world::Outcome;
 
 /// What a check has run.
@@ -52,7 +53,11 @@ impl Report {
         self.requests += outcome.requests;
         self.virtual_time += outcome.elapsed;
         if outcome.digest != calm {
-            for hit in &outcome.hits {
+            let is_restored = |entry: &Entry| matches!(entry.event, Event::Restored { .. });
+            let is_set_back = outcome.entries.iter().any(is_restored);
+            // A backup is not restored if the story goes on at once.
+            let is_real = |hit: &&Planned| hit.fault != Fault::SetBack || is_set_back;
+            for hit in outcome.hits.iter().filter(is_real) {
                 *self.hits.entry(hit.fault.kind()).or_default() += 1;
             }
         }

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use watchkeeper_apiserver::ApiServer;
 
-use crate::canonical::State;
+use crate::canonical::{State, dotted};
 use crate::outside::Outside;
+use crate::site::is_noise;
 
 /// A look at the cluster and the world outside. A run looks several times, mostly at the same.
 #[derive(Default)]
@@ -25,7 +26,8 @@ struct Look {
 impl View {
     /// The state now.
     pub(crate) fn state(&self, server: &ApiServer, outside: &Outside) -> Arc<State> {
-        let (objects, outside) = (server.objects(), outside.values());
+        let (mut objects, outside) = (server.objects(), outside.values());
+        objects.retain(|(resource, _)| !is_noise(&dotted(resource)));
         let mut last = self.0.lock();
         match &*last {
             Some(look) if are_same(&look.objects, &objects) && look.outside == outside => look.state.clone(),

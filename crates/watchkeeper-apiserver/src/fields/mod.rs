@@ -118,7 +118,7 @@ impl Managers {
             if keep && !owned.is_empty() {
                 apart.push(Manager { set: owned, time: String::new(), ..manager.clone() });
             }
-            manager.set = manager.set.minus(&alone);
+            manager.set.subtract(&alone);
         }
         self.0.extend(apart);
         self
@@ -225,7 +225,8 @@ impl Managers {
             return;
         }
         for manager in &mut self.0 {
-            manager.set = manager.set.minus(&written).minus(&changes.removed);
+            manager.set.subtract(&written);
+            manager.set.subtract(&changes.removed);
         }
         if !written.is_empty() {
             match self.0.iter_mut().find(|manager| manager.is(writer, false)) {
@@ -312,7 +313,8 @@ impl Managers {
             return Err(conflict(&conflicts));
         }
         for manager in &mut self.0[..others] {
-            manager.set = manager.set.minus(&written).minus(&changes.removed);
+            manager.set.subtract(&written);
+            manager.set.subtract(&changes.removed);
         }
         // An apply without effect keeps the entry's time; a new entry has none.
         if !effect {

@@ -63,22 +63,29 @@ impl Set {
 
     /// Returns the members of this set that are not in `other`.
     pub(crate) fn minus(&self, other: &Self) -> Self {
-        self.combine(other, |own, theirs| own && !theirs)
+        let mut rest = self.clone();
+        rest.subtract(other);
+        rest
+    }
+
+    /// Removes the members of `other`.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        for (step, theirs) in &other.0 {
+            if let Some(node) = self.0.get_mut(step) {
+                node.member &= !theirs.member;
+                node.below.subtract(&theirs.below);
+                if node.is_empty() {
+                    self.0.remove(step);
+                }
+            }
+        }
     }
 
     /// Returns the members of both sets.
     pub(crate) fn and(&self, other: &Self) -> Self {
-        self.combine(other, |own, theirs| own && theirs)
-    }
-
-    fn combine(&self, other: &Self, keep: fn(bool, bool) -> bool) -> Self {
-        let nothing = Node::default();
         let nodes = self.0.iter().filter_map(|(step, node)| {
-            let theirs = other.0.get(step).unwrap_or(&nothing);
-            let node = Node {
-                member: keep(node.member, theirs.member),
-                below: node.below.combine(&theirs.below, keep),
-            };
+            let theirs = other.0.get(step)?;
+            let node = Node { member: node.member && theirs.member, below: node.below.and(&theirs.below) };
             (!node.is_empty()).then(|| (step.clone(), node))
         });
         Self(nodes.collect())

@@ -77,9 +77,14 @@ impl Comparison {
         let in_new = |name: &str| new.and_then(|new| new.get(name));
         let gone = old.into_iter().flat_map(Map::keys).filter(|name| in_new(name).is_none());
         for name in new.into_iter().flat_map(Map::keys).chain(gone) {
+            let (before, after) = (in_old(name), in_new(name));
+            // Most fields are equal, and need no path.
+            if before == after {
+                continue;
+            }
             let Some((inner, _)) = merge_type.field(name) else { continue };
             path.push(format!("f:{name}"));
-            self.compare(inner, in_old(name), in_new(name), path);
+            self.compare(inner, before, after, path);
             path.pop();
         }
     }

@@ -151,6 +151,11 @@ impl Store {
         self.revision + 1
     }
 
+    /// Leaves so many revisions out.
+    pub(crate) fn skip_revisions(&mut self, count: u64) {
+        self.revision += count;
+    }
+
     pub(crate) fn get(&self, id: &ResourceId, key: &Key) -> Option<&Arc<Stored>> {
         self.resources.get(id)?.objects.get(key)
     }

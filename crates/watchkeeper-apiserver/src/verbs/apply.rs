@@ -13,7 +13,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::{MergeType, Treatment};
 use crate::kinds::meta;
 use crate::kinds::size;
-use crate::state::store::{Key, Stored};
+use crate::state::store::Key;
 use crate::types::ValueType;
 use crate::verbs::draft::{Draft, Seen};
 use crate::verbs::patch::restored;
@@ -43,8 +43,9 @@ impl Seen {
         meta::set(&mut config, "name", &key.name);
         place(kind, &key.namespace, &mut config)?;
         let (version, now) = (version_of(&config)?, self.now());
-        let (live, mut managers) = match &self.old {
-            Some(old) => read_live(kind, old, write, &now),
+        let present = self.old.as_ref().map(|old| (old, old.value()));
+        let (live, mut managers) = match &present {
+            Some((_, stored)) => read_live(kind, stored.clone(), write, &now),
             None => {
                 check_no_uid(kind, key, &config)?;
                 meta::set(&mut config, "resourceVersion", "");
@@ -57,8 +58,10 @@ impl Seen {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
         finish(kind, &mut object, managers, write, &sent)?;
-        match &self.old {
-            Some(old) => self.change(kind, old, object, Part::Applied(part == Part::Status), write),
+        match present {
+            Some(present) => {
+                self.change_decoded(kind, present, object, Part::Applied(part == Part::Status), write)
+            }
             None => {
                 identify(kind, &mut object);
                 place(kind, &key.namespace, &mut object)?;
@@ -68,9 +71,9 @@ impl Seen {
     }
 }
 
-/// Returns the live object without its managed fields, and its field managers.
-fn read_live(kind: &Kind, old: &Stored, write: &Write, now: &str) -> (Value, Managers) {
-    let mut live = old.value_in(kind);
+/// Returns a stored object in the version of `kind`, without its managed fields, and its field managers.
+fn read_live(kind: &Kind, stored: Value, write: &Write, now: &str) -> (Value, Managers) {
+    let mut live = kind.to_served(stored);
     let mut managers = Managers::read(&live);
     meta::metadata_mut(&mut live).remove("managedFields");
     if managers.is_empty() {

@@ -128,7 +128,8 @@ impl Seen {
         write: &mut Write,
     ) -> Result<Draft> {
         let (key, old) = (&self.key, self.stored(kind)?);
-        let mut value = patch.apply(kind, old.value_in(kind))?;
+        let stored = old.value();
+        let mut value = patch.apply(kind, kind.to_served(stored.clone()))?;
         if !value.is_object() {
             return Err(unfit("the patched object is not an object"));
         }
@@ -147,7 +148,7 @@ impl Seen {
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &key.name, MODIFIED));
         }
-        self.change(kind, old, value, part, write).map_err(|failure| {
+        self.change_decoded(kind, (old, stored), value, part, write).map_err(|failure| {
             // A malformed object after a patch is reported as a patch that cannot be applied.
             if failure.code == 400 { unfit(&failure.message) } else { failure }
         })

@@ -1,6 +1,7 @@
 //! Updates: PUT, and the second half of every patch and apply. Merges the fields that the request may write into the
 //! object, applies defaults, validates the result and detects writes that change nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -127,23 +128,33 @@ impl Seen {
         part: Part,
         write: &Write,
     ) -> Result<Draft> {
-        let stored = old.value();
-        let before = kind.to_served(stored.clone());
-        let known = Managers::read(&before);
+        self.change_decoded(kind, (old, old.value()), new, part, write)
+    }
+
+    /// As [`Seen::change`], with the decoded form of `old`.
+    pub(crate) fn change_decoded(
+        &self,
+        kind: &Arc<Kind>,
+        (old, stored): (&Arc<Stored>, Value),
+        new: Value,
+        part: Part,
+        write: &Write,
+    ) -> Result<Draft> {
+        let converted = (old.api_version != kind.api_version).then(|| kind.to_served(stored.clone()));
+        let before = converted.as_ref().unwrap_or(&stored);
         // Tracking starts with the create or an apply: an object without managers stays so.
-        let is_tracked = !known.is_empty();
-        // Subresources ignore the managers in the body. A body without managers keeps the present ones.
-        let sent = if part == Part::Main { Managers::sent(&new) } else { None };
-        let mut after = merge_part(kind, &before, new, part);
-        keep_system_fields(&before, &mut after);
+        let known = if write.applied { Managers::default() } else { Managers::read(before) };
+        let sent = sent_managers(before, &new, part);
+        let mut after = merge_part(kind, before, new, part);
+        keep_system_fields(before, &mut after);
         kind.behaviour.defaults(kind, &mut after)?;
-        if is_tracked && !write.applied {
-            self.track_update(kind, &before, &mut after, sent.unwrap_or(known), part, write);
+        if !known.is_empty() {
+            self.track_update(kind, before, &mut after, sent.unwrap_or(known), part, write);
         }
         if part.is_main() {
-            kind.behaviour.prepare_update(&before, &mut after, self);
+            kind.behaviour.prepare_update(before, &mut after, self);
         }
-        self.settle(kind, old, (stored, &before), after, part, write.dry_run)
+        self.settle(kind, old, (stored, converted), after, part, write.dry_run)
     }
 
     /// Records the writer of the changed fields. An apply has done so already.
@@ -176,11 +187,12 @@ impl Seen {
         &self,
         kind: &Arc<Kind>,
         old: &Arc<Stored>,
-        (stored, before): (Value, &Value),
+        (stored, converted): (Value, Option<Value>),
         mut after: Value,
         part: Part,
         dry_run: bool,
     ) -> Result<Draft> {
+        let before = converted.as_ref().unwrap_or(&stored);
         let main = part.is_main();
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
@@ -259,6 +271,16 @@ pub(crate) fn check_same_name(name: &str, key: &Key) -> Result<()> {
     )))
 }
 
+/// Returns the field managers that the body has, if they are others than the present ones. Subresources ignore them, and
+/// a body without managers keeps the present ones.
+fn sent_managers(before: &Value, new: &Value, part: Part) -> Option<Managers> {
+    let field = "managedFields";
+    if part != Part::Main || before["metadata"].get(field) == new["metadata"].get(field) {
+        return None;
+    }
+    Managers::sent(new)
+}
+
 /// Merges the fields that the request may write into the present state.
 fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value {
     match part {
@@ -330,14 +352,12 @@ fn desire_changed(kind: &Kind, before: &Value, after: &Value) -> bool {
     if metadata.any(|field| before["metadata"].get(field) != after["metadata"].get(field)) {
         return true;
     }
-    let desire = |value: &Value| -> Vec<(String, Value)> {
-        let fields = value.as_object().into_iter().flatten();
-        let fields = fields.filter(|(key, _)| {
-            *key != "metadata" && *key != "apiVersion" && (*key != "status" || !kind.has_status())
-        });
-        let mut fields: Vec<_> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
-        fields.sort_by(|a, b| a.0.cmp(&b.0));
-        fields
-    };
-    desire(before) != desire(after)
+    let is_desire =
+        |key: &str| key != "metadata" && key != "apiVersion" && (key != "status" || !kind.has_status());
+    desire(before, is_desire) != desire(after, is_desire)
+}
+
+/// Returns the fields of a value with such names, by name.
+fn desire(value: &Value, is_desire: impl Fn(&str) -> bool) -> BTreeMap<&String, &Value> {
+    value.as_object().into_iter().flatten().filter(|(key, _)| is_desire(key)).collect()
 }

@@ -106,6 +106,17 @@ struct Collector {
     queue: RateLimitingQueue<Item>,
 }
 
+/// What was done about an object.
+enum Done {
+    Nothing,
+    /// It was changed: the cache is to show it.
+    Written,
+}
+
+/// The time after a write at which the cache is looked at again. If it shows no change, the write may have been undone, for example by
+/// a restore from a backup that the cache did not have to notice.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// The reason why an object cannot be processed for now.
 #[derive(Debug, thiserror::Error)]
 enum CollectError {
@@ -142,7 +153,12 @@ impl CollectError {
 impl Collector {
     async fn process_item(self: Arc<Self>, item: WorkItem<Item>) {
         match self.process(item.key()).await {
-            Ok(()) => item.forget(),
+            Ok(Done::Nothing) => item.forget(),
+            Ok(Done::Written) => {
+                let key = item.key().clone();
+                item.forget();
+                self.queue.add_after(key, AGAIN);
+            }
             // The kind may be installed later; no error is reported for each attempt.
             Err(CollectError::UnknownOwnerKind(kind)) => {
                 tracing::debug!(object = %item.key(), kind, "the kind of an owner is not served");
@@ -162,23 +178,25 @@ impl Collector {
     }
 
     /// Decides by the caches first, and asks the server for the newest state only if there is something to do.
-    async fn process(&self, item: &Item) -> Result<(), CollectError> {
-        let Some(cached) = self.graph.cached(item) else { return Ok(()) };
+    async fn process(&self, item: &Item) -> Result<Done, CollectError> {
+        let Some(cached) = self.graph.cached(item) else { return Ok(Done::Nothing) };
         if let Action::Nothing = self.action(item, &cached).await? {
-            return Ok(());
+            return Ok(Done::Nothing);
         }
         let objects = self.client.api_of::<Meta>(item.monitor.resource.clone());
         let newest = match objects.get(&item.key).await {
-            Err(error) if error.is_missing_object() => return Ok(()),
+            Err(error) if error.is_missing_object() => return Ok(Done::Nothing),
             found => found?,
         };
         if newest.metadata.uid.as_deref() != Some(&*item.uid) {
-            return Ok(());
+            return Ok(Done::Nothing);
         }
         let action = self.action(item, &newest).await?;
+        let is_write = !matches!(action, Action::Nothing | Action::DeleteDependents);
         match self.carry_out(item, &newest, action).await {
-            Err(CollectError::Api(error)) if error.is_missing_object() => Ok(()),
-            outcome => outcome,
+            Err(CollectError::Api(error)) if error.is_missing_object() => Ok(Done::Nothing),
+            Ok(()) if is_write => Ok(Done::Written),
+            outcome => outcome.map(|()| Done::Nothing),
         }
     }
 

@@ -116,8 +116,8 @@ impl Net {
         (state.replicas[replica].count(what), state.connections.clone())
     }
 
-    /// Changes an annotation of an object, as another writer.
-    pub(super) async fn touch(&self, object: &str) {
+    /// Changes an annotation of an object, as another writer. Returns whether there is such an object.
+    pub(super) async fn touch(&self, object: &str) -> bool {
         let stamp = self.0.server.revision().to_string();
         let patch = json!({"metadata": {"annotations": {TOUCHED: stamp}}});
         let request = Request::builder()
@@ -125,10 +125,10 @@ impl Net {
             .uri(format!("{object}?fieldManager=someone-else"))
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
             .body(Body::from(patch.to_string().into_bytes()));
-        if let Ok(request) = request {
-            let Ok(answer) = self.0.service.clone().oneshot(request).await;
-            self.0.trace.note(&format!("another writer changes {object}: {}", answer.status().as_u16()));
-        }
+        let Ok(request) = request else { return false };
+        let Ok(answer) = self.0.service.clone().oneshot(request).await;
+        self.0.trace.note(&format!("another writer changes {object}: {}", answer.status().as_u16()));
+        answer.status().is_success()
     }
 }
 
@@ -185,7 +185,7 @@ impl Call {
                 return self.fail(io::ErrorKind::ConnectionReset, "connection lost");
             }
             Some(Fault::Compact) => self.net.carry_out(&Fault::Compact),
-            Some(Fault::Foreign) => self.net.touch(&self.object_path()).await,
+            Some(Fault::Foreign) => drop(self.net.touch(&self.object_path()).await),
             _ => {}
         }
         let stale = self.net.0.state.lock().windows.stale(self.replica, clock.now());

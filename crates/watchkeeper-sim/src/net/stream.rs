@@ -196,9 +196,11 @@ impl Watch {
 
     /// Another writer changes the object, so that its next event can be spoiled, and changes it again later.
     async fn spoil(&mut self, path: String, fault: Fault) {
-        self.spoils = Some((path.clone(), fault));
         let net = self.call.net.clone();
-        net.touch(&path).await;
+        if !net.touch(&path).await {
+            return;
+        }
+        self.spoils = Some((path.clone(), fault));
         tokio::spawn(async move {
             net.0.clock.sleep(MENDED_AFTER).await;
             net.touch(&path).await;

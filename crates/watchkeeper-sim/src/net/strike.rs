@@ -12,6 +12,10 @@ use crate::script::Details;
 use crate::site::Site;
 use crate::trace::Event;
 
+/// How many changes of others are lost with a backup, apart from those of the story and the controller. Fewer might be made
+/// again before the controller looks: it can then not tell that the history is another one.
+const LOST: u64 = 10_000;
+
 impl Net {
     /// The place after a step of the story: what happens there.
     pub(crate) fn after_step(&self, step: u32) {
@@ -32,6 +36,7 @@ impl Net {
     fn strike(&self, step: u32, planned: Planned) {
         if planned.fault == Fault::SetBack {
             let (net, checkpoint) = (self.clone(), self.0.server.checkpoint());
+            self.0.server.skip_revisions(LOST);
             tokio::spawn(async move { net.set_back(step, &checkpoint, planned).await });
             return;
         }

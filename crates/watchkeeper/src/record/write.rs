@@ -182,13 +182,13 @@ impl<L: Correlation> Writer<L> {
     async fn attempt(&self, job: &Job<L::Event>) -> Result<(), ApiError> {
         let events = self.requests.api::<L::Event>();
         if let Some(patch) = &job.patch {
-            let patched = events.patch(&name_of(&job.event), &Patch::Strategic(patch)).await;
+            let patched = events.patch_unread(&name_of(&job.event), &Patch::Strategic(patch)).await;
             match patched {
                 Err(error) if error.is_not_found() => {}
-                answer => return answer.map(drop),
+                answer => return answer,
             }
         }
-        events.create(&job.event).await.map(drop)
+        events.create_unread(&job.event).await
     }
 
     fn give_up(&self, job: &Job<L::Event>, error: &ApiError) {

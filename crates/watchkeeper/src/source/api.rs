@@ -7,6 +7,7 @@ use http::Request;
 use kube_core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube_core::request::{Error as RequestError, Request as Builder};
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::api_source::{ApiSource, Scope};
@@ -294,6 +295,30 @@ impl<'a, K: Kind> Api<'a, K> {
             return Err(ApiError::new(Class::Invalid, message));
         }
         Ok(self.patch_params().force())
+    }
+
+    /// As [`create`](Self::create), for a caller that does not read the answer. It must be JSON.
+    pub(crate) async fn create_unread(&self, object: &K) -> Result<(), ApiError>
+    where
+        K: Serialize,
+    {
+        let path = collection::<K>(&self.kind, object.meta().namespace.as_deref())?;
+        self.exchange_unread(Builder::new(path).create(&self.post(), encode(object)?)).await
+    }
+
+    /// As [`patch`](Self::patch), for a caller that does not read the answer. It must be JSON.
+    pub(crate) async fn patch_unread<P: Serialize + fmt::Debug>(
+        &self,
+        key: &ObjectName,
+        patch: &Patch<P>,
+    ) -> Result<(), ApiError> {
+        let (at, name) = self.at(key)?;
+        self.exchange_unread(at.patch(&name, &self.patch_params(), patch)).await
+    }
+
+    async fn exchange_unread(&self, request: Result<Request<Vec<u8>>, RequestError>) -> Result<(), ApiError> {
+        let body = self.requests.send(request?).await?;
+        decode::<IgnoredAny>(&body).map(drop).map_err(ApiError::undecodable)
     }
 
     async fn exchange(&self, request: Result<Request<Vec<u8>>, RequestError>) -> Result<K, ApiError> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Args, Command};
 use http::Request;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Namespace};
@@ -20,7 +21,7 @@ use sample_controller::api::{Foo, FooSpec};
 use sample_controller::{COMPONENT, Options};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use watchkeeper::process::ClientArgs;
+use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 use watchkeeper::{Client, Env, ObjectName};
 use watchkeeper_apiserver::ApiServer;
 
@@ -41,6 +42,15 @@ fn of(kind: &str) -> Value {
 
 fn container() -> Value {
     of("Deployment")["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+#[test]
+fn the_program_knows_the_flags_of_its_manifest() {
+    let command = Options::augment_args(ClientArgs::augment_args(Command::new("sample-controller")));
+    let command = AdminArgs::augment_args(LogArgs::augment_args(command));
+    let container = container();
+    let flags = container["args"].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap());
+    command.try_get_matches_from(std::iter::once("sample-controller").chain(flags)).unwrap();
 }
 
 #[test]

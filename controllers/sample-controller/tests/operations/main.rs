@@ -24,10 +24,8 @@ use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, ListenOptions};
 
 /// Series that a program has only in trouble, with their labels.
-const IN_TROUBLE: [(&str, &[&str]); 2] = [
-    ("informer_degraded_seconds", &["name", "group", "version", "resource", "cause"]),
-    ("watchkeeper_controller_paused", &["controller"]),
-];
+const IN_TROUBLE: [(&str, &[&str]); 1] =
+    [("informer_degraded_seconds", &["name", "group", "version", "resource", "cause"])];
 /// What `...` stands for on the page.
 const OF_AN_INFORMER: [&str; 4] = ["name", "group", "version", "resource"];
 

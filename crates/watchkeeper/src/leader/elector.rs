@@ -218,9 +218,8 @@ impl Elector {
     pub(super) fn watched(&mut self, lease: Option<Seen>, now: Now) {
         let is_news = match (&lease, &self.observed) {
             (Some(seen), Some((known, _))) => {
-                let is_other = seen.uid != known.uid || seen.version != known.version;
-                let is_older = seen.uid == known.uid && seen.version < known.version;
-                (is_other && !is_older) || self.is_missing
+                let is_known = seen.uid == known.uid && seen.version <= known.version;
+                !is_known || self.is_missing
             }
             (Some(_), None) => true,
             // Each deletion is news: the Lease may have been created again in between.
@@ -296,8 +295,8 @@ impl Elector {
     /// Returns the record that releases the lease as it was just read; `None` if this candidate does not hold it.
     pub(super) fn release(&self, lease: &Seen, wall: Timestamp) -> Option<LeaderRecord> {
         let wall = to_microseconds(wall);
+        // Without a holder.
         self.wrote_this(&lease.record).then(|| LeaderRecord {
-            holder: String::new(),
             lease_seconds: 1,
             acquired: Some(wall),
             renewed: Some(wall),

@@ -290,14 +290,12 @@ impl fmt::Debug for LeaderElection {
     }
 }
 
-#[cfg(unix)]
 fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(not(unix))]
-fn hostname() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_default()
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    name
 }
 
 #[cfg(test)]

@@ -146,6 +146,8 @@ impl fmt::Debug for LeaderStatus {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
     use crate::env::Env;
 
@@ -164,8 +166,8 @@ mod tests {
         assert_eq!(status.check(), Ok(()), "expired within the tolerance");
         clock.sleep(Duration::from_millis(10)).await;
         assert_eq!(status.check(), Err("failed election to renew leadership on lease foo".to_owned()));
-        assert!(!status.renewed(clock.boot(), 1), "it led already");
-        assert_eq!((status.check(), status.slow_paths()), (Ok(()), 1));
+        assert!(!status.renewed(clock.boot(), 2), "it led already");
+        assert_eq!((status.check(), status.slow_paths()), (Ok(()), 2));
         clock.sleep(Duration::from_secs(60)).await;
         assert!(status.stopped() && !status.stopped() && !status.is_leader());
         assert_eq!(status.check(), Ok(()));
@@ -175,6 +177,28 @@ mod tests {
     fn a_change_of_leaders_is_noticed_once() {
         let status = LeaderStatus::new(&Clock::system(), "foo", "me", Duration::from_secs(15));
         assert!(!status.set_leader(""));
-        assert!(status.set_leader("a") && !status.set_leader("a") && status.set_leader(""));
+        assert!(status.set_leader("a") && !status.set_leader("a"));
+        assert_eq!(status.leader(), "a");
+        assert!(status.set_leader(""));
+        assert_eq!(status.leader(), "");
+    }
+
+    #[test]
+    fn a_candidate_has_won_for_good_once_it_has_led() {
+        let status = LeaderStatus::new(&Clock::system(), "foo", "me", Duration::from_secs(15));
+        assert!(!status.has_led() && status.won().now_or_never().is_none());
+        status.set_won();
+        assert!(status.has_led() && status.won().now_or_never().is_some());
+        status.stopped();
+        assert!(status.has_led());
+    }
+
+    #[test]
+    fn a_status_names_the_election_the_candidate_and_the_leader() {
+        let status = LeaderStatus::new(&Clock::system(), "foo", "me", Duration::from_secs(15));
+        status.set_leader("other");
+        assert_eq!((status.name(), status.identity()), ("foo", "me"));
+        let text = r#"LeaderStatus { name: "foo", identity: "me", leader: "other", .. }"#;
+        assert_eq!(format!("{status:?}"), text);
     }
 }

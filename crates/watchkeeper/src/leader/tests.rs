@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::io::Seek;
 use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
@@ -10,6 +11,7 @@ use jiff::SignedDuration;
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tracing::Level;
 
 use super::*;
 use crate::clock::Clock;
@@ -163,6 +165,19 @@ async fn a_lease_that_is_missing_is_none_one_that_is_there_cannot_be_created_and
     assert_eq!(server.lock().get().await.unwrap().unwrap().record.holder, "c");
 }
 
+#[tokio::test(start_paused = true)]
+async fn events_refer_to_the_lease_as_it_was_last_seen() {
+    let server = Server::new();
+    let mut lock = server.lock();
+    let reference = lock.reference();
+    assert_eq!((reference.namespace.as_deref(), reference.name.as_deref()), (Some("ns"), Some("leader")));
+    assert_eq!((reference.uid, reference.resource_version), (None, None));
+    server.held_by("other");
+    lock.get().await.unwrap();
+    let reference = lock.reference();
+    assert_eq!((reference.uid.as_deref(), reference.resource_version.as_deref()), (Some("u"), Some("1")));
+}
+
 /// Runs a candidate that leads until `stop`.
 async fn lead(election: LeaderElection, stop: &CancellationToken) -> Result<Option<()>, LeaderElectionLost> {
     election.run(stop.clone(), |_| stop.clone().cancelled_owned()).await
@@ -264,6 +279,50 @@ async fn a_leader_whose_renewals_hang_drops_its_work_a_renew_deadline_after_the_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_election_that_is_dropped_leads_no_more() {
+    let server = Server::new();
+    let election = server.election("a");
+    let (status, guarded) = (election.status().clone(), election.guard(&server.client()));
+    let run = election.run(CancellationToken::new(), |_| async {
+        assert!(status.is_leader());
+        pending::<()>().await;
+    });
+    assert!(server.env.clock.timeout(3 * SECOND, run).await.is_err(), "it led until it was dropped");
+    assert!(status.has_led() && !status.is_leader());
+    let name = ObjectName::namespaced("a", "b");
+    let refused = guarded.api::<k8s_openapi::api::core::v1::ConfigMap>().delete(&name).await;
+    assert_eq!(refused.map_err(|error: ApiError| error.class()), Err(Class::NotLeader));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_fail_are_warned_of_and_lost_races_are_not() {
+    for (refusal, warnings) in [
+        (StatusCode::INTERNAL_SERVER_ERROR, vec!["cannot write the lease", "cannot release the lease"]),
+        (StatusCode::CONFLICT, vec![]),
+    ] {
+        let log = Arc::new(tempfile::tempfile().unwrap());
+        let lines = tracing_subscriber::fmt().json().with_max_level(Level::WARN).with_writer(log.clone());
+        let _guard = tracing::subscriber::set_default(lines.finish());
+        let (server, stop) = (Server::new(), CancellationToken::new());
+        server.state.lock().refusals = vec![refusal];
+        let watch = async {
+            server.env.clock.sleep(5 * SECOND).await;
+            server.state.lock().refusals = vec![refusal];
+            stop.cancel();
+        };
+        let (led, ()) = tokio::join!(lead(server.election("a"), &stop), watch);
+        assert_eq!(led, Ok(Some(())));
+        (&*log).rewind().unwrap();
+        let lines = serde_json::Deserializer::from_reader(&*log).into_iter::<Value>().map(Result::unwrap);
+        let about_leases =
+            lines.map(|line| line["fields"].clone()).filter(|fields| !fields["lease"].is_null());
+        let messages: Vec<_> =
+            about_leases.map(|fields| fields["message"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(messages, warnings);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_was_replaced_learns_it_at_its_next_renewal() {
     let server = Server::new();
     let work = |_| async {
@@ -339,8 +398,12 @@ async fn an_election_needs_a_lease_and_an_identity_which_is_unique_by_default() 
     let (first, second) = (build(builder()).unwrap(), build(builder()).unwrap());
     assert_ne!(first, second);
     let (host, uuid) = first.rsplit_once('_').unwrap();
-    assert!(host == hostname() && uuid.len() == 36, "{first}");
-    assert!(format!("{:?}", builder().build().unwrap()).contains("ns/leader"));
+    #[cfg(unix)]
+    assert_eq!(host.as_bytes(), rustix::system::uname().nodename().to_bytes());
+    assert!(!host.is_empty() && uuid.len() == 36, "{first}");
+    let election = builder().identity("a").build().unwrap();
+    assert_eq!(format!("{:?}", election.leadership), format!("Leadership({:?})", election.status()));
+    assert!(format!("{election:?}").contains("ns/leader"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -65,7 +66,10 @@ struct State {
     delay: Duration,
     /// How late the events of watches are.
     lag: Duration,
+    /// Watches are refused, and those that are open end at their next event.
+    has_no_watches: bool,
     requests: u32,
+    lease_reads: u32,
     crash: Option<Crash>,
 }
 
@@ -90,6 +94,16 @@ impl Link {
     /// Delays the events of all watches but those of the Lease.
     pub(crate) fn lag(&self, lag: Duration) {
         self.state.lock().lag = lag;
+    }
+
+    /// Lists and watches are refused from now on.
+    pub(crate) fn forbid_watches(&self) {
+        self.state.lock().has_no_watches = true;
+    }
+
+    /// How often one Lease was read.
+    pub(crate) fn lease_reads(&self) -> u32 {
+        self.state.lock().lease_reads
     }
 
     pub(crate) fn requests(&self) -> u32 {
@@ -159,7 +173,13 @@ impl Link {
         }
         let (sent, holder) = (self.cluster.clock.now(), self.cluster.server.holder());
         let uri = request.uri().to_string();
-        let is_delayed = uri.contains("watch=true") && !uri.contains("/leases");
+        let is_read = request.method() == Method::GET && request.uri().path().ends_with("/leases/leader");
+        self.state.lock().lease_reads += u32::from(is_read);
+        if self.state.lock().has_no_watches && request.method() == Method::GET && !is_read {
+            return Ok(forbidden());
+        }
+        let is_watch = uri.contains("watch=true");
+        let is_delayed = is_watch && !uri.contains("/leases");
         // A request on its way arrives, even if nobody waits for the answer any more.
         let (answer, answered) = oneshot::channel();
         let link = self.clone();
@@ -188,7 +208,11 @@ impl Link {
                     let lag = if is_delayed { link.state.lock().lag } else { Duration::ZERO };
                     link.cluster.clock.sleep(lag).await;
                     link.thawed().await;
-                    if link.is_cut() { Err(reset()) } else { chunk.map(Frame::data) }
+                    if link.is_cut() || (is_watch && link.state.lock().has_no_watches) {
+                        Err(reset())
+                    } else {
+                        chunk.map(Frame::data)
+                    }
                 }
             });
             StreamBody::new(chunks).boxed_unsync()
@@ -208,4 +232,10 @@ impl Link {
         }
         answer
     }
+}
+
+fn forbidden() -> Response<AnswerBody> {
+    let status = r#"{"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}"#;
+    let body = Full::new(Bytes::from(status)).map_err(|never| match never {}).boxed_unsync();
+    Response::builder().status(StatusCode::FORBIDDEN).body(body).unwrap()
 }

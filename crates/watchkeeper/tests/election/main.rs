@@ -4,6 +4,7 @@
 mod link;
 mod manager;
 mod server;
+mod standby;
 mod world;
 
 use std::time::Duration;

@@ -177,6 +177,16 @@ fn without_a_watch_the_lease_is_read_again_and_again() {
 }
 
 #[test]
+fn a_watch_that_shows_what_was_read_asks_for_no_other_read_and_one_that_shows_another_lease_does() {
+    let mut elector = elector();
+    elector.read(Some(seen(9, "", 0)), at(0));
+    elector.watched(Some(seen(9, "", 0)), at(10));
+    assert!(matches!(elector.step(at(10), true), Step::Update(_)));
+    elector.watched(Some(Seen { uid: "v".to_owned(), ..seen(8, "other", 0) }), at(20));
+    assert_eq!(elector.step(at(20), true), Step::Wait(boot(15_020)));
+}
+
+#[test]
 fn nothing_is_written_on_the_word_of_a_watch_alone() {
     let mut elector = elector();
     elector.read(Some(seen(7, "other", 0)), at(0));
@@ -210,7 +220,7 @@ fn a_leader_renews_with_one_write_and_keeps_when_it_began_and_the_transitions() 
     assert_eq!((renewed.transitions, renewed.acquired), (5, acquired.acquired));
     assert_eq!(renewed.renewed, Some(at(2_005).wall));
     elector.wrote(stored(&renewed, 9), boot(2_005), at(2_010));
-    assert_eq!(elector.leads_until(), Some(boot(12_005)));
+    assert_eq!((elector.leads_until(), elector.renewed()), (Some(boot(12_005)), Some(boot(2_005))));
     assert_eq!(elector.slow_paths(), 0);
 }
 
@@ -297,6 +307,20 @@ fn an_acquisition_whose_answer_was_lost_is_recognized_and_renewed() {
 }
 
 #[test]
+fn a_candidate_may_hold_the_lease_from_its_first_write_until_it_sees_that_another_does() {
+    let mut elector = elector();
+    elector.read(Some(seen(7, "", 0)), at(0));
+    assert!(!elector.may_hold());
+    update(&mut elector, at(0));
+    assert!(elector.may_hold(), "the answer may be lost");
+    elector.write_failed(at(5_000));
+    elector.read(Some(seen(7, "", 0)), at(7_000));
+    assert!(elector.may_hold(), "the write may be under way");
+    elector.read(Some(seen(8, "other", 1)), at(9_000));
+    assert!(!elector.may_hold());
+}
+
+#[test]
 fn a_record_of_another_process_with_the_same_identity_is_not_an_own_one() {
     let mut elector = elector();
     elector.read(Some(seen(7, "me", 0)), at(500));
@@ -355,7 +379,8 @@ fn a_candidate_does_not_create_a_deleted_lease_while_its_holder_may_lead() {
     assert_eq!(elector.step(at(5_000), true), Step::Wait(boot(20_000)), "it is another one");
     assert_eq!(elector.step(at(20_000), true), Step::Get);
     elector.read(None, at(20_010));
-    assert!(matches!(elector.step(at(20_010), true), Step::Create(_)));
+    let Step::Create(record) = elector.step(at(20_010), true) else { panic!("expected a create") };
+    assert_eq!(record.transitions, 0, "the count ends with the Lease");
     // One that nobody held may have been taken before it was deleted.
     let mut free = self::elector();
     free.read(Some(seen(7, "", 0)), at(1_000));

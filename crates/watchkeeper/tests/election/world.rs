@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::clock::{Clock, Generator, Instant};
 use watchkeeper::leader::LeaderElection;
@@ -153,15 +154,21 @@ async fn candidate(client: &Client, env: &Env, identity: &str, stop: Cancellatio
     let guarded = election.guard(client);
     let stopped = stop.clone();
     let work = |_| async move {
-        let mut number = 0;
+        // One that was lost does not hold up the others.
+        let (mut number, mut writes) = (0, JoinSet::new());
         while !stopped.is_cancelled() {
             number += 1;
             let mut map = ConfigMap::default();
             map.metadata.name = Some(format!("{}-{number}", identity.replace('_', "-")));
             map.metadata.namespace = Some("default".to_owned());
-            let _refused = guarded.api::<ConfigMap>().create(&map).await;
+            let guarded = guarded.clone();
+            writes.spawn(async move {
+                let _refused = guarded.api::<ConfigMap>().create(&map).await;
+            });
             env.clock.sleep(Duration::from_millis(100)).await;
+            while writes.try_join_next().is_some() {}
         }
+        while writes.join_next().await.is_some() {}
     };
     let _lost = election.run(stop, work).await;
 }

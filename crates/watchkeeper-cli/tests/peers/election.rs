@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use watchkeeper::Object;
 use watchkeeper::informer::{Change, on_apply, on_change};
+use watchkeeper::{Object, ObjectName};
 
 use crate::PeerPrograms;
 use crate::observer::Observer;
@@ -97,6 +97,10 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
         .factory
         .informer::<Lease>()
         .add_handler(on_apply(move |lease: &Object<Lease>| {
+            // A real server has others, of its own.
+            if lease.key() != ObjectName::namespaced("default", "leader") {
+                return;
+            }
             let holder = lease.get().unwrap().spec.clone().unwrap().holder_identity.unwrap_or_default();
             held.lock().unwrap().insert(lease.version().as_number(), Fact::Held(holder));
         }))

@@ -20,7 +20,7 @@ use crate::jobs::{Bench, Jobs};
 use crate::objects::{Invariant, Objects};
 use crate::outside::Outside;
 use crate::plan;
-use crate::replay::{Options, Replay};
+use crate::replay::{Options, Part, Replay};
 use crate::report::Report;
 use crate::shrink;
 use crate::subject::{Life, Operator, Program, Subject};
@@ -347,7 +347,7 @@ impl Check {
     /// Runs the story without faults; twice with one seed, and with two other seeds.
     fn reference(bench: &Arc<Bench>) -> Result<Outcome, Failure> {
         let runs = bench.attended(&Replay::calm(0), |bench, _| {
-            let [mut first, mut again] = [0, 0].map(|seed| bench.calm(seed, None, None));
+            let [mut first, mut again] = [0, 0].map(|seed| bench.calm(seed, &Part::default(), None));
             if let Some(violation) = first.violation.take() {
                 return Err((Replay::calm(0), violation, first.entries));
             }
@@ -361,7 +361,7 @@ impl Check {
             let reference = Reference::of(&first);
             bench.set_reference(reference.clone());
             for seed in [1, 2] {
-                let mut other = bench.calm(seed, None, Some(&reference));
+                let mut other = bench.calm(seed, &Part::default(), Some(&reference));
                 if let Some(violation) = other.violation.take() {
                     return Err((Replay::calm(seed), violation, other.entries));
                 }

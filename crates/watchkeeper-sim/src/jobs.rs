@@ -10,7 +10,7 @@ use watchkeeper::clock::{Clock, Instant};
 
 use crate::failure::{Failure, Finding};
 use crate::fault::{FaultKind, Planned};
-use crate::replay::{Options, Replay};
+use crate::replay::{Options, Part, Replay};
 use crate::report::Report;
 use crate::script::Script;
 use crate::shrink;
@@ -44,13 +44,13 @@ impl Bench {
     /// Runs a schedule on this thread, and compares it with the reference run.
     pub(crate) fn run(&self, replay: &Replay) -> Outcome {
         let script = replay.script(&self.kinds);
-        let Replay { seed, steps, .. } = *replay;
-        self.execute(Schedule { seed, script, steps, reference: self.reference.get() })
+        let Replay { seed, part, .. } = replay;
+        self.execute(Schedule { seed: *seed, script, part, reference: self.reference.get() })
     }
 
-    /// Runs the story without faults, or its beginning.
-    pub(crate) fn calm(&self, seed: u64, steps: Option<u32>, reference: Option<&Reference>) -> Outcome {
-        self.execute(Schedule { seed, script: Script::calm(), steps, reference })
+    /// Runs the story without faults, or a part of it.
+    pub(crate) fn calm(&self, seed: u64, part: &Part, reference: Option<&Reference>) -> Outcome {
+        self.execute(Schedule { seed, script: Script::calm(), part, reference })
     }
 
     pub(crate) fn execute(&self, schedule: Schedule<'_>) -> Outcome {
@@ -248,11 +248,11 @@ impl Work {
             }
             let replay = self.jobs.replay(index);
             crew.begin(thread, replay.to_string());
-            let mut outcome = self.bench.run(&replay);
+            let mut outcome = shrink::judge_or_run(&self.bench, &replay);
             // One in a hundred is run twice.
             if index.is_multiple_of(100)
                 && outcome.violation.is_none()
-                && self.bench.run(&replay).digest != outcome.digest
+                && shrink::judge_or_run(&self.bench, &replay).digest != outcome.digest
             {
                 outcome.violation = Some(Violation::NotDeterministic);
             }

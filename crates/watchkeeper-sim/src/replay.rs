@@ -1,5 +1,6 @@
 //! Schedules as text, for `SIM_REPLAY`, and the other variables of the environment.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,9 +15,23 @@ use crate::script::Script;
 pub(crate) struct Replay {
     /// The seed of the world: uids, jitter and the like.
     pub(crate) seed: u64,
+    pub(crate) part: Part,
+    pub(crate) faults: Faults,
+}
+
+/// The part of a story that is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
     /// The story ends before its next step.
     pub(crate) steps: Option<u32>,
-    pub(crate) faults: Faults,
+    /// Steps that are left out; the others keep their numbers.
+    pub(crate) without: BTreeSet<u32>,
+}
+
+impl Part {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.steps.is_none() && self.without.is_empty()
+    }
 }
 
 /// The faults of a schedule.
@@ -69,7 +84,11 @@ impl fmt::Display for Replay {
         if self.seed != 0 {
             parts.push(format!("seed={}", self.seed));
         }
-        parts.extend(self.steps.map(|steps| format!("steps={steps}")));
+        parts.extend(self.part.steps.map(|steps| format!("steps={steps}")));
+        if !self.part.without.is_empty() {
+            let without: Vec<_> = self.part.without.iter().map(ToString::to_string).collect();
+            parts.push(format!("without={}", without.join(",")));
+        }
         match &self.faults {
             Faults::Planned(faults) => parts.extend(faults.iter().map(ToString::to_string)),
             Faults::Drawn(seed) => parts.push(format!("drawn={seed}")),
@@ -88,7 +107,11 @@ impl FromStr for Replay {
             let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{part:?} needs a number"));
             match part.split_once('=') {
                 Some(("seed", seed)) => replay.seed = number(seed)?,
-                Some(("steps", steps)) => replay.steps = Some(number(steps)? as u32),
+                Some(("steps", steps)) => replay.part.steps = Some(number(steps)? as u32),
+                Some(("without", steps)) => {
+                    let steps = steps.split(',').map(|step| number(step.trim()).map(|step| step as u32));
+                    replay.part.without = steps.collect::<Result<_, _>>()?;
+                }
                 Some(("drawn", seed)) => replay.faults = Faults::Drawn(number(seed)?),
                 _ => faults.push(part.parse::<Planned>().map_err(|error| error.to_string())?),
             }
@@ -161,10 +184,14 @@ mod tests {
 
     #[test]
     fn a_schedule_is_read_back_from_its_text() {
-        for text in ["calm", "drawn=7", "seed=3; steps=2; kill @ step 1; lose-answer @ create pods d/ #1"] {
+        for text in [
+            "calm",
+            "drawn=7",
+            "seed=3; steps=4; without=1,3; kill @ step 1; lose-answer @ create pods d/ #1",
+        ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
-        for text in ["seed=x", "kill", "what @ step 1"] {
+        for text in ["seed=x", "without=x", "kill", "what @ step 1"] {
             assert!(text.parse::<Replay>().is_err(), "{text}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::failure::Finding;
 use crate::fault::Planned;
 use crate::jobs::{Beat, Bench};
-use crate::replay::{Faults, Replay};
+use crate::replay::{Faults, Part, Replay};
 use crate::violation::Violation;
 use crate::world::{Outcome, Reference, Schedule};
 
@@ -12,22 +12,30 @@ const MOST_RUNS: u32 = 400;
 
 /// Runs a schedule, compared with the same story without faults; `None` if that goes wrong itself.
 pub(crate) fn judge(bench: &Bench, replay: &Replay) -> Option<Outcome> {
-    let Some(steps) = replay.steps else { return Some(bench.run(replay)) };
-    let calm = bench.calm(0, Some(steps), None);
+    if replay.part.is_whole() {
+        return Some(bench.run(replay));
+    }
+    let part = &replay.part;
+    let calm = bench.calm(0, part, None);
     if calm.violation.is_some() {
         return None;
     }
     let script = replay.script(&bench.kinds);
     let reference = Reference::of(&calm);
-    let schedule = Schedule { seed: replay.seed, script, steps: Some(steps), reference: Some(&reference) };
+    let schedule = Schedule { seed: replay.seed, script, part, reference: Some(&reference) };
     Some(bench.execute(schedule))
+}
+
+/// The same, compared with the whole story if the part goes wrong without faults.
+pub(crate) fn judge_or_run(bench: &Bench, replay: &Replay) -> Outcome {
+    judge(bench, replay).unwrap_or_else(|| bench.run(replay))
 }
 
 /// The smallest schedule that goes wrong in the same way.
 pub(crate) fn shrink(bench: &Bench, beat: &Beat, replay: &Replay, violation: Violation) -> Finding {
     let mut shrinker = Shrinker { bench, beat, violation, runs: 0 };
     let mut best = replay.clone();
-    let first = bench.run(replay);
+    let first = judge_or_run(bench, replay);
     if let Faults::Drawn(_) = best.faults {
         best.faults = Faults::Planned(first.hits.clone());
     }
@@ -76,7 +84,8 @@ impl Shrinker<'_> {
         self.beat.next();
         let outcome = judge(self.bench, replay)?;
         let is_same = outcome.violation.as_ref().is_some_and(|found| found.is_like(&self.violation));
-        is_same.then_some(outcome)
+        // A line must not name a fault that has no place any more.
+        (is_same && replay.missed(&outcome.hits).is_none()).then_some(outcome)
     }
 
     /// Takes out halves, quarters and so on, as long as the rest goes wrong.
@@ -99,14 +108,26 @@ impl Shrinker<'_> {
         faults
     }
 
-    /// The shortest beginning of the story that goes wrong.
+    /// The shortest beginning of the story that goes wrong, without the steps in it that are not needed.
     fn fewer_steps(&mut self, replay: Replay, steps: u32) -> Replay {
-        for fewer in 1..steps {
-            let shorter = Replay { steps: Some(fewer), ..replay.clone() };
+        let mut best = replay;
+        let mut last = best.part.steps.unwrap_or(steps);
+        for fewer in 1..last {
+            let part = Part { steps: Some(fewer), ..best.part.clone() };
+            let shorter = Replay { part, ..best.clone() };
             if self.try_run(&shorter).is_some() {
-                return shorter;
+                (best, last) = (shorter, fewer);
+                break;
             }
         }
-        replay
+        // From the end, as a step may need those before it. Where the story cannot go on without one, it goes wrong without
+        // faults, too, and the step stays.
+        for step in (1..last).rev() {
+            let mut fewer = best.clone();
+            if fewer.part.without.insert(step) && self.try_run(&fewer).is_some() {
+                best = fewer;
+            }
+        }
+        best
     }
 }

@@ -1,5 +1,6 @@
 //! The user of a story, whose requests have no faults.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,20 +8,21 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use kube_client::client::Body;
 use kube_core::params::Patch;
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 use watchkeeper::wire::ApiError;
 use watchkeeper::{Client, Env, Kind, ObjectName};
 
 use crate::net::{AnswerBody, BoxError, Net};
-use crate::site::Target;
+use crate::replay::Part;
+use crate::site::{Target, Verb};
 use crate::trace::Event;
 
 /// How long [`User::settle`] and [`User::eventually`] wait.
@@ -201,17 +203,23 @@ fn name(key: &str) -> ObjectName {
     }
 }
 
-/// Counts the steps of a story, and ends it early if only its beginning is to be told. Clones share it.
+/// Counts the steps of a story, of which only a part may be told. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     count: Arc<Mutex<u32>>,
     most: u32,
+    without: Arc<BTreeSet<u32>>,
     pub(crate) is_over: CancellationToken,
 }
 
 impl Steps {
-    pub(crate) fn new(most: Option<u32>) -> Self {
-        Self { count: Arc::default(), most: most.unwrap_or(u32::MAX), is_over: CancellationToken::new() }
+    pub(crate) fn new(part: &Part) -> Self {
+        Self {
+            count: Arc::default(),
+            most: part.steps.unwrap_or(u32::MAX),
+            without: Arc::new(part.without.clone()),
+            is_over: CancellationToken::new(),
+        }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -257,6 +265,10 @@ impl Service<Request<Body>> for UserService {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let Some(number) = steps.next() else { return std::future::pending().await };
+            if steps.without.contains(&number) {
+                net.after_step(number);
+                return leave_out(&net, &target, parts.uri.path(), body).await;
+            }
             let request = Request::from_parts(parts, Body::from(body.clone()));
             let Ok(answer) = net.server().service().oneshot(request).await;
             let (head, reply) = answer.into_parts();
@@ -268,5 +280,30 @@ impl Service<Request<Body>> for UserService {
             Ok(Response::from_parts(head, reply))
         }
         .boxed()
+    }
+}
+
+/// Answers a step that is left out as if nothing had come of it: with the object as the user sent it, or as it is.
+async fn leave_out(
+    net: &Net,
+    target: &Target,
+    path: &str,
+    body: bytes::Bytes,
+) -> Result<Response<AnswerBody>, BoxError> {
+    let answer = |status: StatusCode, body: bytes::Bytes| {
+        let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
+        Response::builder().status(status).header("content-type", "application/json").body(body)
+    };
+    match target.verb {
+        Verb::Create => Ok(answer(StatusCode::CREATED, body)?),
+        Verb::Delete | Verb::DeleteCollection => {
+            let why = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
+                "message": "the step is left out", "code": 404});
+            Ok(answer(StatusCode::NOT_FOUND, serde_json::to_vec(&why)?.into())?)
+        }
+        _ => {
+            let Ok(found) = net.server().service().oneshot(Request::get(path).body(Body::empty())?).await;
+            Ok(found.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
+        }
     }
 }

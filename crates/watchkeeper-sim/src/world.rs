@@ -26,6 +26,7 @@ use crate::fault::Planned;
 use crate::net::Net;
 use crate::objects::Invariant;
 use crate::outside::Outside;
+use crate::replay::Part;
 use crate::script::{Place, Script};
 use crate::site::Target;
 use crate::subject::{Actors, Life, Subject};
@@ -137,8 +138,7 @@ fn resource_of(what: &str) -> Option<String> {
 pub(crate) struct Schedule<'a> {
     pub(crate) seed: u64,
     pub(crate) script: Script,
-    /// The story ends before its next step.
-    pub(crate) steps: Option<u32>,
+    pub(crate) part: &'a Part,
     /// `None` for the reference run itself.
     pub(crate) reference: Option<&'a Reference>,
 }
@@ -162,7 +162,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             net: net.clone(),
             outside: outside.clone(),
             view: View::default(),
-            steps: Steps::new(schedule.steps),
+            steps: Steps::new(schedule.part),
             violation: Mutex::new(None),
             handles: (0..conditions.replicas).map(|_| Arc::default()).collect(),
         };

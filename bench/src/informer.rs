@@ -32,6 +32,10 @@ pub struct InformerArgs {
     /// Number of threads; with one, everything runs on the main thread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
+    /// Speak HTTP/2, by a prototype, instead of HTTP/1.1
+    #[cfg(feature = "http2")]
+    #[arg(long, requires = "kubeconfig")]
+    http2: bool,
     /// Resource to list and watch
     #[arg(long, value_enum, default_value_t = Resource::Pods)]
     resource: Resource,
@@ -122,6 +126,10 @@ pub fn run(args: &InformerArgs) -> Result<(), Failure> {
 }
 
 async fn connect(args: &InformerArgs, env: &Env) -> Result<Client, Failure> {
+    #[cfg(feature = "http2")]
+    if let Some(kubeconfig) = args.kubeconfig.as_ref().filter(|_| args.http2) {
+        return Ok(Client::from_kube(crate::http2::connect(kubeconfig).await?, env));
+    }
     Ok(match &args.server {
         Some(server) => Client::from_config(Config::new(server.clone()), env)?,
         None => {

@@ -6,6 +6,8 @@ pub mod behind;
 mod child;
 pub mod controller;
 pub mod foos;
+#[cfg(feature = "http2")]
+mod http2;
 pub mod idle;
 pub mod informer;
 pub mod latency;
@@ -18,5 +20,6 @@ pub mod scale;
 pub mod serve;
 pub mod sim;
 pub mod store;
+pub mod sync;
 pub mod weather;
 pub mod worst;

@@ -13,6 +13,7 @@ use bench::scale::{self, ScaleArgs};
 use bench::serve::{self, ServeArgs};
 use bench::sim::{self, SimArgs};
 use bench::store::{self, StoreArgs};
+use bench::sync::{self, SyncArgs};
 use bench::weather::{self, WeatherArgs};
 use bench::worst::{self, WorstArgs};
 use clap::error::ErrorKind;
@@ -63,6 +64,8 @@ enum Command {
     Apiserver(ApiserverArgs),
     /// Search for the large request to the embedded API server that delays small requests longest.
     Worst(WorstArgs),
+    /// Measure the first sync of many Pods from a real API server, beside client-go.
+    Sync(SyncArgs),
     /// Run the sample controller on a real control plane where something fails every few seconds.
     Weather(WeatherArgs),
     /// Measure the simulator: CPU time per fault schedule and per request.
@@ -85,6 +88,7 @@ fn main() {
         Command::Relist(args) => relist::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::Worst(args) => worst::run(&args),
+        Command::Sync(args) => sync::run(&args),
         Command::Weather(args) => weather::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

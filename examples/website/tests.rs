@@ -153,6 +153,10 @@ fn through_every_fault_nothing_is_lost_doubled_or_left_behind() {
         .crd::<Website>()
         .pairs(20)
         .seeds(40)
+        // A backup is restored while a cache has not seen the controller's last write: the server has lost it.
+        .schedule(
+            "stall @ watch secrets #1 event 1; stall @ watch deployments.apps #1 event 2; set-back @ step 4",
+        )
         .run(
             |outside| Arc::new(Simulated(outside.clone())),
             |manager, buckets| register(manager, buckets.clone()),

@@ -6,13 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::Writes;
+use watchkeeper::explain::Explained;
 use watchkeeper::informer::{Change, HandlerOptions, InformerStopped, Lister, on_change};
 use watchkeeper::object::DecodeError;
 use watchkeeper::process::Workers;
 use watchkeeper::record::{EventRecorder, EventType};
 use watchkeeper::source::Requests;
 use watchkeeper::wire::{ApiError, Class};
-use watchkeeper::workqueue::{Priority, WorkItem, enqueue_mapped, limiter};
+use watchkeeper::workqueue::{Priority, Reason, Trigger, WorkItem, enqueue_mapped, limiter};
 use watchkeeper::{Client, Env, Object, ObjectName, RateLimitingQueue, SharedInformerFactory};
 
 use crate::COMPONENT;
@@ -98,7 +99,8 @@ impl Controller {
                 && let Some(foo) = change.last_known()
             {
                 // Changes overtake the initial list and resyncs.
-                this.queue.add_with(foo.key(), Priority::of(&change));
+                let trigger = Trigger::itself(Reason::of(&change), foo.version());
+                this.queue.add_because(foo.key(), Priority::of(&change), trigger);
             }
         }))?;
         // A changed Deployment enqueues the Foo that controls it and the one that did before; others are ignored. A resync would bring nothing
@@ -115,6 +117,12 @@ impl Controller {
         let options = HandlerOptions::default().resync(Duration::ZERO);
         deployments.add_handler_with(enqueue_mapped(controller.queue.clone(), owner_of), options)?;
         Ok(controller)
+    }
+
+    /// The controller, to be explained.
+    pub(crate) fn explained(&self, factory: &SharedInformerFactory) -> Explained<Foo> {
+        let (foos, deployments) = (factory.informer::<Foo>(), factory.informer::<Deployment>());
+        Explained::new("foos", &self.queue, &foos).owns(&deployments).writes(self.writes.clone())
     }
 
     /// The queue of Foos to reconcile.
@@ -139,7 +147,10 @@ impl Controller {
     /// Reconciles the Foo of one key, and finishes or retries the key.
     async fn process(self: Arc<Self>, item: WorkItem<ObjectName>) {
         // A Foo whose last writes are not cached yet goes back to the queue.
-        let Some(item) = self.writes.admit(item) else { return };
+        let Some(mut item) = self.writes.admit(item) else { return };
+        if let Ok(foo) = self.foos.object(item.key()) {
+            item.saw(foo.version());
+        }
         match self.sync_handler(item.key()).await {
             Ok(()) => {
                 tracing::info!(foo = %item.key(), "successfully synced");

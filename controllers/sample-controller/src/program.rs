@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use watchkeeper::explain::{Explain, ProgramPhase};
 use watchkeeper::informer::{CachesBehind, InformerPanicked, InformerStopped, NotSynced};
 use watchkeeper::leader::{ElectionError, LeaderElection, LeaderElectionLost};
 use watchkeeper::process::metrics::{
@@ -65,6 +66,7 @@ pub struct Program {
     sink: EventSink,
     workers: usize,
     election: Option<LeaderElection>,
+    explain: Explain,
 }
 
 impl Program {
@@ -97,9 +99,16 @@ impl Program {
         }
         let controller = Controller::new(&client, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
+        let explain = Explain::new(COMPONENT, client.env());
+        explain.informers(&factory);
+        if let Some(election) = &election {
+            explain.leader(election.status());
+        }
+        explain.add(controller.explained(&factory).workers(options.workers.get()));
+        pages.explain = Some(Arc::new(explain.clone()));
         pages.ready.caches(&factory);
         pages.live.informers(&factory);
-        Ok(Self { factory, controller, sink, workers: options.workers.get(), election })
+        Ok(Self { factory, controller, sink, workers: options.workers.get(), election, explain })
     }
 
     /// The queue of Foos to reconcile.
@@ -110,7 +119,7 @@ impl Program {
     /// Runs until `stop`, or until a part panics, which the error names. Returns when all tasks have ended; dropping the future ends them
     /// too.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
-        let Self { factory, controller, sink, workers, election } = self;
+        let Self { factory, controller, sink, workers, election, explain } = self;
         tracing::info!("starting the Foo controller");
         // Whichever part ends first stops the others.
         let stop = &stop.child_token();
@@ -122,12 +131,14 @@ impl Program {
             tracing::info!("waiting for informer caches to sync");
             factory.wait_for_sync(stop).await?;
             let Some(election) = election else {
+                explain.set_phase(ProgramPhase::Running);
                 controller.run(workers, stop.clone()).await;
                 return Ok(());
             };
             let led = election.run(stop.clone(), |_| async {
                 if let Some(caught_up) = stop.run_until_cancelled(factory.catch_up(CATCH_UP)).await {
                     caught_up?;
+                    explain.set_phase(ProgramPhase::Running);
                     controller.run(workers, stop.clone()).await;
                 }
                 Ok(())

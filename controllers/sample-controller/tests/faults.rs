@@ -50,6 +50,10 @@ fn check(queue: QueueKind) {
         .definition(api::crd())
         .pairs(20)
         .seeds(40)
+        // A backup is restored while a cache has not seen the controller's last write: the server has lost it.
+        .schedule(
+            "restart @ step 6; set-back @ step 7; stall @ watch foos.samplecontroller.k8s.io #3 event 1",
+        )
         .run_program(
             |_| (),
             async move |life, ()| {

@@ -66,6 +66,7 @@
 //! - [`workqueue`]: the keys to reconcile, rate limited and deduplicated.
 //! - [`record`]: events for users.
 //! - [`leader`]: one leader among several replicas.
+//! - [`explain`]: why an object is or is not reconciled.
 //! - [`process`]: flags, workers, signals, metrics and health checks of a program.
 //! - [`controller`]: controllers, what their reconciles read and write, and the manager that runs them.
 //! - [`prelude`]: the items that most controllers need, for one import.
@@ -90,6 +91,7 @@ mod planted;
 pub mod clock;
 pub mod controller;
 mod env;
+pub mod explain;
 mod fair;
 pub mod informer;
 mod latch;

@@ -177,6 +177,9 @@ async fn a_page_has_the_figures_of_every_queue_each_metric_once() {
         r#"workqueue_running{name="foos"} 1.0"#,
         r#"workqueue_delayed{name="foos"} 1.0"#,
         r#"workqueue_parked{name="foos"} 1.0"#,
+        r#"watchkeeper_workqueue_keys{name="foos",state="parked"} 1.0"#,
+        r#"watchkeeper_workqueue_keys{name="foos",state="failed"} 0.0"#,
+        r#"watchkeeper_workqueue_oldest_waiting_seconds{name="bars"} 0.0"#,
     ] {
         assert_eq!(told.lines().filter(|found| *found == line).count(), 1, "{line}\n{told}");
     }
@@ -186,4 +189,37 @@ async fn a_page_has_the_figures_of_every_queue_each_metric_once() {
     assert_eq!(told.lines().filter(|line| line.starts_with("# TYPE workqueue_depth")).count(), 1);
     drop((foos, bars));
     assert!(!page(&registry).contains("name="), "a dropped queue is on no page");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_from_a_change_to_the_end_of_its_run_counts_changes_and_nothing_else() {
+    let (env, mut registry) = (Env::simulated(1), Registry::default());
+    let queue = RateLimitingQueue::<u32>::new("foos", limiter::default_controller(), &env);
+    QueueCollector::register(&mut registry).add(&queue);
+    let changed = |version: &str| Trigger::itself(Reason::Changed, &version.into());
+    let second = Duration::from_secs(1);
+    queue.add_because(1, Priority::Normal, changed("7"));
+    env.clock.sleep(2 * second).await;
+    // A second change of a waiting key does not count from its own arrival.
+    queue.add_because(1, Priority::Normal, changed("8"));
+    let oldest = r#"watchkeeper_workqueue_oldest_waiting_seconds{name="foos"} 2.0"#;
+    assert!(page(&registry).contains(oldest));
+    let item = queue.get().await.unwrap();
+    // This one is seen by the next run.
+    queue.add_because(1, Priority::Normal, changed("9"));
+    env.clock.sleep(second).await;
+    item.forget();
+    let total = |page: String| {
+        let line = "watchkeeper_change_to_reconciled_seconds_sum{name=\"foos\"} ";
+        page.lines().find_map(|found| found.strip_prefix(line)?.parse::<f64>().ok()).unwrap()
+    };
+    assert_eq!(total(page(&registry)), 3.0);
+    // It waits for its own writes, and the requeue after it is no change.
+    queue.get().await.unwrap().park(env.clock.now() + 4 * second);
+    queue.get().await.unwrap().retry_after(60 * second);
+    assert_eq!(total(page(&registry)), 3.0 + 5.0);
+    queue.get().await.unwrap().forget();
+    queue.add_because(1, Priority::Normal, Trigger::itself(Reason::Resync, &"9".into()));
+    queue.get().await.unwrap().forget();
+    assert_eq!(total(page(&registry)), 8.0);
 }

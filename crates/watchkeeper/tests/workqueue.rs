@@ -16,8 +16,8 @@ use watchkeeper::process::run_workers;
 use watchkeeper::queue::Deleted;
 use watchkeeper::workqueue::limiter::{self, ItemExponential};
 use watchkeeper::workqueue::{
-    Cause, Key, KeyRecord, LastError, Priority, QueueFigures, RateLimitingQueue, Relation, WorkItem, enqueue,
-    enqueue_mapped,
+    Cause, Key, KeyState, LastError, Priority, QueueFigures, RateLimitingQueue, Relation, RunResult,
+    WorkItem, enqueue, enqueue_mapped,
 };
 use watchkeeper::{Env, Object, ObjectName};
 
@@ -60,56 +60,55 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     assert_eq!(queue.explain(&"foo"), None);
 
     queue.add_with("foo", Priority::High);
-    let waiting = KeyRecord {
-        key: "foo",
-        waiting_since: at(0),
-        delayed_until: None,
-        parked_until: None,
-        parked_since: None,
-        worked_on_since: None,
-        priority: Priority::High,
-        retries: 0,
-        last_error: None,
-        last_success: None,
-        triggers: Vec::new(),
-    };
-    assert_eq!(queue.explain(&"foo"), Some(waiting.clone()));
+    let mut record = queue.explain(&"foo").unwrap();
+    assert_eq!((record.state, record.waiting_since, record.behind), (KeyState::Waiting, at(0), Some(0)));
+    assert_eq!((record.priority, record.retries, record.is_backing_off), (Priority::High, 0, false));
+    assert_eq!((record.delayed_until, record.parked_until, record.parked_since), (None, None, None));
+    assert_eq!((record.worked_on_since, record.last_run, record.last_success), (None, None, None));
+    assert_eq!((&record.last_error, record.triggers.len()), (&None, 0));
 
     env.clock.sleep(SECOND).await;
     let item = ready(&queue).unwrap();
-    let working = KeyRecord { waiting_since: None, worked_on_since: at(1), ..waiting };
-    assert_eq!(queue.explain(&"foo"), Some(working.clone()));
+    record.state = KeyState::Running;
+    (record.waiting_since, record.behind, record.worked_on_since) = (None, None, at(1));
+    assert_eq!(queue.explain(&"foo"), Some(record.clone()));
+
     env.clock.sleep(SECOND).await;
     queue.add("foo");
-    let added_again = KeyRecord { waiting_since: at(2), priority: Priority::Normal, ..working };
-    assert_eq!(queue.explain(&"foo"), Some(added_again.clone()));
+    (record.waiting_since, record.priority) = (at(2), Priority::Normal);
+    assert_eq!(queue.explain(&"foo"), Some(record.clone()));
 
     env.clock.sleep(SECOND).await;
     item.retry("no luck");
     let error =
         |seconds, message: &str| Some(LastError { at: start + seconds * SECOND, message: message.into() });
-    let failed = KeyRecord {
-        worked_on_since: None,
-        delayed_until: at(4),
-        retries: 1,
-        last_error: error(3, "no luck"),
-        ..added_again
-    };
-    assert_eq!(queue.explain(&"foo"), Some(failed.clone()));
+    let seen = queue.explain(&"foo").unwrap();
+    let run = seen.last_run.unwrap();
+    assert_eq!((Some(run.ended), run.took, run.result, run.saw), (at(3), 2 * SECOND, RunResult::Error, None));
+    (record.state, record.worked_on_since, record.behind) = (KeyState::Waiting, None, Some(0));
+    (record.delayed_until, record.is_backing_off, record.own_backoff) = (at(4), true, Some(SECOND));
+    (record.retries, record.last_error, record.last_run) = (1, error(3, "no luck"), Some(run));
+    assert_eq!(seen, record);
 
     ready(&queue).unwrap().forget();
-    let succeeded = KeyRecord { waiting_since: None, retries: 0, last_success: at(3), ..failed };
-    assert_eq!(queue.explain(&"foo"), Some(succeeded.clone()));
+    let seen = queue.explain(&"foo").unwrap();
+    let run = seen.last_run.unwrap();
+    assert_eq!((Some(run.ended), run.took, run.result), (at(3), Duration::ZERO, RunResult::Success));
+    // The retry stays due after a run that came before it.
+    (record.state, record.waiting_since, record.behind) = (KeyState::Retrying, None, None);
+    record.own_backoff = None;
+    (record.retries, record.last_success, record.last_run) = (0, at(3), Some(run));
+    assert_eq!(seen, record);
+
     env.clock.sleep(2 * SECOND).await;
     ready(&queue).unwrap().give_up("hopeless");
-    let given_up = "dropped out of the queue after 0 retries: hopeless";
-    let idle = KeyRecord {
-        delayed_until: None,
-        priority: Priority::High,
-        last_error: error(5, given_up),
-        ..succeeded
-    };
-    assert_eq!(queue.explain(&"foo"), Some(idle));
+    let seen = queue.explain(&"foo").unwrap();
+    assert_eq!(seen.last_run.unwrap().result, RunResult::Terminal);
+    (record.state, record.delayed_until, record.priority) = (KeyState::Failed, None, Priority::High);
+    record.is_backing_off = false;
+    record.last_error = error(5, "dropped out of the queue after 0 retries: hopeless");
+    record.last_run = seen.last_run;
+    assert_eq!(seen, record);
 }
 
 #[tokio::test(start_paused = true)]

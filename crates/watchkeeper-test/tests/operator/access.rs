@@ -31,7 +31,7 @@ enum Verdict {
     Never,
 }
 
-/// The questions that were asked, as `verb resource.group place`.
+/// The questions that were asked, as `verb resource.group place`, or `verb resource.group name place`.
 type Questions = Arc<Mutex<Vec<String>>>;
 
 /// A client whose reviews are answered by `judge`; a server does everything else.
@@ -70,7 +70,8 @@ fn question(attributes: &Value) -> String {
     let text = |name: &str| attributes[name].as_str().unwrap_or_default().to_owned();
     let subresource = attributes["subresource"].as_str().map(|name| format!("/{name}")).unwrap_or_default();
     let place = attributes["namespace"].as_str().unwrap_or("everywhere");
-    format!("{} {}{subresource}.{} {place}", text("verb"), text("resource"), text("group"))
+    let name = attributes["name"].as_str().map(|name| format!(" {name}")).unwrap_or_default();
+    format!("{} {}{subresource}.{}{name} {place}", text("verb"), text("resource"), text("group"))
 }
 
 /// Registers a controller of ConfigMaps that own Secrets, and tells when it has reconciled one.
@@ -199,7 +200,8 @@ async fn each_permission_is_asked_for_where_it_is_needed() {
         add(place, "events.", &["create", "patch"]);
     }
     add("vault", "secrets.", &["get", "list", "watch", "create", "patch"]);
-    add("operators", "leases.coordination.k8s.io", &["get", "list", "watch", "create", "update"]);
+    add("operators", "leases.coordination.k8s.io", &["create"]);
+    add("operators", "leases.coordination.k8s.io tester", &["get", "list", "watch", "update"]);
     add("everywhere", "nodes.", &["list", "watch"]);
     let definitions = "customresourcedefinitions.apiextensions.k8s.io";
     add("everywhere", definitions, &["get", "create", "update"]);

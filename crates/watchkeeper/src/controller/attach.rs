@@ -7,9 +7,37 @@ use super::manager::{Manager, Verb};
 use super::selection::Matcher;
 use super::setup::{IndexError, SetupError};
 use super::watch::Watch;
+use crate::explain::{Mapping, Watched};
 use crate::informer::{Handler, HandlerOptions, SharedInformer, SharedInformerFactory};
 use crate::object::Kind;
+use crate::source::Scope;
 use crate::store::{Index, IndexConflict};
+
+/// The caches of a watch.
+pub(super) struct Attached<W: Kind> {
+    /// All caches of the kind, those of other watches, too.
+    pub(super) caches: Arc<KindCaches<W>>,
+    /// The informers of this watch.
+    pub(super) parts: Vec<(Scope, SharedInformer<W>)>,
+}
+
+impl<W: Kind> Attached<W> {
+    /// Returns the informers of the watch, to be explained.
+    pub(super) fn watched(
+        &self,
+        watch: &Watch<W>,
+        mapping: impl Fn() -> Option<Mapping<W>>,
+    ) -> Vec<Watched<W>> {
+        let parts = self.parts.iter().map(|(scope, informer)| Watched {
+            informer: informer.clone(),
+            scope: scope.clone(),
+            selection: watch.selection.clone(),
+            metadata_only: watch.metadata_only,
+            mapping: mapping(),
+        });
+        parts.collect()
+    }
+}
 
 /// Caches the objects of `watch` with `indexes`, and calls clones of `handler` with their changes. Returns the caches of the kind.
 pub(super) fn attach<W: Kind, H: Handler<W> + Clone + Sync>(
@@ -18,7 +46,7 @@ pub(super) fn attach<W: Kind, H: Handler<W> + Clone + Sync>(
     watch: &Watch<W>,
     indexes: Vec<Index<W>>,
     handler: H,
-) -> Result<Arc<KindCaches<W>>, SetupError> {
+) -> Result<Attached<W>, SetupError> {
     let kind = || W::kind(&watch.kind).into_owned();
     let matcher = || {
         Matcher::new(&watch.selection).map_err(|source| SetupError::Selector {
@@ -29,7 +57,7 @@ pub(super) fn attach<W: Kind, H: Handler<W> + Clone + Sync>(
     };
     let options = HandlerOptions::default().name(&format!("controller {controller}"));
     manager.needs(watch, &[Verb::List, Verb::Watch]);
-    let mut caches = None;
+    let (mut caches, mut parts) = (None, Vec::new());
     for scope in watch.scopes(manager.scopes()) {
         let factory = narrowed(manager.factory(), watch, scope.namespace());
         let informer = factory.informer_with::<W>(watch.kind.clone(), |builder| {
@@ -42,10 +70,13 @@ pub(super) fn attach<W: Kind, H: Handler<W> + Clone + Sync>(
             .map_err(|source| SetupError::Index { controller: controller.to_owned(), source })?;
         informer.add_handler_with(handler.clone(), options.clone())?;
         manager.depends(controller, &informer);
+        parts.push((scope.clone(), informer.clone()));
         let part = Part { scope, matcher: matcher()?, metadata_only: watch.metadata_only, informer };
         caches = Some(manager.caches().add(&watch.kind, part));
     }
-    caches.ok_or_else(|| SetupError::NoNamespace { controller: controller.to_owned(), kind: kind() })
+    let caches =
+        caches.ok_or_else(|| SetupError::NoNamespace { controller: controller.to_owned(), kind: kind() })?;
+    Ok(Attached { caches, parts })
 }
 
 /// The factory for the informers of a watch in one namespace, or in all.

@@ -24,6 +24,7 @@ use super::stale::Pause;
 use super::watch::Watch;
 use super::writes::Writes;
 use crate::clock::FAR;
+use crate::explain::{AnyWatched, Explained, Mapping, ViewRelation};
 use crate::object::{Kind, Object, ObjectName};
 use crate::store::Index;
 use crate::workqueue::{RateLimiter, RateLimitingQueue, Relation, enqueue, enqueue_mapped, limiter};
@@ -61,10 +62,14 @@ pub struct Controller<'m, K: Kind> {
     limiter: Option<Box<dyn RateLimiter<ObjectName>>>,
     workers: usize,
     timeout: Option<Duration>,
+    component: Option<String>,
 }
 
 /// Connects a related kind with the controller's queue.
-type Wire<K> = Box<dyn FnOnce(&mut Manager, &Wiring<K>) -> Result<(), SetupError>>;
+type Wire<K> = Box<dyn FnOnce(&mut Manager, &Wiring<K>) -> Result<Related, SetupError>>;
+
+/// The informers of a related kind, to be explained.
+type Related = Vec<(ViewRelation, Arc<dyn AnyWatched>)>;
 
 /// What relations are connected to.
 struct Wiring<K: Kind> {
@@ -83,12 +88,19 @@ impl<K: Kind> Wiring<K> {
         relation: Relation,
         indexes: Vec<Index<W>>,
         map: Arc<Map<W, K>>,
-    ) -> Result<(), SetupError> {
-        let mains = self.mains.clone();
+    ) -> Result<Related, SetupError> {
+        let (mains, explained) = (self.mains.clone(), map.clone());
         let keys = move |object: &Object<W>| map(object, &View(&mains));
         let handler = enqueue_mapped(self.queue.clone(), keys).kind(&W::kind(&watch.kind)).relation(relation);
         let handler = Passing { predicates: watch.predicates.clone(), handler };
-        attach(manager, &self.controller, watch, indexes, handler).map(drop)
+        let attached = attach(manager, &self.controller, watch, indexes, handler)?;
+        let mapping = || -> Option<Mapping<W>> {
+            let (mains, map) = (self.mains.clone(), explained.clone());
+            Some(Box::new(move |object| map(object, &View(&mains))))
+        };
+        let view = if relation == Relation::Owner { ViewRelation::Owner } else { ViewRelation::Mapping };
+        let watched = attached.watched(watch, mapping).into_iter();
+        Ok(watched.map(|watched| (view, Arc::new(watched) as Arc<dyn AnyWatched>)).collect())
     }
 }
 
@@ -115,12 +127,19 @@ impl<'m, K: Kind> Controller<'m, K> {
             limiter: None,
             workers: 1,
             timeout: None,
+            component: None,
         }
     }
 
     /// Calls the controller `name` in logs, metrics and events; the kind in lower case by default.
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Records events as `component` instead of the manager's name.
+    pub fn component(mut self, component: &str) -> Self {
+        self.component = Some(component.to_owned());
         self
     }
 
@@ -275,6 +294,7 @@ impl<'m, K: Kind> Controller<'m, K> {
             limiter,
             workers,
             timeout,
+            component,
         } = self;
         let env = manager.env().fork(&format!("controller {name}"));
         let limiter = limiter.unwrap_or_else(|| Box::new(limiter::default_controller()));
@@ -286,7 +306,17 @@ impl<'m, K: Kind> Controller<'m, K> {
         let indexes = indexes
             .map_err(|source| SetupError::Index { controller: name.clone(), source: source.into() })?;
         let itself = Passing { predicates: main.predicates.clone(), handler: enqueue(queue.clone()) };
-        let mains = attach(manager, &name, &main, indexes, itself)?;
+        let attached = attach(manager, &name, &main, indexes, itself)?;
+        let mut explained = Explained::<K>::of(&name, &queue, kind.clone())
+            .workers(workers)
+            .finalizer(finalizer.as_ref().map(|(name, _)| name.clone()));
+        for watched in attached.watched(&main, || None) {
+            explained = explained.main(watched);
+        }
+        if !main.predicates.is_empty() {
+            explained = explained.filtered();
+        }
+        let mains = attached.caches;
         let wiring = Wiring {
             controller: name.clone(),
             kind: kind.clone(),
@@ -294,7 +324,9 @@ impl<'m, K: Kind> Controller<'m, K> {
             mains: mains.clone(),
         };
         for relation in relations {
-            relation(manager, &wiring)?;
+            for (relation, watched) in relation(manager, &wiring)? {
+                explained = explained.related(relation, watched);
+            }
         }
         let figures = Arc::new(Figures::new(&name, workers));
         let shared = Arc::new(Shared {
@@ -304,10 +336,16 @@ impl<'m, K: Kind> Controller<'m, K> {
             caches: manager.caches().clone(),
             writes: Writes::new(&queue, &env),
             applied: Applied::new(&env),
-            recorder: manager.recorder().clone(),
+            recorder: match component {
+                Some(component) => manager.recorder().clone().component(&component),
+                None => manager.recorder().clone(),
+            },
             env,
         });
         let (reconcile, pause) = (boxed(reconcile), Arc::<Pause>::default());
+        let (counted, held) = (figures.clone(), pause.clone());
+        explained = explained.writes(shared.writes.clone()).runs(move || counted.runs(held.is_on()));
+        manager.explain().add(explained);
         let reconciler =
             Reconciler { shared, mains, reconcile, deleted, finalizer, timeout, figures: figures.clone() };
         manager.register(Registered {

@@ -13,7 +13,7 @@ use crate::source::Scope;
 use crate::store::{Indexer, Snapshot};
 
 /// The index of owned kinds by the uid of the object that controls them.
-pub(super) const CONTROLLER_INDEX: &str = "controller";
+pub(super) use crate::explain::CONTROLLER_INDEX;
 
 /// The caches of a manager. Filled while controllers are registered, and read by their contexts.
 #[derive(Default)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::explain::{HistogramView, Runs};
+
 /// How a reconcile ended, for the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -142,6 +144,27 @@ impl Figures {
             time: sum,
             overdue,
             longest_requeue: Duration::from_millis(of(&self.longest_requeue)),
+        }
+    }
+}
+
+impl Figures {
+    /// What the controller says of its runs.
+    pub(super) fn runs(&self, is_paused: bool) -> Runs {
+        let now = self.now(0);
+        let count = now.times.iter().map(|(_, count)| count).sum();
+        Runs {
+            active: now.active,
+            is_paused,
+            reconciles: now
+                .reconciles
+                .into_iter()
+                .map(|(result, count)| (result.to_owned(), count))
+                .collect(),
+            terminal: now.terminal,
+            panics: now.panics,
+            timeouts: now.timeouts,
+            times: HistogramView::of(count, now.time.as_secs_f64(), now.times.into_iter()),
         }
     }
 }

@@ -143,10 +143,6 @@ impl Error {
         self.source
     }
 
-    pub(super) fn source(&self) -> &(dyn StdError + Send + Sync + 'static) {
-        &*self.source
-    }
-
     pub(super) fn verdict(&self) -> Verdict<'_> {
         match &self.retry {
             Retry::Never(reason) => Verdict::GiveUp(reason),

@@ -81,6 +81,10 @@ impl<K> Predicates<K> {
         self.0.extend(more.0);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn pass(&self, old: &Object<K>, new: &Object<K>) -> bool {
         self.0.iter().all(|predicate| predicate(old, new))
     }

@@ -18,7 +18,7 @@ use super::outcome::{Action, Error, Verdict};
 use crate::object::{Kind, Object, ObjectName};
 use crate::record::EventType;
 use crate::report::panic_message;
-use crate::workqueue::WorkItem;
+use crate::workqueue::{RunResult, WorkItem};
 
 /// After which time a run that has not ended is reported, and again after each further one.
 const SOFT_DEADLINE: Duration = Duration::from_secs(300);
@@ -64,7 +64,7 @@ struct Slow(Duration);
 impl<K: Kind> Reconciler<K> {
     /// Runs one key. If its caches have not seen its own writes, it goes back to the queue.
     pub(super) async fn process(self: Arc<Self>, item: WorkItem<ObjectName>) {
-        let Some(item) = self.shared.writes.admit(item) else { return };
+        let Some(mut item) = self.shared.writes.admit(item) else { return };
         let _active = self.figures.start();
         let clock = &self.shared.env.clock;
         let started = clock.now();
@@ -79,6 +79,9 @@ impl<K: Kind> Reconciler<K> {
         );
         let context = Context::new(&self.shared, item.key(), item.attempts(), triggers);
         let outcome = self.run(&context).instrument(span).await;
+        if let Some(main) = context.main() {
+            item.saw(main.version());
+        }
         self.settle(item, &context, outcome, clock.now() - started);
     }
 
@@ -175,10 +178,12 @@ impl<K: Kind> Reconciler<K> {
             Outcome::Panicked(message) => {
                 record(Ended::Panic);
                 self.shared.env.reporter.panic("controller", &self.subject(item.key()), &message);
+                item.set_result(RunResult::Panic);
                 item.retry_quietly(Panicked(message));
             }
             Outcome::TimedOut(after) => {
                 record(Ended::Timeout);
+                item.set_result(RunResult::Timeout);
                 item.retry(TimedOut(after));
             }
         }
@@ -190,9 +195,8 @@ impl<K: Kind> Reconciler<K> {
             Verdict::Retry => item.retry(error.into_inner()),
             Verdict::RetryQuietly => item.retry_quietly(error.into_inner()),
             Verdict::RetryAfter(delay) => {
-                self.shared.env.reporter.error("controller", &self.subject(item.key()), error.source());
                 self.figures.requeued(delay);
-                item.retry_after(delay);
+                item.retry_error_after(delay, error.into_inner());
             }
             Verdict::GiveUp(reason) => {
                 let is_recorded = context.record(EventType::Warning, reason, &error.to_string());

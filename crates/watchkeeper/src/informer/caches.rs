@@ -5,7 +5,9 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::factory::{InformerPanicked, Shared};
+use super::metrics::InformerStats;
 use crate::reflector::{Cause, Health, Phase};
+use crate::source::{Scope, Selection};
 
 /// The state of all caches of a factory, see [`SharedInformerFactory::caches`](super::SharedInformerFactory::caches).
 #[derive(Clone, Debug)]
@@ -25,6 +27,19 @@ pub struct CacheState {
     pub has_synced: bool,
     /// The current problem.
     pub degraded: Option<Degraded>,
+}
+
+/// Everything about one cache.
+pub(crate) struct CacheDetail {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// Group, version, kind and plural.
+    pub(crate) kind: (String, String, String, String),
+    pub(crate) scope: Scope,
+    pub(crate) selection: Selection,
+    pub(crate) has_synced: bool,
+    pub(crate) health: Health,
+    pub(crate) stats: InformerStats,
 }
 
 /// The problem of a cache.
@@ -91,6 +106,23 @@ impl Caches {
             }
         });
         Some(states.collect())
+    }
+
+    /// Returns everything about every cache, in the order in which they were made; nothing if the factory is gone.
+    pub(crate) fn details(&self) -> Vec<CacheDetail> {
+        let Some(shared) = self.0.upgrade() else { return Vec::new() };
+        let informers = shared.informers.lock();
+        let details = informers.iter().map(|(key, entry)| CacheDetail {
+            id: key.describe(&entry.informer.resource()).replace(' ', "-"),
+            name: key.describe(entry.informer.name()),
+            kind: entry.informer.kind_names(),
+            scope: key.scope.clone(),
+            selection: key.selection.clone(),
+            has_synced: entry.informer.has_synced(),
+            health: entry.informer.health(),
+            stats: entry.informer.stats(),
+        });
+        details.collect()
     }
 
     /// Returns one line for each cache that is unreliable now: it has not synced, has stopped, or has been

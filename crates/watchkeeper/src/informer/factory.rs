@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::caches::Caches;
 use super::factory_settings::{Settings, SharedInformerFactoryBuilder};
 use super::lister::Lister;
-use super::metrics::InformerId;
+use super::metrics::{InformerId, InformerStats};
 use super::shared::{SharedInformer, SharedInformerBuilder};
 use super::synced::{NotSynced, Synced, wait_for_sync};
 use crate::object::Kind;
@@ -77,8 +77,8 @@ pub(super) struct Key {
     type_id: TypeId,
     /// Distinguishes kinds of one type at run time.
     kind: String,
-    scope: Scope,
-    selection: Selection,
+    pub(super) scope: Scope,
+    pub(super) selection: Selection,
     metadata_only: bool,
 }
 
@@ -95,6 +95,9 @@ pub(super) trait AnyInformer: Any + Send + Synced {
     fn health(&self) -> Health;
     /// Returns the plural name of the kind with its group.
     fn resource(&self) -> String;
+    /// Returns group, version, kind and plural.
+    fn kind_names(&self) -> (String, String, String, String);
+    fn stats(&self) -> InformerStats;
     fn catch_up(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -118,6 +121,16 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
     fn resource(&self) -> String {
         let (plural, group) = (K::plural(self.kind()), K::group(self.kind()));
         if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
+    }
+
+    fn kind_names(&self) -> (String, String, String, String) {
+        let kind = self.kind();
+        let names = (K::group(kind), K::version(kind), K::kind(kind), K::plural(kind));
+        (names.0.into_owned(), names.1.into_owned(), names.2.into_owned(), names.3.into_owned())
+    }
+
+    fn stats(&self) -> InformerStats {
+        self.stats()
     }
 
     fn catch_up(&self) -> BoxFuture<'_, ()> {

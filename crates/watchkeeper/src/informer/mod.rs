@@ -29,6 +29,7 @@ mod shared;
 mod synced;
 mod unshared;
 
+pub(crate) use caches::CacheDetail;
 pub use caches::{CacheState, Caches, Degraded};
 pub use delta_controller::{DeltaController, DeltaControllerBuilder, process_deltas};
 pub use factory::{CachesBehind, InformerPanicked, SharedInformerFactory};

@@ -188,6 +188,11 @@ impl LeaderElection {
         self.leadership.guard(client)
     }
 
+    /// Returns the name of the Lease.
+    pub(crate) fn lease(&self) -> &ObjectName {
+        &self.lease
+    }
+
     /// Returns the namespace of the Lease.
     pub(crate) fn scope(&self) -> Scope {
         Scope::Namespace(self.lease.namespace().unwrap_or_default().to_owned())

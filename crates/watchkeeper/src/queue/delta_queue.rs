@@ -278,6 +278,16 @@ impl<K> DeltaQueue<K> {
         all
     }
 
+    /// Notifies the known objects that the server is asked for its newest version. Returns the number of the question.
+    pub(crate) fn asking(&self) -> u64 {
+        self.known.asking()
+    }
+
+    /// Notifies the known objects of the answer to a question.
+    pub(crate) fn answered(&self, question: u64, version: &ResourceVersion) {
+        self.known.answered(question, version);
+    }
+
     /// Notifies the known objects that their consumer has stopped.
     pub(crate) fn ended(&self) {
         self.known.ended();

@@ -36,6 +36,16 @@ pub trait KnownObjects<K> {
 
     /// Called when the consumer has stopped and will not change these objects any more.
     fn ended(&self) {}
+
+    /// Called before a request whose answer shows the server's newest version: a list, or a question for the version
+    /// alone. Returns a number that is higher than all before it.
+    fn asking(&self) -> u64 {
+        0
+    }
+
+    /// Called with the server's version, as the answer to the request of that number showed it. What was written before
+    /// [`KnownObjects::asking`], at a higher version, has been lost by the server.
+    fn answered(&self, _question: u64, _version: &ResourceVersion) {}
 }
 
 /// No known objects, for a queue whose consumer holds none.

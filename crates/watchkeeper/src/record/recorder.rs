@@ -46,6 +46,13 @@ impl EventRecorder {
         self
     }
 
+    /// Sets the component that records, for all events of this recorder and its clones.
+    #[must_use]
+    pub fn component(mut self, component: &str) -> Self {
+        self.component = component.into();
+        self
+    }
+
     /// Records an event on an object of a kind known at compile time.
     pub fn event<K: Kind<DynamicType: Default>>(
         &self,

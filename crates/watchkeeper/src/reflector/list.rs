@@ -104,6 +104,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
             health.lists += 1;
             *health.lists_by_reason.entry(reason).or_default() += 1;
         }
+        self.queue.answered(self.question, &version);
         self.queue.replace(items, version);
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Reflector<K: Kind, S> {
     pub(super) health: Arc<Mutex<Health>>,
     pub(super) options: Options,
     pub(super) verifier: Verifier,
+    /// The number of the current or the last list among the questions to the server.
+    pub(super) question: u64,
 }
 
 /// The maximum wait for the first byte of an answer, and for each further chunk of a list.
@@ -48,7 +50,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         let plan = Plan::new(&options, source.streams_lists(), env.generator.clone());
         let source = Arc::new(source);
         let verifier = Verifier::new(options.verify_every, options.verify_requests.clone(), &env.generator);
-        Self { source, queue, maker, plan, env, name, health, options, verifier }
+        Self { source, queue, maker, plan, env, name, health, options, verifier, question: 0 }
     }
 
     /// Lists and watches until `stop`. Dropping the future stops it as well.
@@ -60,6 +62,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     // While the consumer is stuck, another whole state would only be queued behind the last one.
                     self.queue.room().await;
                     self.verifier.list_begins();
+                    self.question = self.queue.asking();
                 }
                 let wait = match ask {
                     Ask::List(options) => self.list(options).await,

@@ -166,6 +166,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     /// Asks for the server's version with the smallest possible list, beside the watch.
     fn probe(&self) -> BoxFuture<'static, Result<ResourceVersion, ApiError>> {
+        let (queue, question) = (self.queue.clone(), self.queue.asking());
         let (source, clock, cap) = (self.source.clone(), self.env.clock.clone(), self.options.object_cap);
         Box::pin(async move {
             let one = ListOptions { limit: 1, ..ListOptions::default() };
@@ -175,7 +176,9 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 while let Some(chunk) = stream.next().await {
                     splitter.feed(&chunk?, |_| {})?;
                 }
-                Ok(splitter.finish()?.version)
+                let version = splitter.finish()?.version;
+                queue.answered(question, &version);
+                Ok(version)
             };
             clock.timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(silent()))
         })

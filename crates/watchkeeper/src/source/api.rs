@@ -150,6 +150,18 @@ impl<'a, K: Kind> Api<'a, K> {
         self.exchange(at.replace_subresource(subresource, &name, &self.post(), encode(object)?)).await
     }
 
+    /// Posts `body` to a subresource of an object, such as `binding` or `eviction` of a Pod. The answer is not read.
+    pub async fn create_subresource<B: Serialize>(
+        &self,
+        subresource: &str,
+        key: &ObjectName,
+        body: &B,
+    ) -> Result<(), ApiError> {
+        let (at, name) = self.at(key)?;
+        let request = at.create_subresource(subresource, &name, &self.post(), encode(body)?);
+        self.requests.send(request?).await.map(drop)
+    }
+
     /// Patches an object.
     pub async fn patch<P: Serialize + fmt::Debug>(
         &self,

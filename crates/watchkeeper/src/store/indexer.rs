@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use super::asked::{Asked, Shown};
 use super::batch::Batch;
 use super::index::Index;
 use super::publish::Published;
@@ -39,6 +40,8 @@ struct Shared<K> {
     clock: Clock,
     /// Whether the informer that fills the store has stopped.
     ended: AtomicBool,
+    /// What the informer has asked the server.
+    asked: Asked,
     subscribers: RwLock<Vec<Weak<dyn Subscriber>>>,
 }
 
@@ -115,6 +118,7 @@ impl<K> Indexer<K> {
             state: Published::new(state),
             clock: env.clock.clone(),
             ended: AtomicBool::new(false),
+            asked: Asked::default(),
             subscribers: RwLock::default(),
         }))
     }
@@ -233,6 +237,11 @@ impl<K> Indexer<K> {
         self.0.ended.load(Ordering::Acquire)
     }
 
+    /// Returns how many questions to the server have begun, and the answer to the last one that has one.
+    pub(crate) fn asked(&self) -> (u64, Option<Shown>) {
+        (self.0.asked.begun(), self.0.asked.shown())
+    }
+
     /// Waits until the contents reflect `version`. Cancel-safe.
     ///
     /// A version that is not a number is compared by equality, and may be missed; an unset one is reflected by any
@@ -278,6 +287,15 @@ impl<K> KnownObjects<K> for Indexer<K> {
 
     fn ended(&self) {
         self.ended();
+    }
+
+    fn asking(&self) -> u64 {
+        self.0.asked.begin()
+    }
+
+    fn answered(&self, question: u64, version: &ResourceVersion) {
+        self.0.asked.answered(question, version);
+        self.0.published();
     }
 }
 

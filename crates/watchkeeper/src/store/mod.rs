@@ -14,6 +14,7 @@
 //! | `AddIndexers`, `GetIndexers` | [`Indexer::add_indexes`], [`Snapshot::indexes`] |
 //! | `LastStoreSyncResourceVersion` | [`Indexer::version`], [`Indexer::wait_until_fresh`] |
 
+mod asked;
 mod batch;
 mod field;
 mod index;
@@ -25,6 +26,7 @@ mod state;
 mod tests;
 mod trie;
 
+pub(crate) use asked::Shown;
 pub use batch::Batch;
 pub(crate) use field::Field;
 pub use index::{Index, NAMESPACE_INDEX, namespace_index};

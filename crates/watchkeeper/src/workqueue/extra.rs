@@ -1,6 +1,6 @@
 //! The part of a slot that few keys need, in an allocation of its own.
 
-use super::known::LastError;
+use super::known::{LastError, LastRun};
 use super::priority::Priority;
 use super::recent::Recent;
 use super::slots::{Place, Slot};
@@ -13,6 +13,7 @@ pub(super) struct Extra {
     pub(super) last_error: Option<Box<LastError<Tick>>>,
     /// From the first park on until a run ends, also while the key is ready or with a worker in between.
     pub(super) parking: Option<Box<Parking>>,
+    pub(super) last_run: Option<LastRun<Tick>>,
     /// Empty in a queue to which no key was added with a trigger.
     pub(super) triggers: Recent,
 }
@@ -73,6 +74,14 @@ impl<T> Slot<T> {
         if let Some(extra) = &mut self.extra {
             extra.parking = None;
         }
+    }
+
+    /// Notes how a run ended, if anything else is known of the key; returns when the change arrived that led to it.
+    #[inline]
+    pub(super) fn ran(&mut self, run: LastRun<Tick>) -> Option<Tick> {
+        let extra = self.extra.as_mut()?;
+        extra.last_run = Some(run);
+        extra.triggers.arrival()
     }
 
     #[inline(always)]

@@ -3,16 +3,18 @@
 use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::keys::Outcome;
-use super::known::message;
+use super::keys::{Outcome, Remarks};
+use super::known::{RunResult, message};
 use super::priority::Priority;
 use super::queue::{Taken, Ticket};
 use super::rate_limiting::RateLimitingQueue;
 use super::tick::Tick;
 use super::trigger::TriggerRecord;
 use crate::clock::Instant;
+use crate::object::ResourceVersion;
 
 /// A key of a work queue: anything small that can be hashed, compared, cloned cheaply and displayed for debugging.
 pub trait Key: Hash + Eq + Clone + Send + fmt::Debug + 'static {}
@@ -49,6 +51,7 @@ pub struct WorkItem<T: Key> {
     attempts: u32,
     priority: Priority,
     parked_since: Option<Tick>,
+    remarks: Remarks,
     /// Taken when the worker finishes.
     ticket: Option<Ticket>,
 }
@@ -56,7 +59,15 @@ pub struct WorkItem<T: Key> {
 impl<T: Key> WorkItem<T> {
     pub(super) fn new(queue: RateLimitingQueue<T>, taken: Taken<T>) -> Self {
         let Taken { ticket, key, priority, failures, parked_since } = taken;
-        Self { queue, key, attempts: failures, priority, parked_since, ticket: Some(ticket) }
+        Self {
+            queue,
+            key,
+            attempts: failures,
+            priority,
+            parked_since,
+            remarks: Remarks::default(),
+            ticket: Some(ticket),
+        }
     }
 
     /// Returns the key.
@@ -86,6 +97,16 @@ impl<T: Key> WorkItem<T> {
     /// A worker can use this to limit the total time for which it parks a key.
     pub fn parked_since(&self) -> Option<Instant> {
         self.parked_since.map(|tick| self.queue.instant(tick))
+    }
+
+    /// Says which version of the key's object this run works on, for [`KeyRecord::last_run`](super::KeyRecord::last_run).
+    pub fn saw(&mut self, version: &ResourceVersion) {
+        self.remarks.saw = version.as_number().and_then(NonZeroU64::new);
+    }
+
+    /// Says more exactly how the run ends than the method that ends it.
+    pub(crate) fn set_result(&mut self, result: RunResult) {
+        self.remarks.result = Some(result);
     }
 
     /// Returns the triggers that led to this run, the newest first. A run that follows a [parking](Self::park) has those
@@ -171,6 +192,12 @@ impl<T: Key> WorkItem<T> {
         self.settle(Outcome::Success(Some(delay)));
     }
 
+    /// Finishes failed work: reports `error`, forgets the key's failures, and adds it again after `delay`.
+    pub fn retry_error_after(mut self, delay: Duration, error: impl Into<Box<dyn Error + Send + Sync>>) {
+        let message = self.report(&*error.into());
+        self.settle(Outcome::FailureAfter(message, delay));
+    }
+
     /// Finishes work that failed for good: reports `error`, forgets the key's failures and does not retry until the key
     /// is added again.
     pub fn give_up(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
@@ -241,7 +268,7 @@ impl<T: Key> WorkItem<T> {
     /// Returns the key; returns the number of retries in a row that this causes, zero for none.
     fn settle(&mut self, outcome: Outcome) -> u32 {
         let Some(ticket) = self.ticket.take() else { return 0 };
-        self.queue.0.with(|keys, now| keys.settle(ticket, self.priority, outcome, now))
+        self.queue.0.with(|keys, now| keys.settle(ticket, self.priority, outcome, self.remarks, now))
     }
 }
 

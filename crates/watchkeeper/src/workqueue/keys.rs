@@ -1,15 +1,17 @@
 //! The life of a key: added, processed, delayed or backing off, with all of it counted.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::delaying::Delays;
 use super::item::Key;
-use super::known::KeyRecord;
+use super::known::{Glance, KeyRecord, LastRun, RunResult};
 use super::limiter::RateLimiter;
 use super::metrics::QueueFigures;
 use super::priority::Priority;
 use super::queue::{Added, Queue, Taken, Ticket};
 use super::slots::Number;
+use super::state::KeyState;
 use super::tick::Tick;
 use super::trigger::{Trigger, TriggerRecord};
 use crate::clock::Instant;
@@ -27,12 +29,34 @@ pub(super) struct Keys<T> {
 }
 
 /// The outcome of a run, which decides about its key.
+#[derive(Debug)]
 pub(super) enum Outcome {
     /// A success, with the delay of the next run if there is one.
     Success(Option<Duration>),
     Failure(Box<str>),
+    /// A failure that is retried after this delay, which is not a backoff.
+    FailureAfter(Box<str>, Duration),
     /// A failure for good.
     GivenUp(Box<str>),
+}
+
+impl Outcome {
+    fn result(&self) -> RunResult {
+        match self {
+            Self::Success(None) => RunResult::Success,
+            Self::Success(Some(_)) => RunResult::RequeueAfter,
+            Self::Failure(_) | Self::FailureAfter(..) => RunResult::Error,
+            Self::GivenUp(_) => RunResult::Terminal,
+        }
+    }
+}
+
+/// What a worker says about its run beside the outcome.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Remarks {
+    pub(super) saw: Option<NonZeroU64>,
+    /// That of the outcome if there is none.
+    pub(super) result: Option<RunResult>,
 }
 
 impl<T: Key> Keys<T> {
@@ -111,8 +135,16 @@ impl<T: Key> Keys<T> {
     /// Takes a key back from its worker. Another run keeps the priority of this one.
     ///
     /// Returns the number of retries in a row that a failure causes; zero for none.
-    pub(super) fn settle(&mut self, ticket: Ticket, priority: Priority, outcome: Outcome, now: Tick) -> u32 {
+    pub(super) fn settle(
+        &mut self,
+        ticket: Ticket,
+        priority: Priority,
+        outcome: Outcome,
+        remarks: Remarks,
+        now: Tick,
+    ) -> u32 {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
+        let result = remarks.result.unwrap_or_else(|| outcome.result());
         let slot = &mut self.queue.slots[number];
         slot.end_parking();
         let mut retry = 0;
@@ -130,6 +162,13 @@ impl<T: Key> Keys<T> {
                 slot.forgive();
                 slot.failed(now, message);
             }
+            Outcome::FailureAfter(message, delay) => {
+                slot.forgive();
+                slot.failed(now, message);
+                if open {
+                    self.add_slot_after(number, delay, priority, Trigger::Requeue, now);
+                }
+            }
             Outcome::Failure(message) => {
                 slot.failed(now, message);
                 if open && slot.backing_off {
@@ -140,6 +179,12 @@ impl<T: Key> Keys<T> {
                     retry = self.queue.slots[number].failures;
                 }
             }
+        }
+        let slot = &mut self.queue.slots[number];
+        let worked = slot.started.map_or(0, |started| now.since(started));
+        let run = LastRun { ended: now, took: Duration::from_nanos(worked), result, saw: remarks.saw };
+        if let Some(arrived) = slot.ran(run) {
+            self.figures.latency.record(now.since(arrived));
         }
         let worked = self.queue.done(ticket, now);
         self.figures.work_duration.record(worked);
@@ -176,6 +221,7 @@ impl<T: Key> Keys<T> {
             delayed: self.delays.len(),
             parked: self.queue.parked(),
             triggers: self.queue.triggers(),
+            oldest_waiting: self.queue.oldest().map(|since| Duration::from_nanos(now.since(since))),
             ..self.figures.clone()
         }
     }
@@ -195,7 +241,33 @@ impl<T: Key> Keys<T> {
 
     pub(super) fn explain(&self, key: &T) -> Option<KeyRecord<T>> {
         let number = self.queue.slots.find(key)?;
-        self.queue.slots[number].record(self.epoch)
+        let slot = &self.queue.slots[number];
+        let record = slot.record(self.epoch)?;
+        let behind = self.queue.before(number);
+        let last = slot.failures.checked_sub(1).filter(|_| record.is_backing_off);
+        let own_backoff = last.and_then(|failures| self.limiter.own_delay(key, failures));
+        Some(KeyRecord { behind, own_backoff, ..record })
+    }
+
+    /// Returns the keys in `count` slots from `start` on at a glance; nothing behind the last one.
+    pub(super) fn glances(&self, start: usize, count: usize) -> Option<Vec<Glance<T>>> {
+        let slots = self.queue.slots.range(start, count);
+        (!slots.is_empty()).then(|| slots.iter().filter_map(|slot| slot.glance(self.epoch)).collect())
+    }
+
+    /// Adds the states of `count` slots from `start` on to `states`; returns whether there are more.
+    pub(super) fn count_states(
+        &self,
+        start: usize,
+        count: usize,
+        states: &mut [usize; KeyState::QUEUED],
+    ) -> bool {
+        for slot in self.queue.slots.range(start, count) {
+            if let Some(counted) = states.get_mut(slot.state() as usize) {
+                *counted += 1;
+            }
+        }
+        start.saturating_add(count) < self.queue.slots.capacity()
     }
 
     /// Returns the records of the keys in `count` slots from `start` on; nothing behind the last one.

@@ -30,11 +30,22 @@ use crate::clock::Instant;
 pub trait RateLimiter<T>: Send + 'static {
     /// Returns how long `item` waits from `now` on; `failures` is the number of its earlier failures.
     fn when(&mut self, item: &T, failures: u32, now: Instant) -> Duration;
+
+    /// Returns the part of that delay which does not depend on other keys, to explain a delay that is longer; `None`, as by
+    /// default, if there is no such part.
+    fn own_delay(&self, item: &T, failures: u32) -> Option<Duration> {
+        let _ = (item, failures);
+        None
+    }
 }
 
 impl<T: 'static> RateLimiter<T> for Box<dyn RateLimiter<T>> {
     fn when(&mut self, item: &T, failures: u32, now: Instant) -> Duration {
         (**self).when(item, failures, now)
+    }
+
+    fn own_delay(&self, item: &T, failures: u32) -> Option<Duration> {
+        (**self).own_delay(item, failures)
     }
 }
 
@@ -81,12 +92,22 @@ impl ItemExponential {
     }
 }
 
-impl<T> RateLimiter<T> for ItemExponential {
-    fn when(&mut self, _item: &T, failures: u32, _now: Instant) -> Duration {
+impl ItemExponential {
+    fn delay(&self, failures: u32) -> Duration {
         let base = u64::try_from(self.base.as_nanos()).unwrap_or(u64::MAX);
         // 64 doublings take even a nanosecond beyond every `Duration` in nanoseconds; a product of two u64 fits a u128.
         let grown = u128::from(base) * (1_u128 << failures.min(64));
         u64::try_from(grown).map_or(self.max, |nanos| Duration::from_nanos(nanos).min(self.max))
+    }
+}
+
+impl<T> RateLimiter<T> for ItemExponential {
+    fn when(&mut self, _item: &T, failures: u32, _now: Instant) -> Duration {
+        self.delay(failures)
+    }
+
+    fn own_delay(&self, _item: &T, failures: u32) -> Option<Duration> {
+        Some(self.delay(failures))
     }
 }
 
@@ -116,6 +137,10 @@ impl FastSlow {
 impl<T> RateLimiter<T> for FastSlow {
     fn when(&mut self, _item: &T, failures: u32, _now: Instant) -> Duration {
         if failures < self.fast_attempts { self.fast } else { self.slow }
+    }
+
+    fn own_delay(&self, _item: &T, failures: u32) -> Option<Duration> {
+        Some(if failures < self.fast_attempts { self.fast } else { self.slow })
     }
 }
 
@@ -147,6 +172,10 @@ impl<T, A: RateLimiter<T>, B: RateLimiter<T>> RateLimiter<T> for MaxOf<A, B> {
     fn when(&mut self, item: &T, failures: u32, now: Instant) -> Duration {
         self.first.when(item, failures, now).max(self.second.when(item, failures, now))
     }
+
+    fn own_delay(&self, item: &T, failures: u32) -> Option<Duration> {
+        self.first.own_delay(item, failures).max(self.second.own_delay(item, failures))
+    }
 }
 
 /// Caps the delay of another limiter.
@@ -174,6 +203,10 @@ impl<L> MaxWait<L> {
 impl<T, L: RateLimiter<T>> RateLimiter<T> for MaxWait<L> {
     fn when(&mut self, item: &T, failures: u32, now: Instant) -> Duration {
         self.inner.when(item, failures, now).min(self.max)
+    }
+
+    fn own_delay(&self, item: &T, failures: u32) -> Option<Duration> {
+        self.inner.own_delay(item, failures).map(|delay| delay.min(self.max))
     }
 }
 

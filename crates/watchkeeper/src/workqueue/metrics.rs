@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::priority::Priority;
+use super::state::KeyState;
 use super::trigger::Cause;
 
 /// The metrics of a work queue for an exporter: see [`RateLimitingQueue::metrics`](super::RateLimitingQueue::metrics).
@@ -45,6 +46,13 @@ pub struct QueueFigures {
     /// The number of adds by cause, in the order of [`Cause::ALL`]. It includes adds that collapse, and no adds without
     /// a trigger.
     pub triggers: [u64; Cause::ALL.len()],
+    /// The number of keys by state, in the order of [`KeyState::ALL`], of which a queue knows the first seven.
+    pub states: [usize; KeyState::QUEUED],
+    /// The time since which the key that has waited longest for a worker has been ready; none if no key waits.
+    pub oldest_waiting: Option<Duration>,
+    /// The time from the arrival of a changed object to the end of the run that saw it. For a run of several changes, from
+    /// the first.
+    pub latency: Latencies,
 }
 
 /// Work in progress, at one moment.
@@ -91,6 +99,43 @@ impl Histogram {
     }
 }
 
+/// A histogram of latencies, in buckets from a millisecond to ten minutes, and one beyond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    counts: [u64; LATENCIES.len() + 1],
+    /// In nanoseconds.
+    sum: u64,
+}
+
+/// The upper bounds of the buckets of [`Latencies`], in milliseconds.
+const LATENCIES: [u64; 17] =
+    [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
+
+impl Latencies {
+    pub(super) fn record(&mut self, nanos: u64) {
+        // Rounded up: a bound belongs to the bucket below it.
+        let millis = nanos.div_ceil(1_000_000);
+        self.counts[LATENCIES.partition_point(|bound| *bound < millis)] += 1;
+        self.sum = self.sum.saturating_add(nanos);
+    }
+
+    /// Returns the upper bound of each bucket in seconds, and its own count, not cumulated; the last bound is infinite.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        let bounds = LATENCIES.into_iter().map(|millis| millis as f64 / 1_000.0);
+        bounds.chain([f64::INFINITY]).zip(self.counts)
+    }
+
+    /// Returns the number of latencies.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the sum of all latencies.
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +160,17 @@ mod tests {
             assert_eq!(found, Some((bound, 1)), "{nanos} ns");
             assert_eq!((histogram.count(), histogram.sum()), (1, Duration::from_nanos(nanos)));
         }
+    }
+
+    #[test]
+    fn a_latency_falls_into_the_bucket_whose_bound_it_does_not_exceed() {
+        let mut latencies = Latencies::default();
+        for nanos in [0, 1_000_000, 1_000_001, 600_000_000_000, 600_000_000_001] {
+            latencies.record(nanos);
+        }
+        let filled: Vec<_> = latencies.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(0.001, 2), (0.005, 1), (600.0, 1), (f64::INFINITY, 1)]);
+        assert_eq!(latencies.count(), 5);
     }
 
     #[test]

@@ -287,6 +287,16 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         depth
     }
 
+    /// Returns the time since which the key has been ready that has been for longest.
+    pub(super) fn oldest(&self) -> Option<Tick> {
+        self.ready.oldest(&self.slots)
+    }
+
+    /// Returns the number of keys that are handed out before a waiting one.
+    pub(super) fn before(&self, number: Number) -> Option<usize> {
+        (self.slots[number].place == Place::Ready).then(|| self.ready.before(&self.slots, number))
+    }
+
     /// Returns the ages of the keys with a worker.
     pub(super) fn running(&self, now: Tick) -> Running {
         let started = self.working.iter(&self.slots).filter_map(|slot| slot.started);

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::item::{Key, WorkItem};
 use super::keys::Keys;
-use super::known::KeyRecord;
+use super::known::{Glance, KeyRecord};
 use super::limiter::RateLimiter;
 use super::metrics::{QueueFigures, QueueMetrics};
 use super::priority::Priority;
 use super::queue::Queue;
 use super::shared::{Shared, Time, release};
+use super::state::KeyState;
 use super::tick::Tick;
 use super::trigger::Trigger;
 use crate::clock::{Clock, Instant};
@@ -24,6 +25,9 @@ const KEPT: usize = 16_384;
 
 /// The number of slots that are read under one lock when all are requested.
 const BATCH: usize = 256;
+
+/// The number of slots whose states are counted under one lock.
+const COUNTED: usize = 4_096;
 
 /// A fair work queue with delayed and rate limited adds.
 ///
@@ -191,6 +195,17 @@ impl<T: Key> RateLimitingQueue<T> {
         (0..).step_by(BATCH).map_while(batch).flatten()
     }
 
+    /// Returns all keys at a glance, in no particular order, each of the moment at which it was looked at.
+    pub(crate) fn glances(&self) -> Vec<Glance<T>> {
+        let batch = |start| self.0.with(|keys, _| keys.glances(start, COUNTED));
+        (0..).step_by(COUNTED).map_while(batch).flatten().collect()
+    }
+
+    /// Returns the figures of the queue at this moment.
+    pub fn figures(&self) -> QueueFigures {
+        self.0.figures()
+    }
+
     /// Returns the queue for an exporter of metrics, which does not keep it alive.
     ///
     /// ```
@@ -261,13 +276,28 @@ impl<T: Key> Inner<T> {
     }
 }
 
+impl<T: Key> Inner<T> {
+    /// Counts keys by state, a part of them under each lock.
+    fn states(&self) -> [usize; KeyState::QUEUED] {
+        let mut states = [0; KeyState::QUEUED];
+        let mut starts = (0..).step_by(COUNTED);
+        while starts
+            .next()
+            .is_some_and(|start| self.with(|keys, _| keys.count_states(start, COUNTED, &mut states)))
+        {
+        }
+        states
+    }
+}
+
 impl<T: Key> QueueMetrics for Inner<T> {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn figures(&self) -> QueueFigures {
-        self.with(|keys, now| keys.figures(now))
+        let states = self.states();
+        QueueFigures { states, ..self.with(|keys, now| keys.figures(now)) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::priority::Priority;
 use super::slots::{List, Number, Slots};
+use super::tick::Tick;
 
 /// The number of keys that may overtake a priority before it has its turn.
 const PATIENCE: u32 = 10;
@@ -30,6 +31,21 @@ impl Ready {
     /// Returns the number of keys that wait with this priority.
     pub(super) fn depth(&self, priority: Priority) -> usize {
         self.classes[priority as usize].list.len()
+    }
+
+    /// Returns the time since which the slot has been ready that has been for longest.
+    pub(super) fn oldest<T>(&self, slots: &Slots<T>) -> Option<Tick> {
+        let firsts = self.classes.iter().filter_map(|class| class.list.first());
+        firsts.filter_map(|number| slots[number].added).min()
+    }
+
+    /// Returns the number of slots before a ready one: those of higher priorities, and the earlier ones of its own.
+    pub(super) fn before<T>(&self, slots: &Slots<T>, number: Number) -> usize {
+        let own = slots[number].priority;
+        let higher = Priority::ALL.into_iter().filter(|priority| *priority > own);
+        let list = &self.classes[own as usize].list;
+        let earlier = list.iter(slots).position(|slot| std::ptr::eq(slot, &raw const slots[number]));
+        higher.map(|priority| self.depth(priority)).sum::<usize>() + earlier.unwrap_or(0)
     }
 
     pub(super) fn push<T>(&mut self, slots: &mut Slots<T>, number: Number) {

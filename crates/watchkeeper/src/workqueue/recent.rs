@@ -22,6 +22,10 @@ pub(super) struct Recent {
     run: u32,
     /// The run to which the newest entry leads.
     noted: u32,
+    /// When the first change of an object arrived that leads to that run.
+    arrived: Option<Tick>,
+    /// The same of the current run, or of the last one.
+    taken: Option<Tick>,
 }
 
 type Others = [Entry; KEPT as usize - 1];
@@ -51,6 +55,7 @@ impl Recent {
             return self.merge(trigger, at);
         }
         self.noted = run;
+        self.arrived = trigger.is_arrival().then_some(at);
         self.push(trigger, at, 1);
     }
 
@@ -67,6 +72,9 @@ impl Recent {
     #[cold]
     #[inline(never)]
     fn merge(&mut self, trigger: &mut Trigger, at: Tick) {
+        if self.arrived.is_none() && trigger.is_arrival() {
+            self.arrived = Some(at);
+        }
         let is_like = |entry: &Entry| entry.run == self.noted && entry.trigger.is_like(trigger);
         let like = self.entries().find(|(_, entry)| is_like(entry));
         let like = like.map(|(number, entry)| (number, entry.times));
@@ -91,6 +99,13 @@ impl Recent {
     #[inline]
     pub(super) fn take(&mut self) {
         self.run = self.run.wrapping_add(1);
+        self.taken = if self.noted == self.run { self.arrived } else { None };
+    }
+
+    /// Returns when the first change of an object arrived that led to the current run.
+    #[inline]
+    pub(super) fn arrival(&self) -> Option<Tick> {
+        self.taken
     }
 
     /// Notes that the key is given back without a run: what led to this one leads to the next, as does what came since.
@@ -104,6 +119,9 @@ impl Recent {
         }
         if self.noted == later {
             self.noted = run;
+            self.arrived = self.taken.or(self.arrived);
+        } else {
+            self.arrived = self.taken;
         }
         self.run = run.wrapping_sub(1);
     }

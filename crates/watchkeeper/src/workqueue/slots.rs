@@ -134,6 +134,11 @@ impl<T: Hash + Eq> Slots<T> {
         self.index.len()
     }
 
+    /// Returns the number of slots, used and free.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Returns at most `count` slots from `start` on; free ones have no key.
     pub(super) fn range(&self, start: usize, count: usize) -> &[Slot<T>] {
         let end = self.slots.len().min(start.saturating_add(count));

@@ -163,6 +163,12 @@ impl Trigger {
         }
     }
 
+    /// Returns whether an object arrived that was not there in this state before.
+    #[inline]
+    pub(super) fn is_arrival(&self) -> bool {
+        matches!(self, Self::Object { reason, .. } if *reason != Reason::Resync)
+    }
+
     /// Returns whether both are equal, except for the version of the object.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {

@@ -192,6 +192,25 @@ impl<K: Kind> Context<K> {
         kind: &W::DynamicType,
         name: &ObjectName,
     ) -> Result<bool, WriteError> {
+        self.delete_as::<W>(kind, name, DeleteParams::default()).await
+    }
+
+    /// As [`delete`](Self::delete), with a grace period or a policy for dependents. The uid of the object is a precondition in any
+    /// case.
+    pub async fn delete_with<W: Kind<DynamicType: Default>>(
+        &self,
+        name: &str,
+        params: DeleteParams,
+    ) -> Result<bool, WriteError> {
+        self.delete_as::<W>(&W::DynamicType::default(), &self.beside::<W>(name), params).await
+    }
+
+    async fn delete_as<W: Kind>(
+        &self,
+        kind: &W::DynamicType,
+        name: &ObjectName,
+        params: DeleteParams,
+    ) -> Result<bool, WriteError> {
         let known = match self.known::<W>(kind, name) {
             None if self.shared().caches.find::<W>(kind).is_none() => {
                 self.read_live::<W>("delete", kind, name).await?
@@ -202,7 +221,7 @@ impl<K: Kind> Context<K> {
         self.forget_applied::<W>(kind, name);
         let uid = self.check_owner::<W>(kind, Some(&known))?;
         let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..params };
         let request = self.shared().requests.api_of::<W>(kind.clone()).delete_request(name, &params);
         let outgoing = Outgoing::<W> {
             verb: "delete",

@@ -13,6 +13,7 @@ use super::Manager;
 use super::metrics;
 use super::preflight::AccessCheck;
 use super::role::Role;
+use crate::explain::Explain;
 use crate::informer::SharedInformerFactory;
 use crate::leader::LeaderElection;
 #[cfg(feature = "admin")]
@@ -163,10 +164,7 @@ impl ManagerBuilder {
             None => free.clone(),
         };
         #[cfg(feature = "admin")]
-        #[cfg_attr(
-            not(feature = "prometheus"),
-            expect(unused_mut, reason = "metrics are added to its pages")
-        )]
+        #[cfg_attr(not(feature = "admin"), expect(unused_mut, reason = "pages are added to it"))]
         let mut admin = Admin { pages: Pages::default(), args: self.admin };
         let factory = SharedInformerFactory::builder(&free)
             .resync(self.resync)
@@ -193,6 +191,15 @@ impl ManagerBuilder {
                 mistakes if mistakes.is_empty() => Ok(()),
                 mistakes => Err(mistakes.join("; ")),
             });
+        }
+        let explain = Explain::new(&self.name, &env);
+        explain.informers(&factory);
+        if let Some(election) = &self.election {
+            explain.leader(election.status());
+        }
+        #[cfg(feature = "admin")]
+        {
+            admin.pages.explain = Some(Arc::new(explain.clone()));
         }
         let scopes = match &self.namespaces[..] {
             [] => vec![Scope::Cluster],
@@ -221,6 +228,7 @@ impl ManagerBuilder {
             drain: self.drain,
             staleness: Staleness::new(self.on_stale, self.stale_after),
             running: Arc::default(),
+            explain,
             #[cfg(feature = "admin")]
             admin,
         }

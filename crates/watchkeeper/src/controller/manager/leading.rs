@@ -8,6 +8,7 @@ use super::super::stale::Staleness;
 use super::run::{ManagerError, drain_parts, guarded, start, until_stopped};
 use super::{Registered, Runnable};
 use crate::env::Env;
+use crate::explain::{Explain, ProgramPhase};
 use crate::informer::SharedInformerFactory;
 use crate::latch::Latch;
 use crate::leader::Leadership;
@@ -25,6 +26,7 @@ pub(super) struct Leading<'a> {
     pub(super) drain: Duration,
     /// Set when the controllers have started.
     pub(super) running: &'a Latch,
+    pub(super) explain: &'a Explain,
     pub(super) tokens: &'a Tokens,
     /// Called with the error of a part that has died, before the others are drained.
     pub(super) died: &'a (dyn Fn(&ManagerError) + Sync),
@@ -62,12 +64,13 @@ impl Leading<'_> {
                 }
             }
         }
-        let Self { name, env, controllers, runnables, staleness, drain, running, died, .. } = self;
+        let Self { name, env, controllers, runnables, staleness, drain, running, explain, died, .. } = self;
         let pauses = controllers.iter().map(|known| (known.name.clone(), known.pause.clone())).collect();
         let watch = staleness.watch(pauses, env.clone(), working.clone());
         let mut parts = start(controllers, runnables, working, drain);
         parts.push(guarded("the watch over stale caches".to_owned(), watch));
         tracing::info!(manager = name, "controllers are running");
+        explain.set_phase(ProgramPhase::Running);
         running.set();
         let cause = until_stopped(&mut parts, ending, caching).await.inspect_err(died);
         ending.cancel();

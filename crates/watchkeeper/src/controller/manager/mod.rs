@@ -43,6 +43,7 @@ use super::running::Run;
 use super::stale::{Pause, Staleness};
 use super::watch::Watch;
 use crate::env::Env;
+use crate::explain::Explain;
 use crate::informer::{SharedInformer, SharedInformerFactory};
 use crate::latch::Latch;
 use crate::leader::LeaderElection;
@@ -104,6 +105,7 @@ pub struct Manager {
     staleness: Staleness,
     /// Set when the controllers have started.
     running: Arc<Latch>,
+    explain: Explain,
     #[cfg(feature = "admin")]
     admin: Admin,
 }
@@ -241,14 +243,14 @@ impl Manager {
     /// The permissions that are needed in each namespace, and cluster-wide.
     fn needed(&self) -> BTreeMap<Scope, Role> {
         let mut needed = BTreeMap::<Scope, Role>::new();
-        for Rule { group, resource, verbs } in self.with_status().rules() {
+        for Rule { group, resource, name, verbs } in self.with_status().rules() {
             let plural = resource.split('/').next().unwrap_or_default();
             let places = self.places.get(&(group.clone(), plural.to_owned()));
             let places =
                 places.map_or_else(|| self.scopes.clone(), |places| places.iter().cloned().collect());
             for place in places {
                 let role = needed.entry(place).or_default();
-                verbs.iter().for_each(|verb| role.add(&group, &resource, verb));
+                verbs.iter().for_each(|verb| role.insert(&group, &resource, name.as_deref(), verb));
             }
         }
         for scope in &self.scopes {
@@ -256,7 +258,7 @@ impl Manager {
         }
         if let Some(election) = &self.election {
             let role = needed.entry(election.scope()).or_default();
-            role.allow_leases();
+            role.allow_lease(election.lease().name());
             role.allow_events();
         }
         if !self.crds.is_empty() {
@@ -297,6 +299,12 @@ impl Manager {
     /// A handle to ask about the controllers while they run.
     pub fn handle(&self) -> ManagerHandle {
         ManagerHandle::new(&self.controllers, &self.caches, &self.factory, &self.running)
+    }
+
+    /// What the controllers, their keys and caches can be asked about; the admin server serves it under `/debug`. It keeps
+    /// the caches alive.
+    pub fn explain(&self) -> &Explain {
+        &self.explain
     }
 
     pub(super) fn caches(&self) -> &Arc<Caches> {

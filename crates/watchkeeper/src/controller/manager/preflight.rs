@@ -14,7 +14,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 
-use super::role::{Role, Rule};
+use super::role::Role;
 use crate::report::WithCauses;
 use crate::source::{Client, Scope};
 use crate::wire::{ApiError, Class};
@@ -98,6 +98,8 @@ struct Question {
     scope: Scope,
     group: String,
     resource: String,
+    /// The object that it is about; `None` for all.
+    name: Option<String>,
     verb: String,
 }
 
@@ -126,8 +128,8 @@ impl Preflight {
             let questions = stream::iter(self.questions());
             let mut answers = questions.map(|question| self.ask(question)).buffer_unordered(AT_ONCE);
             while let Some(answer) = answers.next().await {
-                if let Some(Question { scope, group, resource, verb }) = answer? {
-                    missing.entry(scope).or_default().add(&group, &resource, &verb);
+                if let Some(Question { scope, group, resource, name, verb }) = answer? {
+                    missing.entry(scope).or_default().insert(&group, &resource, name.as_deref(), &verb);
                 }
             }
             Ok::<_, ApiError>(())
@@ -150,14 +152,15 @@ impl Preflight {
         let wide = self.needed.get(&Scope::Cluster);
         let mut questions = Vec::new();
         for (scope, role) in &self.needed {
-            for Rule { group, resource, verbs } in role.rules() {
+            for rule in role.rules() {
                 let is_included = |verb: &String| {
-                    *scope != Scope::Cluster && wide.is_some_and(|wide| wide.allows(&group, &resource, verb))
+                    *scope != Scope::Cluster && wide.is_some_and(|wide| wide.covers(&rule, verb))
                 };
-                questions.extend(verbs.iter().filter(|verb| !is_included(verb)).map(|verb| Question {
+                questions.extend(rule.verbs.iter().filter(|verb| !is_included(verb)).map(|verb| Question {
                     scope: scope.clone(),
-                    group: group.clone(),
-                    resource: resource.clone(),
+                    group: rule.group.clone(),
+                    resource: rule.resource.clone(),
+                    name: rule.name.clone(),
                     verb: verb.clone(),
                 }));
             }
@@ -176,6 +179,7 @@ impl Preflight {
             group: Some(question.group.clone()),
             resource: Some(resource.to_owned()),
             subresource,
+            name: question.name.clone(),
             verb: Some(question.verb.clone()),
             ..ResourceAttributes::default()
         };

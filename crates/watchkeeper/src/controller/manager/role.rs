@@ -21,7 +21,10 @@ use std::fmt;
 /// );
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Role(BTreeMap<(String, String), BTreeSet<String>>);
+pub struct Role(BTreeMap<Target, BTreeSet<String>>);
+
+/// What verbs are granted on; without a name, on all objects.
+type Target = (String, String, Option<String>);
 
 /// One rule of a [`Role`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct Rule {
     pub group: String,
     /// The plural name of the kind, with a subresource such as `deployments/status`.
     pub resource: String,
+    /// The only object that it is about; `None` for all.
+    pub name: Option<String>,
     /// The verbs, sorted.
     pub verbs: Vec<String>,
 }
@@ -60,12 +65,40 @@ impl Verb {
 impl Role {
     /// Adds a permission.
     pub fn add(&mut self, group: &str, resource: &str, verb: &str) {
-        self.0.entry((group.to_owned(), resource.to_owned())).or_default().insert(verb.to_owned());
+        self.insert(group, resource, None, verb);
     }
 
-    /// Whether it has a permission.
+    /// Adds a permission on the object of that name alone. The server knows no name when it creates an object, and for `list` and
+    /// `watch` only that of a field selector `metadata.name`.
+    pub fn add_named(&mut self, group: &str, resource: &str, name: &str, verb: &str) {
+        self.insert(group, resource, Some(name), verb);
+    }
+
+    pub(super) fn insert(&mut self, group: &str, resource: &str, name: Option<&str>, verb: &str) {
+        let target = (group.to_owned(), resource.to_owned(), name.map(str::to_owned));
+        self.0.entry(target).or_default().insert(verb.to_owned());
+    }
+
+    /// Whether it has a permission, on all objects.
     pub fn allows(&self, group: &str, resource: &str, verb: &str) -> bool {
-        self.0.get(&(group.to_owned(), resource.to_owned())).is_some_and(|verbs| verbs.contains(verb))
+        self.has(group, resource, None, verb)
+    }
+
+    /// Whether it has a permission on the object of that name.
+    pub fn allows_named(&self, group: &str, resource: &str, name: &str, verb: &str) -> bool {
+        self.allows(group, resource, verb) || self.has(group, resource, Some(name), verb)
+    }
+
+    fn has(&self, group: &str, resource: &str, name: Option<&str>, verb: &str) -> bool {
+        let target = (group.to_owned(), resource.to_owned(), name.map(str::to_owned));
+        self.0.get(&target).is_some_and(|verbs| verbs.contains(verb))
+    }
+
+    pub(super) fn covers(&self, rule: &Rule, verb: &str) -> bool {
+        match &rule.name {
+            Some(name) => self.allows_named(&rule.group, &rule.resource, name, verb),
+            None => self.allows(&rule.group, &rule.resource, verb),
+        }
     }
 
     /// Whether it has no permission at all.
@@ -73,23 +106,27 @@ impl Role {
         self.0.is_empty()
     }
 
-    /// The rules, in order of group and resource.
+    /// The rules, in order of group, resource and name.
     pub fn rules(&self) -> Vec<Rule> {
-        let rules = self.0.iter().map(|((group, resource), verbs)| Rule {
+        let rules = self.0.iter().map(|((group, resource, name), verbs)| Rule {
             group: group.clone(),
             resource: resource.clone(),
+            name: name.clone(),
             verbs: verbs.iter().cloned().collect(),
         });
         rules.collect()
     }
 
-    /// The permissions of this role that `other` does not have, as `verb resource.group`.
+    /// The permissions of this role that `other` does not have, as `verb resource.group`, with the name of the object if it is about
+    /// one.
     pub fn beyond(&self, other: &Self) -> Vec<String> {
         let mut missing = Vec::new();
-        for Rule { group, resource, verbs } in self.rules() {
-            for verb in verbs.iter().filter(|verb| !other.allows(&group, &resource, verb)) {
+        for rule in self.rules() {
+            let Rule { group, resource, name, verbs } = &rule;
+            for verb in verbs.iter().filter(|verb| !other.covers(&rule, verb)) {
                 let group = if group.is_empty() { String::new() } else { format!(".{group}") };
-                missing.push(format!("{verb} {resource}{group}"));
+                let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+                missing.push(format!("{verb} {resource}{group}{name}"));
             }
         }
         missing
@@ -110,10 +147,13 @@ impl Role {
         self.allow("", "events", &[Verb::Create, Verb::Patch]);
     }
 
-    pub(super) fn allow_leases(&mut self) {
+    /// Those of an election by the Lease of that name. One that does not exist yet cannot be named.
+    pub(super) fn allow_lease(&mut self, name: &str) {
         let (group, resource) = ("coordination.k8s.io", "leases");
-        self.allow(group, resource, &[Verb::Get, Verb::List, Verb::Watch, Verb::Create]);
-        self.add(group, resource, "update");
+        self.allow(group, resource, &[Verb::Create]);
+        for verb in ["get", "list", "watch", "update"] {
+            self.add_named(group, resource, name, verb);
+        }
     }
 
     /// Those of a server that asks who may read its pages.
@@ -133,11 +173,12 @@ impl Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "rules:")?;
-        for Rule { group, resource, verbs } in self.rules() {
+        for Rule { group, resource, name, verbs } in self.rules() {
             let verbs: Vec<_> = verbs.iter().map(|verb| format!("{verb:?}")).collect();
+            let name = name.map(|name| format!("  resourceNames: [{name:?}]\n")).unwrap_or_default();
             writeln!(
                 f,
-                "- apiGroups: [{group:?}]\n  resources: [{resource:?}]\n  verbs: [{}]",
+                "- apiGroups: [{group:?}]\n  resources: [{resource:?}]\n{name}  verbs: [{}]",
                 verbs.join(", ")
             )?;
         }
@@ -159,5 +200,37 @@ mod tests {
         assert!(narrow.beyond(&wide).is_empty());
         narrow.extend(&wide);
         assert_eq!(narrow, wide);
+    }
+
+    #[test]
+    fn a_permission_on_one_object_is_part_of_that_on_all_and_not_the_other_way_round() {
+        let (mut all, mut one) = (Role::default(), Role::default());
+        all.add("apps", "deployments", "get");
+        one.add_named("apps", "deployments", "web", "get");
+        assert!(one.beyond(&all).is_empty() && one.beyond(&one).is_empty());
+        assert_eq!(all.beyond(&one), ["get deployments.apps"]);
+        let mut other = Role::default();
+        other.add_named("apps", "deployments", "shop", "get");
+        assert_eq!(other.beyond(&one), ["get deployments.apps shop"]);
+        assert!(
+            one.allows_named("apps", "deployments", "web", "get")
+                && !one.allows("apps", "deployments", "get")
+        );
+    }
+
+    #[test]
+    fn an_election_is_granted_its_own_lease_and_none_but_new_ones() {
+        let mut role = Role::default();
+        role.allow_lease("web");
+        let expected = r#"rules:
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["create"]
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  resourceNames: ["web"]
+  verbs: ["get", "list", "update", "watch"]
+"#;
+        assert_eq!(role.to_string(), expected);
     }
 }

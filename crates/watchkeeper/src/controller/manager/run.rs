@@ -20,6 +20,7 @@ use super::leading::{Leading, Tokens};
 use super::preflight::{MissingAccess, Preflight};
 use super::{Manager, Registered, Runnable};
 use crate::env::Env;
+use crate::explain::ProgramPhase;
 use crate::informer::{CachesBehind, InformerPanicked, NotSynced, SharedInformerFactory};
 use crate::leader::{LeaderElection, LeaderElectionLost};
 #[cfg(feature = "admin")]
@@ -169,6 +170,7 @@ impl Manager {
             drain,
             staleness,
             running,
+            explain,
             ..
         } = self;
         let tokens = Tokens { ending: stop.child_token(), ..Tokens::default() };
@@ -190,6 +192,7 @@ impl Manager {
             let everywhere = async {
                 let cause = until_stopped(&mut parts, ending, caching).await.inspect_err(died);
                 ready(false);
+                explain.set_phase(ProgramPhase::Stopping);
                 tracing::info!(manager = name, "stopping");
                 ending.cancel();
                 working.cancel();
@@ -205,6 +208,7 @@ impl Manager {
                 sync_timeout,
                 drain,
                 running: &running,
+                explain: &explain,
                 tokens: &tokens,
                 died,
             };

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use self::write::{Cache, Write};
 use crate::clock::{Clock, Instant};
 use crate::env::Env;
+use crate::explain::{OpenWrites, PendingWrite};
 use crate::object::{Kind, Object, ObjectName, ResourceVersion};
 use crate::store::{Indexer, Subscriber};
 use crate::wire::ApiError;
@@ -106,6 +107,8 @@ struct Waiting<T> {
     keys: HashMap<T, u64, FixedState>,
     /// The version that the cache had when it last published.
     reached: u64,
+    /// The last question of the cache's informer that was answered by then.
+    answered: u64,
 }
 
 /// What is open of one key; never nothing.
@@ -207,6 +210,7 @@ impl<T: Key + Sync> Writes<T> {
             deleted: true,
             outside: false,
             base: cache.version(),
+            asked: cache.asked().0,
             answer: None,
             entered: self.0.clock.now(),
             overdue: false,
@@ -248,6 +252,7 @@ impl<T: Key + Sync> Writes<T> {
             deleted: false,
             outside,
             base: cache.version(),
+            asked: cache.asked().0,
             answer: Some(Arc::new(answer.clone())),
             entered: self.0.clock.now(),
             overdue: false,
@@ -371,6 +376,24 @@ impl<T: Key + Sync> Shared<T> {
     }
 }
 
+impl OpenWrites for Writes {
+    fn of_key(&self, key: &ObjectName) -> Vec<PendingWrite> {
+        let now = self.0.clock.now();
+        let state = self.0.state.lock();
+        let writes = state.keys.get(key).into_iter().flat_map(|open| &open.writes);
+        let unseen = writes.filter(|write| !write.is_seen()).map(|write| {
+            let age = now.saturating_duration_since(write.entered);
+            let cached = write.cache.version().unwrap_or_default();
+            let version = if write.deleted { ResourceVersion::UNSET } else { write.version.clone() };
+            let mut pending = PendingWrite::new(write.name.clone(), version, cached, age);
+            pending.deleted = write.deleted;
+            write.cache.kind().clone_into(&mut pending.kind);
+            pending
+        });
+        unseen.collect()
+    }
+}
+
 fn object<K: 'static>(answer: &(dyn Any + Send + Sync)) -> Option<Object<K>> {
     answer.downcast_ref::<Object<K>>().cloned()
 }
@@ -418,10 +441,11 @@ impl<T: Key> State<T> {
 
     fn wait_for(&mut self, cache: usize, needs: u64, key: T) -> &mut Waiting<T> {
         let hasher = &self.hasher;
-        let waiting = self
-            .waiting
-            .entry(cache)
-            .or_insert_with(|| Waiting { keys: HashMap::with_hasher(hasher.clone()), reached: 0 });
+        let waiting = self.waiting.entry(cache).or_insert_with(|| Waiting {
+            keys: HashMap::with_hasher(hasher.clone()),
+            reached: 0,
+            answered: 0,
+        });
         let least = waiting.keys.entry(key).or_insert(needs);
         *least = needs.min(*least);
         waiting
@@ -432,9 +456,11 @@ impl<T: Key> State<T> {
         let Some(waiting) = self.waiting.get_mut(&cache.id()) else { return Vec::new() };
         // A cache that has ended, or was set back, shows all it will ever show.
         let reached = cache.version().and_then(|version| version.as_number()).unwrap_or(u64::MAX);
-        let is_set_back = reached < waiting.reached;
-        waiting.reached = reached;
-        let due = waiting.keys.extract_if(|_, needs| *needs <= reached || is_set_back);
+        let answered = cache.shown().map_or(0, |shown| shown.question);
+        // What the server shows of itself may prove that it has lost a write.
+        let is_shown = reached < waiting.reached || answered > waiting.answered;
+        (waiting.reached, waiting.answered) = (reached, answered);
+        let due = waiting.keys.extract_if(|_, needs| *needs <= reached || is_shown);
         let mut due: Vec<_> = due.map(|(key, _)| key).collect();
         due.retain(|key| {
             let Some(open) = self.open(key) else { return true };

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::queue::KnownObjects;
 use crate::workqueue::limiter;
 
 struct Setup {
@@ -168,6 +169,23 @@ async fn a_cache_that_is_set_back_forgets_writes_even_if_nobody_looked_at_it_bef
     setup.admit().unwrap().forget();
     reach(&setup.cache, 11);
     assert!(setup.writes.unseen(&1, &setup.cache).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_write_the_server_has_lost_is_reconciled_again() {
+    let setup = setup();
+    reach(&setup.cache, 3);
+    setup.wrote(1, 12);
+    setup.queue.add(1);
+    assert!(setup.admit().is_none());
+    let item = setup.writes.admit(setup.queue.get().await.unwrap()).unwrap();
+    item.forget();
+    assert!(setup.is_idle());
+    let question = setup.cache.asking();
+    setup.cache.answered(question, &7.into());
+    setup.admit().expect("enqueued by the answer").forget();
+    assert!(setup.writes.get(&1, &setup.cache, &ObjectName::cluster("a")).is_none());
+    assert_eq!(setup.open_keys(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::clock::Instant;
 use crate::object::{ObjectName, ResourceVersion};
-use crate::store::{Subscriber, WeakIndexer};
+use crate::store::{Shown, Subscriber, WeakIndexer};
 
 /// A store, whatever is in it, which is not kept alive.
 pub(super) trait Cache: Send + Sync {
@@ -13,6 +13,10 @@ pub(super) trait Cache: Send + Sync {
     fn id(&self) -> usize;
     /// The version that the store has reached; `None` where the store is gone, or nobody fills it any more.
     fn version(&self) -> Option<ResourceVersion>;
+    /// The answer to the informer's last question for the server's version.
+    fn shown(&self) -> Option<Shown>;
+    /// The kind of its objects, by the name of their Rust type; empty where that is one for many kinds.
+    fn kind(&self) -> &'static str;
     fn contains(&self, name: &ObjectName) -> bool;
     /// Whether the object of that name and uid is there.
     fn has(&self, name: &ObjectName, uid: &str) -> bool;
@@ -29,6 +33,16 @@ impl<K: Send + Sync + 'static> Cache for WeakIndexer<K> {
     fn version(&self) -> Option<ResourceVersion> {
         let store = self.upgrade()?;
         (!store.has_ended()).then(|| store.version())
+    }
+
+    fn shown(&self) -> Option<Shown> {
+        self.upgrade().and_then(|store| store.asked().1)
+    }
+
+    fn kind(&self) -> &'static str {
+        let path = std::any::type_name::<K>();
+        let name = path.rsplit("::").next().unwrap_or(path);
+        if name.starts_with("Dynamic") { "" } else { name.trim_end_matches('>') }
     }
 
     fn contains(&self, name: &ObjectName) -> bool {
@@ -68,6 +82,9 @@ pub(super) struct Write {
     /// The version of the cache when the write was entered. A cache that falls behind it was relisted from an older state, in
     /// which this write may not exist.
     pub(super) base: ResourceVersion,
+    /// The questions for the server's version that had begun when the write was entered. A later one shows whether the
+    /// server still has the write.
+    pub(super) asked: u64,
     pub(super) answer: Answer,
     pub(super) entered: Instant,
     /// Whether the patience of a run has already ended over this write: no further run waits for it.
@@ -75,29 +92,48 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// Whether the cache reflects the write, or never will: an informer that is gone, stopped or set back, or versions that
-    /// cannot be compared.
+    /// Whether the cache reflects the write, or never will: an informer that is gone, stopped or set back, a write that the
+    /// server has lost, or versions that cannot be compared.
     pub(super) fn is_seen(&self) -> bool {
         let Some(reached) = self.cache.version() else { return true };
         let wanted = &self.version;
-        let is_set_back = !self.base.is_unset() && reached < self.base;
         let is_opaque = !wanted.is_unset() && !reached.is_unset() && reached.partial_cmp(wanted).is_none();
-        if is_set_back || is_opaque {
+        if is_opaque || self.is_lost_at(&reached) {
             return true;
         }
         let is_fresh = wanted.is_unset() || reached >= *wanted || planted!(SeenTooEarly);
         if self.deleted {
-            (is_fresh || self.outside) && !self.cache.is_alive(&self.name, &self.uid)
+            (is_fresh || self.outside) && !self.is_alive()
         } else {
             is_fresh || (self.outside && !self.cache.contains(&self.name))
         }
     }
 
-    /// Whether the cache is past the write and does not have the object: it is gone again, and as the cache never had it, nobody was
-    /// notified of that.
+    /// Whether the server, whose cache is at `reached`, has lost the write: its history was set back.
+    fn is_lost_at(&self, reached: &ResourceVersion) -> bool {
+        if !self.base.is_unset() && *reached < self.base {
+            return true;
+        }
+        // The server's newest state, in an answer that is later than that to the write.
+        let Some(newest) = self.cache.shown().filter(|shown| shown.question > self.asked) else {
+            return false;
+        };
+        let has_returned = self.deleted && *reached >= newest.version && self.is_alive();
+        newest.version < self.version || has_returned
+    }
+
+    fn is_alive(&self) -> bool {
+        self.cache.is_alive(&self.name, &self.uid)
+    }
+
+    /// Whether the write is undone and nobody was notified of that: the server has lost it, or the cache is past it and does not
+    /// have the object, which is gone again.
     pub(super) fn has_vanished(&self) -> bool {
-        let is_past = self.cache.version().is_some_and(|reached| reached >= self.version);
-        is_past
+        let Some(reached) = self.cache.version() else { return false };
+        if self.is_lost_at(&reached) {
+            return true;
+        }
+        reached >= self.version
             && !self.deleted
             && !self.outside
             && !self.version.is_unset()
@@ -134,6 +170,7 @@ mod tests {
     use super::*;
     use crate::env::Env;
     use crate::object::Object;
+    use crate::queue::KnownObjects;
     use crate::store::Indexer;
 
     fn store() -> Indexer<()> {
@@ -155,6 +192,7 @@ mod tests {
             deleted,
             outside: false,
             base: store.version(),
+            asked: store.asked().0,
             answer: None,
             entered: Env::simulated(1).clock.now(),
             overdue: false,
@@ -223,6 +261,41 @@ mod tests {
         assert!(!write.is_seen());
         store.ended();
         assert!(write.is_seen());
+    }
+
+    #[test]
+    fn a_later_answer_of_the_server_at_a_lower_version_shows_that_it_has_lost_the_write() {
+        let store = store();
+        reach(&store, 3);
+        let early = store.asking();
+        let write = write(&store, 12.into(), false);
+        store.answered(early, &7.into());
+        assert!(!write.is_seen(), "the answer may be older than the write");
+        let late = store.asking();
+        store.answered(late, &7.into());
+        assert!(write.is_seen() && write.has_vanished());
+    }
+
+    #[test]
+    fn a_later_answer_of_the_server_at_the_version_of_the_write_proves_nothing() {
+        let store = store();
+        let write = write(&store, 12.into(), false);
+        let question = store.asking();
+        store.answered(question, &12.into());
+        assert!(!write.is_seen(), "the cache is behind");
+    }
+
+    #[test]
+    fn a_deleted_object_that_a_later_state_of_the_server_has_was_restored() {
+        let store = store();
+        store.add(object("u", false));
+        reach(&store, 3);
+        let write = write(&store, ResourceVersion::UNSET, true);
+        let question = store.asking();
+        store.answered(question, &5.into());
+        assert!(!write.is_seen(), "the cache may be behind the delete");
+        reach(&store, 5);
+        assert!(write.is_seen() && write.has_vanished());
     }
 
     #[test]

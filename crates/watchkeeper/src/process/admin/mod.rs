@@ -1,4 +1,4 @@
-//! The admin pages of a program: `/metrics`, `/healthz` and `/readyz`.
+//! The admin pages of a program: `/metrics`, `/healthz`, `/readyz` and `/debug`.
 //!
 //! On a loopback address they are plain. Elsewhere the metrics are served over TLS (`certificate.rs`), to those whom the API server
 //! permits to read them (`access.rs`).
@@ -6,6 +6,8 @@
 mod access;
 mod certificate;
 mod checks;
+mod debug;
+mod page;
 mod pages;
 mod server;
 

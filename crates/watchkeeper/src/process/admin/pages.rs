@@ -1,5 +1,7 @@
 //! The contents of the admin pages, and the answers made from them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -10,6 +12,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::checks::Checks;
+use super::debug;
+use crate::explain::ExplainSource;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 #[cfg(feature = "prometheus")]
@@ -30,6 +34,8 @@ pub struct Pages {
     pub live: Checks,
     /// `/readyz`: a program that fails these checks should get no traffic.
     pub ready: Checks,
+    /// `/debug`: why objects are or are not reconciled. None by default; a manager sets it.
+    pub explain: Option<Arc<dyn ExplainSource>>,
 }
 
 impl Pages {
@@ -66,17 +72,25 @@ pub(super) fn answer(
         None => (path, None),
     };
     match (page, name) {
-        ("", None) => text(StatusCode::OK, index()),
+        ("", None) => text(StatusCode::OK, index(pages)),
         #[cfg(feature = "prometheus")]
         ("metrics", None) => metrics(pages),
         ("healthz", name) => checked(pages.live.answer(page, name, query)),
         ("readyz", name) => checked(pages.ready.answer(page, name, query)),
-        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{}", index())),
+        ("debug", Some(name)) if let Some(source) = &pages.explain => {
+            debug::answer(&**source, name, query).unwrap_or_else(|| missing(pages))
+        }
+        _ => missing(pages),
     }
 }
 
-fn index() -> String {
-    format!("{METRICS_INDEX}{CHECKS_INDEX}")
+fn missing(pages: &Pages) -> Response<Full<Bytes>> {
+    text(StatusCode::NOT_FOUND, format!("there is no such page; these are:\n{}", index(pages)))
+}
+
+fn index(pages: &Pages) -> String {
+    let debug = if pages.explain.is_some() { debug::INDEX } else { "" };
+    format!("{METRICS_INDEX}{CHECKS_INDEX}{debug}")
 }
 
 #[cfg(feature = "prometheus")]

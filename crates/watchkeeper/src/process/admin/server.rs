@@ -10,10 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::AdminAddress;
 use super::access::Access;
 use super::certificate::Certificate;
+use super::page::{Body, Page, whole};
 use super::pages::{Pages, answer, is_public, text};
 use crate::env::Env;
 use crate::process::Unstalled;
@@ -95,6 +94,7 @@ struct Door {
 /// What answers the requests of one address.
 struct Desk {
     pages: Pages,
+    page: Option<Arc<Page>>,
     security: Option<Security>,
     env: Env,
 }
@@ -124,7 +124,8 @@ impl AdminServer {
         if let AdminAddress::At(address) = address {
             let listener = TcpListener::bind(address).await;
             let listener = listener.map_err(|source| AdminError::Bind { address, source })?;
-            let desk = Arc::new(Desk { pages, security, env: self.env.clone() });
+            let page = pages.explain.clone().map(|source| Page::new(source, &self.env));
+            let desk = Arc::new(Desk { pages, page, security, env: self.env.clone() });
             self.doors.push(Door { listener, desk });
         }
         Ok(())
@@ -142,7 +143,9 @@ impl AdminServer {
 
     /// Serves until `stop`, and returns when every connection has ended. Dropping the future closes them.
     pub async fn run(self, stop: CancellationToken) {
-        join_all(self.doors.into_iter().map(|door| door.run(&stop))).await;
+        let pages: Vec<_> = self.doors.iter().filter_map(|door| door.desk.page.clone()).collect();
+        let sampled = stop.run_until_cancelled(join_all(pages.iter().map(|page| page.sample())));
+        join(sampled, join_all(self.doors.into_iter().map(|door| door.run(&stop)))).await;
         stop.cancelled().await;
     }
 }
@@ -184,7 +187,8 @@ struct Connections {
     turns: Arc<AtomicU64>,
 }
 
-/// Numbers requests: the higher the number, the later the last one of this connection.
+/// Numbers requests, and what is sent on streams: the higher the number, the later the last one of this connection.
+#[derive(Clone)]
 struct Turn {
     last: Arc<AtomicU64>,
     turns: Arc<AtomicU64>,
@@ -246,10 +250,10 @@ async fn serve(stream: TcpStream, desk: Arc<Desk>, stop: CancellationToken, turn
 }
 
 /// The answer to plain HTTP where TLS is spoken.
-fn plain() -> Response<Full<Bytes>> {
+fn plain() -> Response<Body> {
     let mut answer = text(StatusCode::BAD_REQUEST, "this port speaks HTTPS only\n".to_owned());
     answer.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
-    answer
+    whole(answer)
 }
 
 /// Answers the requests of one connection until it ends or the stop; without a desk, it was to be TLS.
@@ -263,7 +267,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         turn.take();
         async move {
             Ok::<_, Infallible>(match desk {
-                Some(desk) => desk.answer(&request).await,
+                Some(desk) => desk.answer(&request, stop, turn).await,
                 None => plain(),
             })
         }
@@ -286,20 +290,36 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
 
 impl Desk {
     /// Returns the page that is asked for, if the client may read it.
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(
+        &self,
+        request: &Request<Incoming>,
+        stop: &CancellationToken,
+        turn: &Turn,
+    ) -> Response<Body> {
         let uri = request.uri();
         if let Some(security) = self.security.as_ref().filter(|_| !is_public(uri.path()))
             && let Err(refusal) = security.access.check(request.headers(), uri.path()).await
         {
-            return refusal.answer();
+            return whole(refusal.answer());
         }
         // A collector may be user code.
-        let made = self
-            .env
-            .reporter
-            .guard("admin", uri.path(), || answer(&self.pages, request.method(), uri.path(), uri.query()));
+        let made = self.env.reporter.guard("admin", uri.path(), || {
+            self.shown(request, stop, turn)
+                .unwrap_or_else(|| whole(answer(&self.pages, request.method(), uri.path(), uri.query())))
+        });
         made.unwrap_or_else(|| {
-            text(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made\n".to_owned())
+            whole(text(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made\n".to_owned()))
         })
+    }
+
+    /// Returns a view of the page for people, if it is asked for.
+    fn shown(
+        &self,
+        request: &Request<Incoming>,
+        stop: &CancellationToken,
+        turn: &Turn,
+    ) -> Option<Response<Body>> {
+        let turn = turn.clone();
+        self.page.as_ref()?.answer(request, stop, move || turn.take())
     }
 }

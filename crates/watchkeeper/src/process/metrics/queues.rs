@@ -9,7 +9,9 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::sheet::{Series, Sheet};
-use crate::workqueue::{Cause, Histogram, Key, Priority, QueueFigures, QueueMetrics, RateLimitingQueue};
+use crate::workqueue::{
+    Cause, Histogram, Key, KeyState, Priority, QueueFigures, QueueMetrics, RateLimitingQueue,
+};
 
 /// Exports work queues to Prometheus: `workqueue_depth` and the other metrics of client-go, read at each scrape. Clones
 /// share the queues.
@@ -103,6 +105,23 @@ impl Collector for QueueCollector {
         let mut series = sheet.histograms("workqueue_work_duration_seconds", "Time that workers took")?;
         for (name, figures) in &asked {
             histogram(&mut series, *name, &figures.work_duration)?;
+        }
+        let mut series = sheet.gauges("watchkeeper_workqueue_keys", "Keys that the queue knows, by state")?;
+        for (name, figures) in &asked {
+            for (state, keys) in KeyState::ALL.into_iter().zip(figures.states) {
+                series.gauge(&[*name, ("state", state.as_str())], keys as f64)?;
+            }
+        }
+        let help = "Time that the key has waited which has waited longest for a worker; 0 if none waits";
+        let mut series = sheet.gauges("watchkeeper_workqueue_oldest_waiting_seconds", help)?;
+        for (name, figures) in &asked {
+            series.gauge(&[*name], figures.oldest_waiting.unwrap_or_default().as_secs_f64())?;
+        }
+        let help = "Time from the arrival of a changed object to the end of the reconcile that saw it";
+        let mut series = sheet.histograms("watchkeeper_change_to_reconciled_seconds", help)?;
+        for (name, figures) in &asked {
+            let buckets: Vec<_> = figures.latency.buckets().collect();
+            series.histogram(&[*name], figures.latency.sum().as_secs_f64(), &buckets)?;
         }
         for (metric, help, gauge) in GAUGES {
             let mut series = sheet.gauges(metric, help)?;

@@ -128,5 +128,5 @@ fn a_key_with_one_trigger_needs_little_space() {
     of.note("a", 1);
     of.note("a", 2);
     assert!(of.recent.others.is_none());
-    assert_eq!(size_of::<Recent>(), 96);
+    assert_eq!(size_of::<Recent>(), 112);
 }

@@ -18,7 +18,7 @@ use shuttle::scheduler::RandomScheduler;
 use super::*;
 use crate::clock::Clock;
 use crate::sync::model::{explore, sample, sample_preemptions, sample_random};
-use crate::workqueue::keys::Outcome;
+use crate::workqueue::keys::{Outcome, Remarks};
 use crate::workqueue::limiter::ItemExponential;
 use crate::workqueue::priority::Priority;
 use crate::workqueue::queue::Queue;
@@ -190,7 +190,8 @@ impl Crowd {
         let settle = || {
             let outcome = if failed { Outcome::Failure("no luck".into()) } else { Outcome::Success(None) };
             let now = self.time.now();
-            self.shared.with(now, |state| state.keys.settle(ticket, priority, outcome, now))
+            self.shared
+                .with(now, |state| state.keys.settle(ticket, priority, outcome, Remarks::default(), now))
         };
         let settle = if self.fault == Fault::LostOwner {
             settle();
@@ -314,9 +315,9 @@ fn drains(fault: Fault) {
                 yield_now().await;
                 busy.fetch_sub(1, SeqCst);
                 let (ticket, priority) = (taken.ticket, taken.priority);
-                crowd
-                    .shared
-                    .with(now, |state| state.keys.settle(ticket, priority, Outcome::Success(None), now));
+                crowd.shared.with(now, |state| {
+                    state.keys.settle(ticket, priority, Outcome::Success(None), Remarks::default(), now)
+                });
             })
         })
         .collect();
@@ -341,7 +342,9 @@ fn unparks(fault: Fault) {
                 yield_now().await;
                 if can_begin {
                     let end = Outcome::Success(None);
-                    crowd.shared.with(now, |state| state.keys.settle(ticket, priority, end, now));
+                    crowd
+                        .shared
+                        .with(now, |state| state.keys.settle(ticket, priority, end, Remarks::default(), now));
                     return;
                 }
                 crowd.shared.with(now, |state| state.keys.park(ticket, priority, tick(9), now));

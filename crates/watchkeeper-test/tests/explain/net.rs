@@ -1,0 +1,96 @@
+//! The way from a program to the embedded server, which can be closed in several ways.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Request, Response};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube_client::client::Body;
+use tokio::sync::watch;
+use tower::ServiceExt;
+use watchkeeper::{Client, Env};
+use watchkeeper_apiserver::ApiServer;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What happens to requests for a part of the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Way {
+    #[default]
+    Open,
+    /// They are forbidden.
+    Forbidden,
+    /// The server answers with an error.
+    Broken,
+    /// No connection comes about.
+    Refused,
+    /// Watches deliver nothing.
+    Silent,
+}
+
+/// The way, and the paths that it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Net(Arc<watch::Sender<(Way, &'static str)>>);
+
+impl Net {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new((Way::Open, ""))))
+    }
+
+    /// From now on, requests whose path contains `paths` go this way.
+    pub(crate) fn set(&self, way: Way, paths: &'static str) {
+        self.0.send_replace((way, paths));
+    }
+
+    /// A client that goes this way to `server`.
+    pub(crate) fn client(&self, server: &ApiServer, env: &Env) -> Client {
+        let (service, net) = (server.service(), self.clone());
+        let guarded = tower::service_fn(move |request: Request<Body>| {
+            let (service, net) = (service.clone(), net.clone());
+            async move { net.pass(service, request).await }
+        });
+        Client::from_kube(kube_client::Client::new(guarded, "default"), env)
+    }
+
+    async fn pass(
+        &self,
+        service: watchkeeper_apiserver::ApiService,
+        request: Request<Body>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
+        let path = request.uri().path().to_owned();
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        let (way, paths) = *self.0.borrow();
+        let way = if path.contains(paths) { way } else { Way::Open };
+        let refuse = |code: u16, reason: &str, message: &str| {
+            let status = format!(
+                r#"{{"kind":"Status","status":"Failure","code":{code},"reason":"{reason}","message":"{message}"}}"#
+            );
+            let body = Full::from(status).map_err(|never| match never {}).boxed_unsync();
+            Ok(Response::builder().status(code).body(body).unwrap())
+        };
+        match way {
+            Way::Forbidden => return refuse(403, "Forbidden", "it is forbidden"),
+            Way::Broken => return refuse(500, "InternalError", "etcd is broken"),
+            Way::Refused => return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+            Way::Open | Way::Silent => {}
+        }
+        let response = service.oneshot(request).await?;
+        if !is_watch {
+            return Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()));
+        }
+        let changes = self.0.subscribe();
+        Ok(response.map(|body| {
+            let frames = BodyStream::new(body).then(move |frame| {
+                let (mut changes, path) = (changes.clone(), path.clone());
+                async move {
+                    let is_open = |(way, paths): &(Way, &str)| *way != Way::Silent || !path.contains(paths);
+                    changes.wait_for(is_open).await.ok();
+                    frame.map_err(BoxError::from)
+                }
+            });
+            StreamBody::new(frames).boxed_unsync()
+        }))
+    }
+}

@@ -1,0 +1,118 @@
+//! A manager on the embedded server, on a paused clock, whose keys are explained.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use watchkeeper::controller::{Action, Controller, Error, Manager, ManagerBuilder, ManagerError};
+use watchkeeper::explain::{Explain, ExplainSource, Explanation};
+use watchkeeper::{Client, Env};
+use watchkeeper_apiserver::ApiServer;
+
+use crate::net::{Net, Way};
+
+pub(crate) struct World {
+    pub(crate) env: Env,
+    pub(crate) server: ApiServer,
+    pub(crate) net: Net,
+    /// The user's client, which no fault concerns.
+    pub(crate) user: Client,
+    pub(crate) explain: Option<Explain>,
+    stop: CancellationToken,
+    run: Option<JoinHandle<Result<(), ManagerError>>>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let env = Env::simulated(1);
+        let server = ApiServer::new(&env);
+        let user = Client::from_kube(server.client(), &env);
+        Self { env, server, net: Net::new(), user, explain: None, stop: CancellationToken::new(), run: None }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.net.client(&self.server, &self.env)
+    }
+
+    /// Builds a manager, which is not run.
+    pub(crate) fn build(
+        &mut self,
+        build: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
+        register: impl FnOnce(&mut Manager),
+    ) -> Manager {
+        let mut manager = build(Manager::builder("tester", &self.client())).build();
+        register(&mut manager);
+        self.explain = Some(manager.explain().clone());
+        manager
+    }
+
+    /// Starts a manager, and waits a second.
+    pub(crate) async fn start_with(
+        &mut self,
+        build: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
+        register: impl FnOnce(&mut Manager),
+    ) {
+        let manager = self.build(build, register);
+        self.run = Some(tokio::spawn(manager.run(self.stop.clone())));
+        self.pass(1_000).await;
+    }
+
+    pub(crate) async fn start(&mut self, register: impl FnOnce(&mut Manager)) {
+        self.start_with(|builder| builder, register).await;
+    }
+
+    /// Starts a controller of ConfigMaps, whose runs do what `work` says.
+    pub(crate) async fn work(&mut self, work: impl Fn() -> Result<Action, Error> + Send + Sync + 'static) {
+        self.start(|manager| {
+            let outcome = move |_, _| {
+                let outcome = work();
+                async { outcome }
+            };
+            Controller::<ConfigMap>::new(manager).reconcile(outcome).unwrap();
+        })
+        .await;
+    }
+
+    pub(crate) async fn pass(&self, millis: u64) {
+        self.env.clock.sleep(Duration::from_millis(millis)).await;
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Closes the way to the server, and ends what is open.
+    pub(crate) fn close(&self, way: Way, paths: &'static str) {
+        self.net.set(way, paths);
+        self.server.end_watches();
+    }
+
+    pub(crate) async fn map(&self, name: &str) {
+        self.create_map(json!({"name": name, "namespace": "default"})).await;
+    }
+
+    pub(crate) async fn create_map(&self, metadata: Value) {
+        let map = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        self.user.api::<ConfigMap>().create(&map).await.unwrap();
+    }
+
+    pub(crate) async fn secret(&self, metadata: Value) {
+        let secret = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        self.user.api::<Secret>().create(&secret).await.unwrap();
+    }
+
+    pub(crate) fn explain(&self, kind: &str, key: &str) -> Explanation {
+        self.explain.as_ref().unwrap().explain(kind, key).unwrap()
+    }
+
+    pub(crate) async fn end(mut self) {
+        self.stop.cancel();
+        self.net.set(Way::Open, "");
+        if let Some(run) = self.run.take() {
+            run.abort();
+            run.await.ok();
+        }
+    }
+}

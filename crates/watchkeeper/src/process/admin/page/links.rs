@@ -1,0 +1,58 @@
+//! The URLs of the views.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::explain::KeyState;
+
+/// The keys on a page of a controller.
+pub(super) const LIMIT: usize = 50;
+
+pub(super) fn controller(name: &str) -> String {
+    format!("/controllers/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+}
+
+/// Returns the URL of the keys of a controller, filtered and sorted; an empty text is none.
+pub(super) fn keys(name: &str, state: Option<KeyState>, q: &str, sort: &str) -> String {
+    more_keys(name, state, q, sort, "", 1)
+}
+
+/// Returns the URL of a further page of keys.
+pub(super) fn more_keys(
+    name: &str,
+    state: Option<KeyState>,
+    q: &str,
+    sort: &str,
+    from: &str,
+    page: usize,
+) -> String {
+    let state = state.map(KeyState::as_str).unwrap_or_default();
+    let page = if page > 1 { page.to_string() } else { String::new() };
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in [("state", state), ("q", q), ("sort", sort), ("continue", from), ("page", &page)] {
+        if !value.is_empty() {
+            query.append_pair(name, value);
+        }
+    }
+    let (path, query) = (controller(name), query.finish());
+    if query.is_empty() { path } else { format!("{path}?{query}") }
+}
+
+pub(super) fn explain(kind: &str, key: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("kind", kind).append_pair("key", key);
+    format!("/explain?{}", query.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place_in_a_url() {
+        assert_eq!(controller("a/b?c"), "/controllers/a%2Fb%3Fc");
+        assert_eq!(keys("a", None, "", ""), "/controllers/a");
+        let filtered = more_keys("a", Some(KeyState::Failed), "x&y", "until", "n", 2);
+        assert_eq!(filtered, "/controllers/a?state=failed&q=x%26y&sort=until&continue=n&page=2");
+        assert_eq!(explain("Pod", "a/b&c"), "/explain?kind=Pod&key=a%2Fb%26c");
+    }
+}

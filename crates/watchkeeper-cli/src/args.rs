@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use watchkeeper::Client;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
 
-use crate::controllers::Selected;
+use crate::controllers::{Running, Selected};
 use crate::faults::FaultArgs;
 
 /// Shown by the help of every command that starts a control plane.
@@ -40,6 +41,8 @@ Examples:
   watchkeeper serve --faults 7                     the same, with a network that loses, breaks and delays
   watchkeeper up --crds deploy/                    your CRDs, with a live view of their objects
   watchkeeper up --watch deployments,pods          a live view of any kinds
+  watchkeeper explain foo example-foo              why an object is or is not reconciled
+  watchkeeper status                               controllers, keys, informers and leader
   watchkeeper new website-operator                 a project with an operator and its tests
   watchkeeper --kubeconfig ~/.kube/config          on your own cluster
   watchkeeper crd --example | kubectl apply -f -   install the CRD and an example
@@ -61,7 +64,7 @@ pub(crate) enum Command {
     Up(Logged<UpArgs>),
     /// Start only the control plane
     ///
-    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. There are no nodes, and Pods do not run.
+    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. With --nodes, Deployments get Pods that pretend to run.
     #[command(after_help = PURPOSE)]
     Serve(Logged<ServeArgs>),
     /// Run a scripted scenario and check each step
@@ -74,6 +77,16 @@ pub(crate) enum Command {
     /// Finds the cluster in this order: --kubeconfig, the files in KUBECONFIG, the service account of the pod it runs in, ~/.kube/config. The cluster
     /// must have the Foo CRD: `watchkeeper crd | kubectl apply -f -`.
     SampleController(Logged<ControllerArgs>),
+    /// Say why a running program does or does not reconcile an object
+    ///
+    /// Asks the admin server of the program: that of --address, else that of a `watchkeeper` that runs in this folder or that KUBECONFIG leads to,
+    /// else 127.0.0.1:8080. If none answers, names the pods of your cluster that could be asked, and how.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+    /// Show the controllers, keys, informers and leader of a running program
+    ///
+    /// Finds the program as `watchkeeper explain` does.
+    Status(StatusArgs),
     /// Create a project with an operator that compiles, passes its tests and runs
     ///
     /// The project has a CRD with its Rust type, a controller, tests on an embedded API server, manifests for a cluster and a Containerfile. The
@@ -86,6 +99,51 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  watchkeeper explain foo example-foo              the sample controller of a `watchkeeper` in this folder
+  watchkeeper explain website prod/shop --address 127.0.0.1:8080
+  watchkeeper explain deployments.apps web -o json";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// Kind of the object: Kind or plural, with its group if several have it, such as deployments.apps
+    pub(crate) kind: String,
+    /// Name of the object, with its namespace; without one, the namespace is default
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+/// Which program is asked, and how the answer is printed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AskArgs {
+    /// Address of the admin server, such as 127.0.0.1:8080; with https:// if it is protected, which uses the token of your kubeconfig
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) address: Option<String>,
+    /// Form of the answer
+    #[arg(long, short, value_name = "text|json", value_enum, default_value_t)]
+    pub(crate) output: Output,
+    #[command(flatten, next_help_heading = "Cluster")]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// For people: aligned, and in colours on a terminal
+    #[default]
+    Text,
+    /// For programs: as the admin server answers
+    Json,
 }
 
 #[derive(Debug, clap::Args)]
@@ -164,9 +222,16 @@ pub(crate) struct ServeArgs {
     /// others; objects that exist already are updated. May be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) crds: Vec<PathBuf>,
-    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace
+    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace, and with
+    /// --nodes deployment, kubelet, replicaset and scheduler
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Selected,
+    /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) nodes: usize,
+    /// Only the API server: no built-in controllers and no nodes
+    #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
+    pub(crate) bare: bool,
     /// Serve this certificate (PEM, with its chain) instead of a generated one
     #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "insecure_http")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -175,6 +240,16 @@ pub(crate) struct ServeArgs {
     pub(crate) tls_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) faults: FaultArgs,
+}
+
+impl ServeArgs {
+    /// Starts the built-in controllers and the fake nodes that were asked for.
+    pub(crate) fn start_controllers(&self, clients: &Client) -> Running {
+        match self.bare {
+            true => Selected::none().start(0, clients),
+            false => self.controllers.start(self.nodes, clients),
+        }
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {

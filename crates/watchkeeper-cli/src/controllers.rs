@@ -1,23 +1,24 @@
 //! The built-in controllers of the control plane: which of them run, and their start and stop.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::str::FromStr;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Client;
-use watchkeeper_controllers::{garbage_collector, namespace_controller};
+use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller};
+
+/// The names of all controllers.
+const ALL: [&str; 6] = ["deployment", "garbage-collector", "kubelet", "namespace", "replicaset", "scheduler"];
 
 /// The controllers that `--controllers` selects, in the manner of kube-controller-manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Selected {
-    garbage_collector: bool,
-    namespace: bool,
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selected(BTreeSet<&'static str>);
 
 impl Default for Selected {
     fn default() -> Self {
-        Self { garbage_collector: true, namespace: true }
+        Self(ALL.into())
     }
 }
 
@@ -26,20 +27,17 @@ impl FromStr for Selected {
 
     fn from_str(list: &str) -> Result<Self, String> {
         let entries: Vec<_> = list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
-        let others = entries.contains(&"*");
-        let mut selected = Self { garbage_collector: others, namespace: others };
+        let mut selected = if entries.contains(&"*") { Self::default() } else { Self(BTreeSet::new()) };
         for entry in entries.into_iter().filter(|entry| *entry != "*") {
             let name = entry.strip_prefix('-').unwrap_or(entry);
-            let runs = match name.strip_suffix("-controller").unwrap_or(name) {
-                "garbage-collector" => &mut selected.garbage_collector,
-                "namespace" => &mut selected.namespace,
-                _ => {
-                    return Err(format!(
-                        "there is no controller {name}: expected garbage-collector or namespace"
-                    ));
-                }
+            let plain = name.strip_suffix("-controller").unwrap_or(name);
+            let Some(known) = ALL.into_iter().find(|known| *known == plain) else {
+                return Err(format!("there is no controller {name}: expected one of {}", ALL.join(", ")));
             };
-            *runs = !entry.starts_with('-');
+            match entry.starts_with('-') {
+                true => selected.0.remove(known),
+                false => selected.0.insert(known),
+            };
         }
         Ok(selected)
     }
@@ -52,17 +50,38 @@ pub(crate) struct Running {
 }
 
 impl Selected {
-    pub(crate) fn start(self, clients: &Client) -> Running {
+    /// No controller.
+    pub(crate) fn none() -> Self {
+        Self(BTreeSet::new())
+    }
+
+    fn runs(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// Starts the controllers, and so many fake nodes. Those of workloads start only with nodes: without, Pods would stay pending.
+    pub(crate) fn start(&self, nodes: usize, clients: &Client) -> Running {
         let mut running = Running { stop: CancellationToken::new(), tasks: Vec::new() };
         let (theirs, stop) = (clients.clone(), running.stop.clone());
-        if self.garbage_collector {
+        if self.runs("garbage-collector") {
             running.spawn("garbage collector", async move { garbage_collector::run(&theirs, stop).await });
         }
         let (theirs, stop) = (clients.clone(), running.stop.clone());
-        if self.namespace {
+        if self.runs("namespace") {
             running
                 .spawn("namespace controller", async move { namespace_controller::run(&theirs, stop).await });
         }
+        if nodes == 0 {
+            return running;
+        }
+        let (theirs, stop) = (clients.clone(), running.stop.clone());
+        let mut workloads = cluster::Options::none();
+        workloads.deployment = self.runs("deployment");
+        workloads.replica_set = self.runs("replicaset");
+        workloads.scheduler = self.runs("scheduler");
+        workloads.kubelet = self.runs("kubelet");
+        workloads.nodes = nodes;
+        running.spawn("workloads", async move { cluster::run(&theirs, &workloads, stop).await });
         running
     }
 }
@@ -88,13 +107,14 @@ mod tests {
 
     #[test]
     fn controllers_are_selected_as_by_kube_controller_manager() {
-        let parse = |list: &str| list.parse::<Selected>().map(|it| (it.garbage_collector, it.namespace));
-        assert_eq!(parse("*"), Ok((true, true)));
-        assert_eq!(parse("*,-namespace"), Ok((true, false)));
-        assert_eq!(parse("-garbage-collector-controller,*"), Ok((false, true)));
-        assert_eq!(parse("namespace-controller"), Ok((false, true)));
-        assert_eq!(parse("-namespace"), Ok((false, false)));
-        assert_eq!(parse(""), Ok((false, false)));
+        let parse = |list: &str| list.parse::<Selected>().map(|it| it.0.into_iter().collect::<Vec<_>>());
+        assert_eq!(parse("*").unwrap(), ALL);
+        let others = ["deployment", "garbage-collector", "kubelet", "replicaset", "scheduler"];
+        assert_eq!(parse("*,-namespace").unwrap(), others);
+        assert_eq!(parse("-garbage-collector-controller,*").unwrap().len(), 5);
+        assert_eq!(parse("namespace-controller").unwrap(), ["namespace"]);
+        assert_eq!(parse("-namespace").unwrap(), [""; 0]);
+        assert_eq!(parse("").unwrap(), [""; 0]);
         assert!(parse("*,other").is_err_and(|error| error.contains("there is no controller other")));
     }
 }

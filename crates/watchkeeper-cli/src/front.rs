@@ -41,6 +41,13 @@ pub(crate) fn installed(manifests: &[Manifest]) {
     }
 }
 
+/// Prints where the sample controller explains itself.
+pub(crate) fn explains(address: &std::net::SocketAddr) {
+    println!(
+        "{GREEN}explains{GREEN:#} {BOLD}http://{address}/{BOLD:#}  or watchkeeper explain foo example-foo"
+    );
+}
+
 /// Prints which faults there are, if there are any.
 pub(crate) fn faults(args: &FaultArgs) {
     if let Some(summary) = args.summary() {

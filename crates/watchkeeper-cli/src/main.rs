@@ -1,16 +1,20 @@
 //! The `watchkeeper` command: parses the command line and runs the subcommand.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod advice;
 mod args;
+mod ask;
 mod columns;
 mod controllers;
 mod demo;
 mod discovery;
+mod explain;
 mod faults;
 mod front;
 #[cfg(target_os = "linux")]
 mod hangup;
+mod holder;
 mod install;
 mod manifests;
 mod new;
@@ -76,6 +80,8 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
             let client = client.connect(&env).await?.program("sample-controller", env!("CARGO_PKG_VERSION"));
             sample_controller::serve(&client, options, admin, stop).await?;
         }
+        Command::Explain(args) => explain::explain(&args, &Env::system()).await?,
+        Command::Status(args) => explain::status(&args, &Env::system()).await?,
         Command::New(new) => new::run(&new)?,
         Command::Crd(crd) => print::crd(&crd)?,
         Command::Completions { shell } => print::completions(shell)?,

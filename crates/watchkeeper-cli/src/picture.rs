@@ -147,6 +147,8 @@ fn short(duration: Duration) -> String {
 mod tests {
     use anstream::adapter::strip_str;
 
+    use watchkeeper::workqueue::{RateLimitingQueue, limiter};
+
     use super::*;
 
     #[test]
@@ -234,21 +236,16 @@ mod tests {
 
     #[test]
     fn a_key_in_trouble_says_how_often_until_when_and_why() {
-        let now = watchkeeper::Env::system().clock.now();
+        let env = watchkeeper::Env::system();
+        let now = env.clock.now();
         let key = ObjectName::namespaced("default", "a");
-        let mut record = KeyRecord {
-            key,
-            waiting_since: None,
-            delayed_until: Some(now + Duration::from_millis(40)),
-            parked_until: None,
-            parked_since: None,
-            worked_on_since: None,
-            priority: watchkeeper::workqueue::Priority::Normal,
-            retries: 4,
-            last_error: Some(watchkeeper::workqueue::LastError { at: now, message: "no".into() }),
-            last_success: None,
-            triggers: Vec::new(),
-        };
+        let queue = RateLimitingQueue::new("foos", limiter::default_controller(), &env);
+        queue.add(key.clone());
+        let mut record = queue.explain(&key).unwrap();
+        record.waiting_since = None;
+        record.delayed_until = Some(now + Duration::from_millis(40));
+        record.retries = 4;
+        record.last_error = Some(watchkeeper::workqueue::LastError { at: now, message: "no".into() });
         assert_eq!(
             trouble(&record, now, 80).as_deref(),
             Some("default/a failed 4 times, retry in 40 ms: no")

@@ -31,6 +31,9 @@ pub(crate) struct Plane {
     controllers: Running,
 }
 
+/// The kubeconfig that is written by default.
+pub(crate) const KUBECONFIG: &str = "watchkeeper.kubeconfig";
+
 /// The first words of every kubeconfig that this command writes; any other file is not overwritten.
 const MARK: &str = "# written by watchkeeper";
 
@@ -70,7 +73,7 @@ impl Plane {
         manifests: &[Manifest],
         env: &Env,
     ) -> Result<Self, PlaneError> {
-        let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| "watchkeeper.kubeconfig".into());
+        let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| KUBECONFIG.into());
         let file = kubeconfig.display().to_string();
         match std::fs::metadata(&kubeconfig) {
             // Opening a pipe would block until somebody writes to it.
@@ -101,7 +104,7 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let controllers = args.controllers.start(&client);
+        let controllers = args.start_controllers(&client);
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         front::installed(manifests);
         front::faults(&args.faults);

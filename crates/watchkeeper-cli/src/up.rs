@@ -13,6 +13,7 @@ use watchkeeper::process::{ClientArgs, ConnectError, Pages};
 use watchkeeper::wire::{ApiError, Class};
 use watchkeeper::{Client, Env};
 
+use crate::admin::Admin;
 use crate::args::{ServeArgs, UpArgs};
 use crate::front::{self, DIM};
 use crate::next::Next;
@@ -141,10 +142,12 @@ async fn run_parts(
     }
     // Whichever fails first stops the others.
     let stop = &stop.child_token();
-    let program = Program::new(clients, &args.options, &mut Pages::default())?;
+    let mut pages = Pages::default();
+    let program = Program::new(clients, &args.options, &mut pages)?;
+    let admin = Admin::open(&args.serve, pages, clients.env()).await;
     let view = View::start(clients, screen, program.queue(), next, stop);
     let sample = run_sample(program, args, clients, view.has_begun(), created, stop);
-    let (sample, view) = tokio::join!(sample, view.run(stop));
+    let (sample, view, ()) = tokio::join!(sample, view.run(stop), admin.run(stop));
     // A failed view stops the controller, possibly before it starts.
     view?;
     sample

@@ -1,10 +1,13 @@
 //! The built-in controllers of a control plane, on the watchkeeper toolkit.
 //!
 //! An API server alone only stores objects. These controllers add what kube-controller-manager does on a real cluster;
-//! each is a `run` function that works on any API server, and runs only where it is called:
+//! each works on any API server, and runs only where it is called:
 //!
 //! - [`garbage_collector`] deletes objects whose owners are gone;
-//! - [`namespace_controller`] empties namespaces in deletion, and then lets them go.
+//! - [`namespace_controller`] empties namespaces in deletion, and then lets them go;
+//! - [`cluster`] runs workloads: [`deployment`] and [`replica_set`] make Pods, [`scheduler`] binds them to [`nodes`] that
+//!   do not exist, and [`kubelet`] pretends to run them. Each of these registers with a
+//!   [`Manager`](watchkeeper::controller::Manager), so that a program can choose.
 //!
 //! ```
 //! use tokio_util::sync::CancellationToken;
@@ -28,5 +31,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cluster;
+pub mod deployment;
+mod family;
 pub mod garbage_collector;
+pub mod kubelet;
 pub mod namespace_controller;
+pub mod nodes;
+mod pods;
+pub mod replica_set;
+pub mod scheduler;
+
+use jiff::Timestamp;
+use watchkeeper::Kind;
+use watchkeeper::controller::Context;
+
+/// The time as objects hold it: in whole seconds.
+fn now<K: Kind>(cx: &Context<K>) -> Timestamp {
+    let now = cx.env().clock.wall();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

@@ -12,7 +12,7 @@ use watchkeeper::source::Selection;
 use watchkeeper::store::Snapshot;
 use watchkeeper::{Client, Env, Kind, Object, ObjectName};
 use watchkeeper_apiserver::ApiServer;
-use watchkeeper_controllers::{garbage_collector, namespace_controller};
+use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller};
 
 use crate::manifest;
 use crate::permissions::Permissions;
@@ -58,6 +58,7 @@ pub struct TestClusterBuilder {
     env: Env,
     manifests: Vec<String>,
     patience: Duration,
+    workloads: cluster::Options,
 }
 
 impl TestClusterBuilder {
@@ -79,6 +80,16 @@ impl TestClusterBuilder {
         self
     }
 
+    /// Runs the Deployment and the ReplicaSet controller, a scheduler, and so many fake nodes on which Pods pretend to run.
+    ///
+    /// Without it, objects stay as they are written, and the test plays these parts itself. The garbage collector and the
+    /// namespace controller run in any case.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.workloads = cluster::Options::default();
+        self.workloads.nodes = nodes;
+        self
+    }
+
     /// Starts the cluster, and the operator that `register` registers.
     ///
     /// # Panics
@@ -92,14 +103,15 @@ impl TestClusterBuilder {
 
     /// Starts the cluster without an operator.
     pub async fn without_operator(self) -> TestCluster {
-        let Self { env, manifests, patience } = self;
+        let Self { env, manifests, patience, workloads } = self;
         let server = ApiServer::new(&env);
         let client = Client::from_kube(server.client(), &env);
         let stop = CancellationToken::new();
         let (plane, token) = (client.clone(), stop.clone());
         tokio::spawn(async move {
             let collector = garbage_collector::run(&plane, token.clone());
-            tokio::join!(collector, namespace_controller::run(&plane, token.clone()))
+            let workloads = cluster::run(&plane, &workloads, token.clone());
+            tokio::join!(collector, namespace_controller::run(&plane, token.clone()), workloads)
         });
         let cluster = TestCluster {
             server,
@@ -128,7 +140,12 @@ impl TestCluster {
 
     /// A cluster with other settings.
     pub fn builder() -> TestClusterBuilder {
-        TestClusterBuilder { env: Env::system(), manifests: Vec::new(), patience: PATIENCE }
+        TestClusterBuilder {
+            env: Env::system(),
+            manifests: Vec::new(),
+            patience: PATIENCE,
+            workloads: cluster::Options::none(),
+        }
     }
 
     /// A client of the cluster, beside the operator's.

@@ -66,9 +66,11 @@ fn permissions(yaml: &str) -> BTreeSet<String> {
     let mut permissions = BTreeSet::new();
     for rule in documents.iter().filter_map(|document| document["rules"].as_array()).flatten() {
         let all = |field: &str| rule[field].as_array().cloned().unwrap_or_default();
+        let names = &rule["resourceNames"];
         for group in all("apiGroups") {
             for resource in all("resources") {
-                permissions.extend(all("verbs").iter().map(|verb| format!("{verb} {resource} of {group}")));
+                let verbs = all("verbs");
+                permissions.extend(verbs.iter().map(|verb| format!("{verb} {resource} of {group}, {names}")));
             }
         }
     }

@@ -1,0 +1,159 @@
+//! Scripts of Pods: how long they take to start, whether they get ready, and how they end.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+/// How long the containers take to start.
+pub const START_DELAY: &str = "watchkeeper.dev/start-delay";
+/// How long the containers take to become ready after their start; `never` for never.
+pub const READY_DELAY: &str = "watchkeeper.dev/ready-delay";
+/// The code with which the containers exit; without it and [`EXIT_AFTER`], they run until they are deleted.
+pub const EXIT_CODE: &str = "watchkeeper.dev/exit-code";
+/// How long the containers run before they exit.
+pub const EXIT_AFTER: &str = "watchkeeper.dev/exit-after";
+/// The error of the image pull, in words: the containers never start.
+pub const IMAGE_PULL_ERROR: &str = "watchkeeper.dev/image-pull-error";
+/// How long the containers take to stop; at most the grace period.
+pub const STOP_DELAY: &str = "watchkeeper.dev/stop-delay";
+
+/// How a Pod behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Script {
+    pub(super) start: Duration,
+    /// None for never.
+    pub(super) ready: Option<Duration>,
+    pub(super) stop: Duration,
+    pub(super) image_pull_error: Option<String>,
+    exit: Option<Exit>,
+    is_job: bool,
+}
+
+/// The end of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exit {
+    pub(super) after: Duration,
+    pub(super) code: i32,
+}
+
+impl Script {
+    /// The script in the annotations of a Pod. What is not understood counts as absent.
+    pub(super) fn of(pod: &Pod) -> Self {
+        let annotation = |name: &str| pod.metadata.annotations.as_ref()?.get(name).map(String::as_str);
+        let duration = |name: &str| annotation(name).and_then(duration);
+        let code = annotation(EXIT_CODE).and_then(|code| code.trim().parse().ok());
+        let after = duration(EXIT_AFTER);
+        let exit = (code.is_some() || after.is_some())
+            .then(|| Exit { after: after.unwrap_or_default(), code: code.unwrap_or_default() });
+        let owners = pod.metadata.owner_references.iter().flatten();
+        Self {
+            start: duration(START_DELAY).unwrap_or_default(),
+            ready: match annotation(READY_DELAY) {
+                Some("never") => None,
+                _ => Some(duration(READY_DELAY).unwrap_or_default()),
+            },
+            stop: duration(STOP_DELAY).unwrap_or_default(),
+            image_pull_error: annotation(IMAGE_PULL_ERROR).map(str::to_owned),
+            exit,
+            is_job: owners.into_iter().any(|owner| owner.kind == "Job" && owner.controller == Some(true)),
+        }
+    }
+
+    /// When and how a container exits by itself: as the annotations say, else as its command does, else at once in a Pod of a Job.
+    pub(super) fn exit(&self, container: &Container) -> Option<Exit> {
+        let at_once = Exit { after: Duration::ZERO, code: 0 };
+        self.exit.or_else(|| command(container)).or_else(|| self.is_job.then_some(at_once))
+    }
+}
+
+/// The exit of a command whose end is known: `sleep`, `true`, `false` and `exit`, also in a shell.
+fn command(container: &Container) -> Option<Exit> {
+    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    let text = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let shells = ["/bin/sh -c ", "sh -c ", "/bin/bash -c ", "bash -c "];
+    let script = shells.iter().find_map(|shell| text.strip_prefix(shell)).unwrap_or(&text);
+    let mut exit: Option<Exit> = None;
+    let mut parts = script.split([';', '\n']).flat_map(|part| part.split("&&")).map(str::trim);
+    let is_known = parts.all(|part| {
+        let (word, argument) = part.split_once(' ').unwrap_or((part, ""));
+        let after = exit.map_or(Duration::ZERO, |exit| exit.after);
+        let code = match word.rsplit('/').next().unwrap_or_default() {
+            "sleep" => match duration(argument.trim()) {
+                Some(more) => {
+                    exit = Some(Exit { after: after.saturating_add(more), code: 0 });
+                    return true;
+                }
+                None => return false,
+            },
+            "true" => 0,
+            "false" => 1,
+            "exit" => argument.trim().parse().unwrap_or_default(),
+            "echo" | "date" if exit.is_some() || script.contains("exit") || script.contains("sleep") => 0,
+            _ => return false,
+        };
+        exit = Some(Exit { after, code });
+        true
+    });
+    exit.filter(|_| is_known)
+}
+
+/// A time such as `250ms`, `2s`, `1.5m` or `1h`; a number alone is in seconds.
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let split = text.find(|sign: char| sign.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * factor).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn container(command: &Value) -> Container {
+        serde_json::from_value(json!({"name": "a", "command": command})).unwrap()
+    }
+
+    fn exit(seconds: u64, code: i32) -> Option<Exit> {
+        Some(Exit { after: Duration::from_secs(seconds), code })
+    }
+
+    #[test]
+    fn annotations_script_a_pod() {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"annotations": {
+            START_DELAY: "250ms", READY_DELAY: "never", EXIT_CODE: "3", EXIT_AFTER: "1.5m"}}}))
+        .unwrap();
+        let script = Script::of(&pod);
+        assert_eq!((script.start, script.ready), (Duration::from_millis(250), None));
+        assert_eq!(script.exit(&Container::default()), exit(90, 3));
+        let plain = Script::of(&Pod::default());
+        assert_eq!((plain.ready, plain.exit(&Container::default())), (Some(Duration::ZERO), None));
+    }
+
+    #[test]
+    fn commands_whose_end_is_known_exit() {
+        assert_eq!(command(&container(&json!(["sleep", "300"]))), exit(300, 0));
+        assert_eq!(command(&container(&json!(["/bin/sh", "-c", "sleep 2; exit 7"]))), exit(2, 7));
+        assert_eq!(command(&container(&json!(["/bin/false"]))), exit(0, 1));
+        assert_eq!(command(&container(&json!(["sh", "-c", "echo hi && sleep 1"]))), exit(1, 0));
+        assert_eq!(command(&container(&json!(["nginx", "-g", "daemon off;"]))), None);
+        assert_eq!(command(&container(&json!(["sh", "-c", "while true; do sleep 1; done"]))), None);
+    }
+
+    #[test]
+    fn a_pod_of_a_job_completes() {
+        let owner =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u", "controller": true}]);
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"ownerReferences": owner}})).unwrap();
+        assert_eq!(Script::of(&pod).exit(&Container::default()), exit(0, 0));
+        assert_eq!(Script::of(&pod).exit(&container(&json!(["sleep", "9"]))), exit(9, 0));
+    }
+}

@@ -349,26 +349,24 @@ impl Check {
         let runs = bench.attended(&Replay::calm(0), |bench, _| {
             let [mut first, mut again] = [0, 0].map(|seed| bench.calm(seed, &Part::default(), None));
             if let Some(violation) = first.violation.take() {
-                return Err((Replay::calm(0), violation, first.entries));
+                return Err(Box::new((Replay::calm(0), violation, first.entries)));
             }
             if again.digest != first.digest {
-                return Err((
-                    Replay::calm(0),
-                    Violation::NotDeterministic,
-                    std::mem::take(&mut again.entries),
-                ));
+                let entries = std::mem::take(&mut again.entries);
+                return Err(Box::new((Replay::calm(0), Violation::NotDeterministic, entries)));
             }
             let reference = Reference::of(&first);
             bench.set_reference(reference.clone());
             for seed in [1, 2] {
                 let mut other = bench.calm(seed, &Part::default(), Some(&reference));
                 if let Some(violation) = other.violation.take() {
-                    return Err((Replay::calm(seed), violation, other.entries));
+                    return Err(Box::new((Replay::calm(seed), violation, other.entries)));
                 }
             }
             Ok(first)
         })?;
-        runs.map_err(|(replay, violation, entries)| {
+        runs.map_err(|wrong| {
+            let (replay, violation, entries) = *wrong;
             Failure::of(
                 &bench.name,
                 Finding {

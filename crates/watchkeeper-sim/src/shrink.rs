@@ -110,16 +110,13 @@ impl Shrinker<'_> {
 
     /// The shortest beginning of the story that goes wrong, without the steps in it that are not needed.
     fn fewer_steps(&mut self, replay: Replay, steps: u32) -> Replay {
-        let mut best = replay;
-        let mut last = best.part.steps.unwrap_or(steps);
-        for fewer in 1..last {
-            let part = Part { steps: Some(fewer), ..best.part.clone() };
-            let shorter = Replay { part, ..best.clone() };
-            if self.try_run(&shorter).is_some() {
-                (best, last) = (shorter, fewer);
-                break;
-            }
-        }
+        let last = replay.part.steps.unwrap_or(steps);
+        let shorter = |fewer| {
+            let part = Part { steps: Some(fewer), ..replay.part.clone() };
+            (Replay { part, ..replay.clone() }, fewer)
+        };
+        let shortest = (1..last).map(shorter).find(|(shorter, _)| self.try_run(shorter).is_some());
+        let (mut best, last) = shortest.unwrap_or((replay, last));
         // From the end, as a step may need those before it. Where the story cannot go on without one, it goes wrong without
         // faults, too, and the step stays.
         for step in (1..last).rev() {

@@ -1,4 +1,5 @@
 //! Why an object is not reconciled: the verdicts of `docs/explain.md`, on the embedded server.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod net;
 mod situations;

@@ -76,10 +76,8 @@ fn counted(figures: &QueueFigures) -> Runs {
 impl HistogramView {
     pub(crate) fn of(count: u64, sum_seconds: f64, buckets: impl Iterator<Item = (f64, u64)>) -> Self {
         let filled = buckets.filter(|(_, count)| *count > 0);
-        let buckets = filled.map(|(bound, count)| BucketView {
-            up_to_seconds: bound.is_finite().then_some(bound),
-            count,
-        });
+        let buckets = filled
+            .map(|(bound, count)| BucketView { up_to_seconds: bound.is_finite().then_some(bound), count });
         Self { count, sum_seconds, buckets: buckets.collect() }
     }
 }

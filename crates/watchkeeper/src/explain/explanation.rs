@@ -104,7 +104,8 @@ impl Known {
     /// Returns whether it knows that objects of the kind have namespaces.
     fn is_namespaced(&self, kind: &KindView) -> bool {
         let mains = self.mains.iter().filter(|_| self.kind.is_same(kind));
-        let related = self.related.iter().map(|(_, watched)| watched).filter(|watched| watched.kind().is_same(kind));
+        let related =
+            self.related.iter().map(|(_, watched)| watched).filter(|watched| watched.kind().is_same(kind));
         mains.chain(related).any(|watched| watched.is_namespaced())
     }
 

@@ -33,7 +33,8 @@ impl RecentEvents {
             let regarding = &event.regarding;
             regarding.name.as_deref() == Some(object.name())
                 && regarding.kind.as_deref() == Some(kind)
-                && regarding.namespace.as_deref().unwrap_or_default() == object.namespace().unwrap_or_default()
+                && regarding.namespace.as_deref().unwrap_or_default()
+                    == object.namespace().unwrap_or_default()
         };
         events.iter().filter(is_meant).cloned().collect()
     }

@@ -10,7 +10,12 @@ use crate::object::ObjectName;
 use crate::reflector::{Cause as Trouble, Phase};
 
 /// Returns the first trouble of the watches that cover the key, else that of another kind.
-pub(super) fn caches(key: &ObjectName, watches: &[WatchFacts], others: &[WatchFacts], now: Instant) -> Vec<Cause> {
+pub(super) fn caches(
+    key: &ObjectName,
+    watches: &[WatchFacts],
+    others: &[WatchFacts],
+    now: Instant,
+) -> Vec<Cause> {
     let covering: Vec<_> = watches.iter().filter(|watch| watch.covers(key)).collect();
     if covering.is_empty() {
         return not_covered(key, watches).into_iter().collect();

@@ -19,7 +19,11 @@ fn error_of(record: &KeyRecord<ObjectName>) -> String {
     record.last_error.as_ref().map(|error| cut(&error.message, ERROR)).unwrap_or_default()
 }
 
-pub(super) fn failing(facts: &Facts<'_>, record: &KeyRecord<ObjectName>, object: Option<&ObjectFacts>) -> Cause {
+pub(super) fn failing(
+    facts: &Facts<'_>,
+    record: &KeyRecord<ObjectName>,
+    object: Option<&ObjectFacts>,
+) -> Cause {
     if let Some(why) = object.and_then(|object| object.undecodable.as_ref()) {
         return Cause::new(
             "undecodable",

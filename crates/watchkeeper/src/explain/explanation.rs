@@ -62,7 +62,15 @@ fn meant(around: &Around<'_>, asked: &str) -> Result<KindView, ExplainError> {
             kinds.push(kind);
         }
     }
-    let found: Vec<_> = kinds.iter().filter(|kind| is_meant(kind, asked)).collect();
+    choose(kinds, asked)
+}
+
+/// Returns the kind of `kinds` that is meant. Without a group, that of the core group has precedence, as in kubectl.
+fn choose(kinds: Vec<KindView>, asked: &str) -> Result<KindView, ExplainError> {
+    let mut found: Vec<_> = kinds.iter().filter(|kind| is_meant(kind, asked)).collect();
+    if found.iter().any(|kind| kind.group.is_empty()) {
+        found.retain(|kind| kind.group.is_empty());
+    }
     match &found[..] {
         [] => Err(ExplainError::NoKind {
             kind: cut(asked, SHOWN),
@@ -112,5 +120,30 @@ impl Known {
     /// Returns the key of its own kind that a name means.
     pub(super) fn named(&self, name: &ObjectName) -> ObjectName {
         in_default(name, self.is_namespaced(&self.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(group: &str) -> KindView {
+        let (group, plural) = (group.to_owned(), "events".to_owned());
+        KindView { group, kind: "Event".to_owned(), plural, ..KindView::default() }
+    }
+
+    fn chosen(groups: &[&str], asked: &str) -> Result<String, String> {
+        let kinds = groups.iter().map(|group| kind(group)).collect();
+        choose(kinds, asked).map(|kind| kind.resource()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_kind_in_several_groups_is_asked_for_with_its_group() {
+        let ambiguous = "the kind \"event\" is in several groups: use one of events.a.dev, events.b.dev";
+        assert_eq!(chosen(&["a.dev", "b.dev"], "event"), Err(ambiguous.to_owned()));
+        assert_eq!(chosen(&["a.dev", "b.dev"], "Event.B.dev").as_deref(), Ok("events.b.dev"));
+        assert_eq!(chosen(&["a.dev", ""], "Events").as_deref(), Ok("events"), "the core group wins");
+        assert_eq!(chosen(&["a.dev", ""], "events.a.dev").as_deref(), Ok("events.a.dev"));
+        assert!(chosen(&["a.dev"], "events.c.dev").is_err());
     }
 }

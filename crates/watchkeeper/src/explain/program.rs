@@ -142,6 +142,10 @@ impl ExplainSource for Explain {
         }
     }
 
+    fn program(&self) -> String {
+        self.0.program.clone()
+    }
+
     fn keys(&self, controller: &str, query: &KeysQuery) -> Result<KeysPage, ExplainError> {
         let known = self.controller(controller)?;
         keys::page(&known, query, &self.times())

@@ -11,6 +11,11 @@ pub trait ExplainSource: fmt::Debug + Send + Sync {
     /// Returns the program at this moment.
     fn overview(&self) -> Overview;
 
+    /// Returns the name of the program.
+    fn program(&self) -> String {
+        self.overview().program
+    }
+
     /// Returns a page of the keys of a controller.
     ///
     /// # Errors

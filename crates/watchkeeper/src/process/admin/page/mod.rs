@@ -99,7 +99,7 @@ impl Page {
         let Shown { title, tab, status, content } = self.show(&view);
         let url = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let at = self.env.clock.wall().strftime("%H:%M:%S UTC").to_string();
-        let program = self.source.overview().program;
+        let program = self.source.program();
         let frame = Frame { program: &program, title: &title, tab, url: &url, at: &at };
         Some(respond::html(status, frame.around(&content)))
     }
@@ -129,7 +129,9 @@ impl View {
             "/informers" => Some(Self::Informers),
             "/explain" => Some(Self::Key { kind: parameter("kind"), key: parameter("key") }),
             _ => {
-                let name = path.strip_prefix("/controllers/").filter(|name| !name.is_empty())?;
+                let name = path
+                    .strip_prefix("/controllers/")
+                    .filter(|name| !name.is_empty() && !name.contains('/'))?;
                 let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
                 Some(Self::Controller { name, query: query.to_owned() })
             }

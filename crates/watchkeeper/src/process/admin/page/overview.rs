@@ -140,12 +140,15 @@ fn card(controller: &ControllerView, course: &Course) -> Markup {
             }
             (counts(controller))
             div class="charts" {
+                (chart("Reconciles", "ok", &course.rate, 1.0, rate))
                 (chart("Waiting", "wait", &course.waiting, 5.0, |value| count(value as u64)))
                 (chart("Reconcile time", "busy", &course.time, 0.01, short))
             }
             p class="soft small" {
-                (controller.kind.kind) " · " (controller.active) " of " (things(controller.workers, "worker")) " busy · "
-                (rate(course.rate.last().copied().unwrap_or_default()))
+                (controller.kind.kind) " · " (controller.active) " of " (things(controller.workers, "worker")) " busy"
+                @if let Some(seconds) = controller.oldest_waiting_seconds {
+                    " · the oldest key has waited for " (short(seconds))
+                }
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! An [`Explain`] collects what a program has: `explained.rs` and `watched.rs` its controllers and informers. It answers
 //! through [`ExplainSource`] (`source.rs`), with the views of `view.rs` and `key_view.rs`, which are served as JSON under
-//! `/debug`. `facts.rs` is what is known of one object, and `verdict.rs` turns that into sentences.
+//! `/debug`. `facts.rs` is what is known of one object, and `verdict/` turns that into sentences; `timeline.rs` and
+//! `children.rs` have what happened to it, and what it controls.
 
 mod children;
 mod controllers;

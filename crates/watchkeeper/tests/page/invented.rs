@@ -124,7 +124,7 @@ impl ExplainSource for Invented {
                 {"name": format!("websites{}", self.taint), "workers": 4, "active": 1, "kind": self.kind(),
                     "related": [{"kind": {"kind": "Deployment", "plural": "deployments"}, "relation": "owner"}],
                     "keys": self.counts(), "oldestWaitingSeconds": 2.5, "longestRunningSeconds": 75.0,
-                    "triggers": {"itself": done as u64, "owner": 310, "retry": (done / 50.0) as u64, "resync": 0},
+                    "triggers": {"itself": 12_408, "owner": 31_077, "initial_list": self.keys, "retry": 254, "requeue": 1_990, "manual": 1, "resync": 0},
                     "reconciles": {"success": done as u64, "error": (done / 50.0) as u64},
                     "reconcileTime": {"count": done as u64, "sumSeconds": done * 0.02 + (passed / 9.0).cos()}},
             ],

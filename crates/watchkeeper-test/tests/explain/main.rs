@@ -200,7 +200,7 @@ async fn nothing_of_the_contents_of_objects_is_ever_told() {
     let explain = world.explain.clone().unwrap();
     let told = [
         serde_json::to_string(&explain.overview()).unwrap(),
-        serde_json::to_string(&explain.informers()).unwrap(),
+        serde_json::to_string(&ExplainSource::informers(&explain)).unwrap(),
         serde_json::to_string(&explain.keys("secret", &KeysQuery::default()).unwrap()).unwrap(),
         serde_json::to_string(&explain.explain("Secret", "default/s").unwrap()).unwrap(),
         serde_json::to_string(&explain.explain("ConfigMap", "default/s").unwrap()).unwrap(),

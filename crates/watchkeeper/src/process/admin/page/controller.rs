@@ -227,6 +227,11 @@ fn row(kind: &str, now: &str, key: &KeySummary) -> Markup {
             th scope="row" {
                 a href=(links::explain(kind, &key.key)) { (key.key) }
                 @if let Some(error) = &key.last_error { div class="error clip" { (error) } }
+                // What has a column of its own on a wide screen.
+                div class="soft small narrow" {
+                    @if let Some(since) = &key.since { (lasting(now, since)) }
+                    @if key.failures > 0 { " · " (things(key.failures as usize, "failure")) }
+                }
             }
             td { (badge(key.state)) }
             td class="when wide" { @if let Some(since) = &key.since { (lasting(now, since)) } @else { (none()) } }

@@ -136,6 +136,11 @@ impl Browser {
         Ok(())
     }
 
+    /// Presses a button with the keyboard.
+    pub(super) async fn press(&self, selector: &str) -> Outcome {
+        Ok(self.web.find(By::Css(selector)).await?.send_keys(Key::Enter).await?)
+    }
+
     /// Follows a link.
     pub(super) async fn follow(&self, text: &str) -> Outcome {
         Ok(self.web.find(By::LinkText(text)).await?.click().await?)

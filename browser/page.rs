@@ -6,6 +6,7 @@
 mod chromium;
 #[path = "../crates/watchkeeper/tests/page/invented.rs"]
 mod invented;
+mod real;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
+use watchkeeper::explain::ExplainSource;
 use watchkeeper::process::{AdminAddress, AdminServer, Pages};
 
 use self::chromium::{Browser, Look};
@@ -91,9 +93,12 @@ async fn views(browser: &Browser, axe: Option<&str>) -> Outcome {
         None => std::env::temp_dir().join("watchkeeper-page"),
     };
     std::fs::create_dir_all(&pictures)?;
+    let env = Env::system();
+    let real = Served::program(Arc::new(real::program(100_000, &env).await?), &env).await?;
+    first_paint(browser, &real).await?;
+    real.stop().await?;
     for keys in [10, 100_000] {
         let served = Served::new(keys).await?;
-        first_paint(browser, &served).await?;
         for look in LOOKS {
             browser.look(look).await?;
             for (name, path, texts) in VIEWS {
@@ -110,6 +115,7 @@ async fn views(browser: &Browser, axe: Option<&str>) -> Outcome {
         browser.look(LOOKS[0]).await?;
         lives(browser, &served).await?;
         finds(browser, &served, keys).await?;
+        acts(browser, &served).await?;
         is_static_without_scripts(browser, &served).await?;
         served.stop().await?;
     }
@@ -126,10 +132,15 @@ struct Served {
 
 impl Served {
     async fn new(keys: usize) -> Outcome<Self> {
-        let (env, mut pages) = (Env::system(), Pages::default());
-        pages.explain = Some(Arc::new(Invented::new(keys, &env)));
+        let env = Env::system();
+        Self::program(Arc::new(Invented::new(keys, &env)), &env).await
+    }
+
+    async fn program(program: Arc<dyn ExplainSource>, env: &Env) -> Outcome<Self> {
+        let mut pages = Pages::default();
+        (pages.explain, pages.actions) = (Some(program), true);
         let address = AdminAddress::At(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let server = AdminServer::bind(address, pages, &env).await?;
+        let server = AdminServer::bind(address, pages, env).await?;
         let (address, stop) = (server.address().ok_or("no address")?, CancellationToken::new());
         let served = tokio::spawn(server.run(stop.clone()));
         Ok(Self { address, stop, served })
@@ -247,6 +258,19 @@ async fn finds(browser: &Browser, served: &Served, keys: usize) -> Outcome {
         return Err(format!("sorted by {order}").into());
     }
     Ok(())
+}
+
+/// A person can have an object reconciled, with the keyboard, and is led back to it.
+async fn acts(browser: &Browser, served: &Served) -> Outcome {
+    let (_, path, texts) = VIEWS[2];
+    browser.open(&served.url(path)).await?;
+    browser.press("form.action button").await?;
+    shows(browser, texts).await?;
+    let at = browser.run("return location.pathname + location.search", json!([])).await?;
+    if at != json!("/explain?kind=websites.example.com&key=bakery%2Fsite-000003") {
+        return Err(format!("after the request, the page is {at}").into());
+    }
+    stays_at_home(browser, served).await
 }
 
 /// The page can be read without scripts.

@@ -97,9 +97,10 @@ impl Program {
             register_election(&mut pages.metrics, election.status());
             pages.live.election(election.status());
         }
+        let explain = Explain::new(COMPONENT, client.env());
+        explain.events(&recorder);
         let controller = Controller::new(&client, &factory, recorder)?;
         QueueCollector::register(&mut pages.metrics).add(controller.queue());
-        let explain = Explain::new(COMPONENT, client.env());
         explain.informers(&factory);
         if let Some(election) = &election {
             explain.leader(election.status());

@@ -10,6 +10,7 @@ use watchkeeper::explain::{
     ChildView, ControllerView, Explanation, InformerView, KeyView, Level, Overview, TimelineKind,
     ViewRelation,
 };
+use watchkeeper::jiff::Timestamp;
 
 use crate::args::{ExplainArgs, Output, StatusArgs};
 use crate::ask::Program;
@@ -83,7 +84,7 @@ fn explained(explanation: &Explanation) -> Vec<String> {
         let style = colour(view.verdict.level);
         lines.push(String::new());
         lines.push(format!("{style}{}{style:#}", printable(&view.verdict.text)));
-        lines.extend(table(facts(view)));
+        lines.extend(table(facts(view, &explanation.at)));
         if !view.timeline.is_empty() {
             lines.push(format!("{DIM}timeline{DIM:#}"));
             lines.extend(table(
@@ -91,7 +92,8 @@ fn explained(explanation: &Explanation) -> Vec<String> {
                     .iter()
                     .map(|entry| {
                         let style = if entry.kind == TimelineKind::Error { RED } else { PLAIN };
-                        vec![(DIM, format!("  {}", time(&entry.at))), (style, printable(&entry.text))]
+                        let when = when(&explanation.at, &entry.at);
+                        vec![(DIM, format!("  {when}")), (style, printable(&entry.text))]
                     })
                     .collect(),
             ));
@@ -107,7 +109,7 @@ fn explained(explanation: &Explanation) -> Vec<String> {
     lines
 }
 
-fn facts(view: &KeyView) -> Vec<Vec<Cell>> {
+fn facts(view: &KeyView, now: &str) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut row =
         |name: &str, text: String| rows.push(vec![(DIM, name.to_owned()), (PLAIN, printable(&text))]);
@@ -118,17 +120,24 @@ fn facts(view: &KeyView) -> Vec<Vec<Cell>> {
     let times = [("since", &view.since), ("until", &view.until), ("last success", &view.last_success)];
     for (name, at) in times {
         if let Some(at) = at {
-            row(name, time(at).to_owned());
+            row(name, format!("{} ({} UTC)", when(now, at), time(at)));
         }
     }
+    if let Some(worker) = view.worker {
+        row("worker", worker.to_string());
+    }
+    if let Some(behind) = view.behind {
+        row("before it", format!("{behind} keys"));
+    }
     if view.failures > 0 {
-        row("failures", view.failures.to_string());
+        row("failures", format!("{} in a row", view.failures));
     }
     if let Some(outcome) = &view.last_outcome {
-        row("last run", format!("{} after {:.3} s", outcome.result, outcome.seconds));
+        let when = when(now, &outcome.at);
+        row("last run", format!("{} after {:.3} s, {when}", outcome.result, outcome.seconds));
     }
     if let Some(error) = &view.last_error {
-        row("last error", format!("{}  {}", time(&error.at), error.message));
+        row("last error", format!("{}: {}", when(now, &error.at), error.message));
     }
     let versions = &view.versions;
     let versions =
@@ -150,6 +159,22 @@ fn facts(view: &KeyView) -> Vec<Vec<Cell>> {
         row("reconciles", view.maps_to.join(", "));
     }
     rows
+}
+
+/// How long ago a time is, as of `now`, or in which time it comes.
+fn when(now: &str, at: &str) -> String {
+    let (Ok(now), Ok(then)) = (now.parse::<Timestamp>(), at.parse::<Timestamp>()) else {
+        return at.to_owned();
+    };
+    let passed = now.duration_since(then);
+    let seconds = passed.unsigned_abs().as_secs();
+    let span = match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    };
+    if passed.is_negative() { format!("in {span}") } else { format!("{span} ago") }
 }
 
 /// The time of day of a time in RFC 3339.
@@ -197,7 +222,7 @@ fn overviewed(overview: &Overview, informers: &[InformerView]) -> Vec<String> {
     lines.extend(table(std::iter::once(heading(&names)).chain(rows).collect()));
     lines.push(String::new());
     let names = ["INFORMER", "PHASE", "OBJECTS", "MIB", "LISTS", "LAST CONTACT", "PROBLEM"];
-    let rows = informers.iter().map(informer);
+    let rows = informers.iter().map(|view| informer(view, &overview.at));
     lines.extend(table(std::iter::once(heading(&names)).chain(rows).collect()));
     lines
 }
@@ -222,10 +247,10 @@ fn controller(view: &ControllerView) -> Vec<Cell> {
     ]
 }
 
-fn informer(view: &InformerView) -> Vec<Cell> {
+fn informer(view: &InformerView, now: &str) -> Vec<Cell> {
     let lists: u64 = view.lists.values().sum();
     let problem =
-        view.degraded.as_ref().map(|degraded| format!("since {}: {}", time(&degraded.since), degraded.why));
+        view.degraded.as_ref().map(|degraded| format!("{}: {}", when(now, &degraded.since), degraded.why));
     let phase = if view.synced { view.phase.clone() } else { format!("{} (not synced)", view.phase) };
     vec![
         (PLAIN, printable(&view.name)),
@@ -233,7 +258,21 @@ fn informer(view: &InformerView) -> Vec<Cell> {
         (PLAIN, view.objects.to_string()),
         (PLAIN, format!("{:.1}", view.bytes as f64 / 1_048_576.0)),
         (PLAIN, lists.to_string()),
-        (PLAIN, view.last_contact.as_deref().map(time).unwrap_or_default().to_owned()),
+        (PLAIN, view.last_contact.as_deref().map(|at| when(now, at)).unwrap_or_default()),
         (RED, printable(&problem.unwrap_or_default())),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_relative_to_the_answer() {
+        let now = "2026-01-01T00:10:00.000Z";
+        assert_eq!(when(now, "2026-01-01T00:09:48.500Z"), "11 s ago");
+        assert_eq!(when(now, "2026-01-01T00:10:36.000Z"), "in 36 s");
+        assert_eq!(when(now, "2025-12-31T20:00:00.000Z"), "4 h ago");
+        assert_eq!(when(now, "never"), "never");
+    }
 }

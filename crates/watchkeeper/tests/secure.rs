@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
+use watchkeeper::explain::{Explain, ProgramPhase};
 use watchkeeper::process::{AdminAddress, AdminArgs, AdminError, Pages};
 use watchkeeper::report::WithCauses;
 use watchkeeper::{Client, Env};
@@ -68,6 +69,9 @@ impl Served {
         let mut pages = Pages::default();
         pages.metrics.register("my_things", "Things of mine", Counter::<u64>::default());
         pages.ready.gate("caches").open();
+        let explain = Explain::new("tester", env);
+        explain.set_phase(ProgramPhase::Running);
+        pages.explain = Some(Arc::new(explain));
         let server = args.bind(pages, &judging(env)).await?;
         let addresses = server.addresses().map(|at| SocketAddr::from((LOOPBACK, at.port()))).collect();
         let stop = CancellationToken::new();
@@ -80,13 +84,18 @@ impl Served {
     }
 }
 
-async fn ask(
+async fn ask(stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, token: Option<&str>) -> (u16, String) {
+    send(stream, "GET", path, token).await
+}
+
+async fn send(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
     path: &str,
     token: Option<&str>,
 ) -> (u16, String) {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -149,6 +158,37 @@ async fn tls(address: SocketAddr) -> tokio_rustls::client::TlsStream<TcpStream> 
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     stream
+}
+
+#[tokio::test]
+async fn what_a_program_explains_is_protected_as_its_metrics_are() {
+    let mut args = args(EVERYWHERE);
+    args.admin_actions = true;
+    let served = Served::start(&args, &Env::system()).await.unwrap();
+    for path in [
+        "/",
+        "/informers",
+        "/controllers/foos",
+        "/explain?kind=Foo&key=a/b",
+        "/page.js",
+        "/debug/controllers",
+        "/debug/informers",
+        "/debug/explain?kind=Foo&key=a/b",
+        "/debug/controllers/foos/keys",
+    ] {
+        assert_eq!(served.get(path, None).await.0, 401, "{path}");
+        let (code, answer) = served.get(path, Some("guest")).await;
+        assert!(code == 403 && !answer.contains("tester"), "{path}: {answer}");
+        let code = served.get(path, Some("reader")).await.0;
+        assert!(code == 200 || code == 404, "{path}: {code}");
+    }
+    let path = "/controllers/foos/reconcile?key=a/b";
+    for (token, expected) in [(None, 401), (Some("guest"), 403), (Some("reader"), 404)] {
+        let (code, answer) = send(tls(served.addresses[0]).await, "POST", path, token).await;
+        assert_eq!(code, expected, "{answer}");
+    }
+    served.stop.cancel();
+    served.run.await.unwrap();
 }
 
 #[tokio::test]

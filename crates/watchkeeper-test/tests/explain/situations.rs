@@ -30,6 +30,7 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
         }
         "running" => hangs(world, 10_000).await,
         "hangs" => hangs(world, 120_000).await,
+        "running-after-failures" => fails_twice(world).await,
         "waiting" => queue(world, &["0", "1"], 3_000).await,
         "queue-long" => {
             let names: Vec<String> = (0..20).map(|number| format!("n-{number:02}")).collect();
@@ -219,6 +220,23 @@ async fn hangs(world: &mut World, millis: u64) -> (&'static str, &'static str) {
         })
         .await;
     touch(world, millis).await
+}
+
+/// Two runs fail, and the third does not end.
+async fn fails_twice(world: &mut World) -> (&'static str, &'static str) {
+    world
+        .start(|manager| {
+            let maps = Controller::<ConfigMap>::new(manager);
+            maps.reconcile(|_, cx| async move {
+                if cx.attempt() < 2 {
+                    return Err(Error::message("disk full"));
+                }
+                pending().await
+            })
+            .unwrap();
+        })
+        .await;
+    touch(world, 3_000).await
 }
 
 /// Ahead of ConfigMap a are those of these names, each of which takes five seconds.

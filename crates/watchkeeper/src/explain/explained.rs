@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::facts::PendingWrite;
+use super::facts::{PastWrite, PendingWrite};
 use super::key_view::ViewRelation;
 use super::view::{HistogramView, KindView};
 use super::watched::{AnyWatched, Watched, kind_view};
@@ -17,6 +17,12 @@ use crate::workqueue::RateLimitingQueue;
 pub trait OpenWrites: Send + Sync {
     /// Returns those of one key.
     fn of_key(&self, key: &ObjectName) -> Vec<PendingWrite>;
+
+    /// Returns the last writes of one key, also those that the caches have seen, the oldest first. None by default.
+    fn recent(&self, key: &ObjectName) -> Vec<PastWrite> {
+        let _ = key;
+        Vec::new()
+    }
 }
 
 /// A controller of kind `K`, to be [added](super::Explain::add) to what a program explains.

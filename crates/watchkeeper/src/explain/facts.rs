@@ -89,6 +89,29 @@ impl PendingWrite {
     }
 }
 
+/// A write of a reconcile, which the caches may have seen; see [`OpenWrites::recent`](super::OpenWrites::recent).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PastWrite {
+    /// The kind of the object, if it is known.
+    pub kind: String,
+    /// The object.
+    pub name: ObjectName,
+    /// The version that the server answered; unset for a delete.
+    pub version: ResourceVersion,
+    /// Whether the object was deleted.
+    pub deleted: bool,
+    /// How long ago the server answered.
+    pub age: Duration,
+}
+
+impl PastWrite {
+    /// Returns a write of the version that the server answered `age` ago.
+    pub fn new(name: ObjectName, version: ResourceVersion, age: Duration) -> Self {
+        Self { kind: String::new(), name, version, deleted: false, age }
+    }
+}
+
 /// What is known of an object whose changes lead to reconciles of others.
 pub(super) struct RelatedFacts<'a> {
     pub(super) now: Instant,

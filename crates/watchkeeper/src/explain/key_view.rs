@@ -70,7 +70,7 @@ pub struct KeyView {
     pub until: Option<String>,
     /// The number of keys that are handed out before it, if it waits.
     pub behind: Option<usize>,
-    /// The number of the worker that has it, from 1 on, if that is known.
+    /// The number of the worker that has it, from 1 on, if it runs and that is known.
     pub worker: Option<usize>,
     /// The number of failures in a row.
     pub failures: u32,
@@ -208,6 +208,8 @@ pub enum TimelineKind {
 pub struct ChildView {
     /// Its kind.
     pub kind: String,
+    /// The API group of its kind; empty for the core group.
+    pub group: String,
     /// Its key: `NAMESPACE/NAME`, or `NAME`.
     pub key: String,
     /// Its cached version.

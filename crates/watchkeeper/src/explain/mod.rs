@@ -2,9 +2,13 @@
 //!
 //! An [`Explain`] collects what a program has: `explained.rs` and `watched.rs` its controllers and informers. It answers
 //! through [`ExplainSource`] (`source.rs`), with the views of `view.rs` and `key_view.rs`, which are served as JSON under
-//! `/debug`. `facts.rs` is what is known of one object, and `verdict.rs` turns that into sentences.
+//! `/debug`. `facts.rs` is what is known of one object, and `verdict/` turns that into sentences; `timeline.rs` and
+//! `children.rs` have what happened to it, and what it controls.
 
+mod children;
+mod controllers;
 mod explained;
+mod explanation;
 mod facts;
 mod informers;
 mod key_view;
@@ -14,6 +18,7 @@ mod program;
 mod query;
 mod record;
 mod source;
+mod timeline;
 mod verdict;
 mod view;
 mod watched;
@@ -21,7 +26,7 @@ mod words;
 
 pub(crate) use explained::Runs;
 pub use explained::{Explained, OpenWrites};
-pub use facts::PendingWrite;
+pub use facts::{PastWrite, PendingWrite};
 pub use key_view::{
     ChildView, ErrorView, Explanation, KeyView, Level, OutcomeView, PendingWriteView, TimelineEntry,
     TimelineKind, Verdict, VersionsView, ViewRelation,

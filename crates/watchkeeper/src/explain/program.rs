@@ -1,28 +1,28 @@
 //! The program as a whole: its controllers, informers and leader, and the questions that it answers.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::RwLock;
 
-use super::explained::{Explained, Known, Runs};
-use super::key_view::{Explanation, KeyView, ViewRelation};
+use super::controllers::{controller_view, counts};
+use super::explained::{Explained, Known};
+use super::explanation::parse;
+use super::key_view::Explanation;
 use super::nearest::nearest;
 use super::query::{ExplainError, KeysQuery, cut};
+use super::record::Around;
 use super::source::ExplainSource;
-use super::view::{
-    ControllerView, HistogramView, InformerSummary, InformerView, KeyCounts, KeysPage, KindView, LeaderView,
-    Overview, ProgramPhase, RelatedView,
-};
+use super::view::{InformerSummary, InformerView, KeyCounts, KeysPage, LeaderView, Overview, ProgramPhase};
 use super::words::Times;
-use super::{informers, keys, record};
+use super::{explanation, informers, keys};
 use crate::env::Env;
 use crate::informer::{Caches, SharedInformerFactory};
 use crate::leader::LeaderStatus;
-use crate::object::{Kind, ObjectName};
-use crate::workqueue::{Cause, KeyState};
+use crate::object::Kind;
+use crate::record::{EventRecorder, RecentEvents};
+use crate::workqueue::{Priority, Trigger};
 
 /// What a program says about its controllers, keys and informers. Clones share it.
 ///
@@ -38,6 +38,7 @@ struct Shared {
     controllers: RwLock<Vec<Arc<Known>>>,
     informers: RwLock<Vec<Caches>>,
     leader: RwLock<Option<LeaderStatus>>,
+    events: RwLock<Option<RecentEvents>>,
 }
 
 const PHASES: [ProgramPhase; 4] =
@@ -53,6 +54,7 @@ impl Explain {
             controllers: RwLock::default(),
             informers: RwLock::default(),
             leader: RwLock::default(),
+            events: RwLock::default(),
         }))
     }
 
@@ -69,6 +71,11 @@ impl Explain {
     /// Sets the election. While another replica leads, the program is in [`ProgramPhase::Standby`].
     pub fn leader(&self, status: &LeaderStatus) {
         *self.0.leader.write() = Some(status.clone());
+    }
+
+    /// Sets the recorder whose events are shown in timelines. Its broadcaster is not kept alive.
+    pub fn events(&self, recorder: &EventRecorder) {
+        *self.0.events.write() = Some(recorder.recent());
     }
 
     /// Sets the phase; [`ProgramPhase::Starting`] at first.
@@ -110,73 +117,7 @@ impl Explain {
 
     /// Returns the keys in each state of a controller, for metrics and tests.
     pub fn counts(&self, controller: &str) -> Result<KeyCounts, ExplainError> {
-        self.controller(controller).map(|known| counts(&known))
-    }
-}
-
-/// Returns the number of keys by state.
-fn counts(known: &Known) -> KeyCounts {
-    let [running, waiting, parked, retrying, delayed, failed, idle] = known.queue.figures().states;
-    let cached: usize = known.mains.iter().map(|main| main.len()).sum();
-    let queued = running + waiting + parked + retrying + delayed + failed + idle;
-    KeyCounts {
-        running,
-        waiting,
-        parked,
-        retrying,
-        delayed,
-        failed,
-        idle,
-        cached: cached.saturating_sub(queued),
-    }
-}
-
-fn controller_view(known: &Known) -> ControllerView {
-    let figures = known.queue.figures();
-    let runs = known.runs.as_ref().map_or_else(|| counted(known), |runs| runs());
-    let triggers =
-        Cause::ALL.into_iter().zip(figures.triggers).map(|(cause, count)| (cause.as_str().to_owned(), count));
-    let related = known.related.iter().map(|(relation, watched)| RelatedView {
-        kind: watched.kind(),
-        relation: if *relation == ViewRelation::Owner { "owner" } else { "mapping" }.to_owned(),
-    });
-    let mut related: Vec<_> = related.collect();
-    related.dedup();
-    ControllerView {
-        name: known.name.clone(),
-        kind: known.kind.clone(),
-        related,
-        workers: known.workers,
-        active: runs.active,
-        paused: runs.is_paused,
-        keys: counts(known),
-        oldest_waiting_seconds: figures.oldest_waiting.map(|age| age.as_secs_f64()),
-        longest_running_seconds: (figures.running.count > 0).then_some(figures.running.longest.as_secs_f64()),
-        adds: figures.adds,
-        retries: figures.retries,
-        triggers: triggers.collect(),
-        reconciles: runs.reconciles,
-        terminal_errors: runs.terminal,
-        panics: runs.panics,
-        timeouts: runs.timeouts,
-        reconcile_time: runs.times,
-        latency: HistogramView::of(
-            figures.latency.count(),
-            figures.latency.sum().as_secs_f64(),
-            figures.latency.buckets(),
-        ),
-    }
-}
-
-/// What the queue knows of the runs of a controller that a manager does not run.
-fn counted(known: &Known) -> Runs {
-    let figures = known.queue.figures();
-    let work = &figures.work_duration;
-    Runs {
-        active: figures.running.count,
-        reconciles: BTreeMap::from([("total".to_owned(), work.count())]),
-        times: HistogramView::of(work.count(), work.sum().as_secs_f64(), work.buckets()),
-        ..Runs::default()
+        self.controller(controller).map(|known| counts(&known, &known.queue.figures()))
     }
 }
 
@@ -201,62 +142,46 @@ impl ExplainSource for Explain {
         }
     }
 
+    fn program(&self) -> String {
+        self.0.program.clone()
+    }
+
     fn keys(&self, controller: &str, query: &KeysQuery) -> Result<KeysPage, ExplainError> {
         let known = self.controller(controller)?;
         keys::page(&known, query, &self.times())
     }
 
     fn explain(&self, kind: &str, key: &str) -> Result<Explanation, ExplainError> {
-        let controllers = self.controllers();
-        let name: ObjectName = key.parse().map_err(|_| ExplainError::BadKey(cut(key, 80)))?;
-        let times = self.times();
-        let (phase, leader) = (self.phase(), self.leader_view());
-        let mut found: Option<KindView> = None;
-        let mut views: Vec<KeyView> = Vec::new();
-        let mut asked = name;
-        for known in &controllers {
-            let is_main = matches(&known.kind, kind);
-            let is_related = |watched: &KindView| matches(watched, kind);
-            let related = known.related.iter().find(|(_, watched)| is_related(&watched.kind()));
-            let is_namespaced = match (is_main, related) {
-                (true, _) => known.mains.iter().any(|main| main.is_namespaced()),
-                (false, Some((_, watched))) => watched.is_namespaced(),
-                (false, None) => continue,
-            };
-            let key = match asked.namespace() {
-                None if is_namespaced => ObjectName::namespaced("default", asked.name()),
-                _ => asked.clone(),
-            };
-            if is_main {
-                found.get_or_insert_with(|| known.kind.clone());
-                views.push(record::view(known, &key, phase, leader.as_ref(), &controllers, &times));
-            }
-            if let Some((relation, watched)) = related {
-                found.get_or_insert_with(|| watched.kind());
-                views.push(record::related_view(known, *relation, &watched.kind(), &key, &times));
-            }
-            asked = key;
-        }
-        let Some(found) = found else {
-            let kinds = controllers.iter().flat_map(|known| {
-                let related = known.related.iter().map(|(_, watched)| watched.kind().kind);
-                std::iter::once(known.kind.kind.clone()).chain(related).collect::<Vec<_>>()
-            });
-            return Err(ExplainError::NoKind { kind: cut(kind, 80), suggestions: nearest(kind, kinds) });
+        let (controllers, times) = (self.controllers(), self.times());
+        let around = Around {
+            phase: self.phase(),
+            leader: self.leader_view(),
+            controllers: &controllers,
+            events: self.0.events.read().clone(),
+            times: &times,
         };
-        views.sort_by_key(|view| view.relation);
-        let worst = views.iter().rev().max_by_key(|view| view.verdict.level);
-        Ok(Explanation {
-            at: times.wall(times.now),
-            kind: found,
-            key: asked.to_string(),
-            verdict: worst.map(|view| view.verdict.clone()).unwrap_or_default(),
-            views,
-        })
+        explanation::explain(&around, kind, key)
     }
 
     fn informers(&self) -> Vec<InformerView> {
         self.informers_view(&self.times())
+    }
+
+    fn reconcile_now(&self, controller: &str, key: &str) -> Result<(), ExplainError> {
+        let known = self.controller(controller)?;
+        let key = known.named(&parse(key)?);
+        if self.phase() != ProgramPhase::Running || known.queue.is_shutting_down() {
+            let leader = self.leader_view().filter(|leader| !leader.is_leader).map(|leader| leader.leader);
+            let leader = leader.filter(|leader| !leader.is_empty());
+            return Err(ExplainError::NotRunning { controller: known.name.clone(), leader });
+        }
+        let is_cached = known.mains.iter().any(|main| main.object(&key).is_some());
+        if !is_cached && known.queue.explain(&key).is_none() {
+            let kind = known.kind.kind.clone();
+            return Err(ExplainError::NoObject { kind, key: cut(&key.to_string(), 80) });
+        }
+        known.queue.add_because(key, Priority::High, Trigger::Manual);
+        Ok(())
     }
 }
 
@@ -264,39 +189,6 @@ impl Explain {
     fn informers_view(&self, times: &Times) -> Vec<InformerView> {
         let caches = self.0.informers.read().clone();
         caches.iter().flat_map(|caches| informers::views(caches, times)).collect()
-    }
-
-    /// Returns the state of a key in the first controller that reconciles its kind.
-    pub(super) fn state_in(
-        controllers: &[Arc<Known>],
-        kind: &str,
-        key: &ObjectName,
-    ) -> Option<(String, KeyState)> {
-        let known = controllers.iter().find(|known| known.kind.kind == kind)?;
-        let state = known.queue.explain(key).map_or(KeyState::Cached, |record| record.state);
-        Some((known.name.clone(), state))
-    }
-}
-
-/// Returns whether `asked` means this kind: `Deployment`, `deployments`, `deployment.apps` or `deployments.apps`.
-fn matches(kind: &KindView, asked: &str) -> bool {
-    let asked = asked.to_ascii_lowercase();
-    let (name, group) = match asked.split_once('.') {
-        Some((name, group)) => (name, Some(group)),
-        None => (asked.as_str(), None),
-    };
-    let is_named = name == kind.kind.to_ascii_lowercase() || name == kind.plural.to_ascii_lowercase();
-    is_named && group.is_none_or(|group| group == kind.group.to_ascii_lowercase())
-}
-
-impl HistogramView {
-    pub(crate) fn of(count: u64, sum_seconds: f64, buckets: impl Iterator<Item = (f64, u64)>) -> Self {
-        let filled = buckets.filter(|(_, count)| *count > 0);
-        let buckets = filled.map(|(bound, count)| super::view::BucketView {
-            up_to_seconds: bound.is_finite().then_some(bound),
-            count,
-        });
-        Self { count, sum_seconds, buckets: buckets.collect() }
     }
 }
 

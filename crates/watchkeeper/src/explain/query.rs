@@ -148,6 +148,33 @@ pub enum ExplainError {
         /// The nearest kinds, or all if none is near.
         suggestions: Vec<String>,
     },
+    /// Kinds of several groups have that name.
+    #[error("the kind {kind:?} is in several groups: use one of {}", suggestions.join(", "))]
+    AmbiguousKind {
+        /// The kind.
+        kind: String,
+        /// The kinds with their groups.
+        suggestions: Vec<String>,
+    },
+    /// There is no such object, neither in the cache nor in the queue.
+    #[error("{kind} {key} is not known here: it does not exist, or is not selected")]
+    NoObject {
+        /// The kind.
+        kind: String,
+        /// The key.
+        key: String,
+    },
+    /// The controller starts no reconciles.
+    #[error("controller {controller} starts no reconciles now{}", asked(leader.as_deref()))]
+    NotRunning {
+        /// The controller.
+        controller: String,
+        /// The replica that leads, if it is another one.
+        leader: Option<String>,
+    },
+    /// The program takes no requests to reconcile an object.
+    #[error("this program takes no requests to reconcile an object: start it with --admin-actions")]
+    NoActions,
     /// A parameter has a value that is none.
     #[error("{name}={value:?} is not known: use one of {}", known.join(", "))]
     BadParameter {
@@ -182,17 +209,27 @@ impl ExplainError {
 
     /// Returns whether the question is about something that is not there, and not wrong in itself.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::NoController { .. } | Self::NoKind { .. })
+        matches!(self, Self::NoController { .. } | Self::NoKind { .. } | Self::NoObject { .. })
     }
 
     /// Returns what may have been meant.
     pub fn suggestions(&self) -> &[String] {
         match self {
-            Self::NoController { suggestions, .. } | Self::NoKind { suggestions, .. } => suggestions,
+            Self::NoController { suggestions, .. }
+            | Self::NoKind { suggestions, .. }
+            | Self::AmbiguousKind { suggestions, .. } => suggestions,
             Self::BadParameter { known, .. } | Self::UnknownParameter { known, .. } => known,
-            Self::MissingParameter(_) | Self::BadKey(_) => &[],
+            Self::MissingParameter(_)
+            | Self::BadKey(_)
+            | Self::NoObject { .. }
+            | Self::NotRunning { .. }
+            | Self::NoActions => &[],
         }
     }
+}
+
+fn asked(leader: Option<&str>) -> String {
+    leader.map(|leader| format!(": ask {leader}, which leads")).unwrap_or_default()
 }
 
 fn suggestion(suggestions: &[String]) -> String {

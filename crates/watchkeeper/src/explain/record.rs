@@ -1,45 +1,42 @@
-//! The view of one object: facts, verdict, timeline and children.
+//! The view of one object: facts, verdict, state, timeline and children.
 
 use std::sync::Arc;
 
+use super::children::children;
 use super::explained::{Known, Runs};
 use super::facts::{Facts, ObjectFacts, PendingWrite, RelatedFacts};
-use super::key_view::{
-    ChildView, ErrorView, KeyView, OutcomeView, PendingWriteView, TimelineEntry, TimelineKind, VersionsView,
-    ViewRelation,
-};
-use super::program::Explain;
+use super::key_view::{ErrorView, KeyView, OutcomeView, PendingWriteView, VersionsView, ViewRelation};
+use super::timeline::Past;
 use super::verdict::{related_verdict, verdict};
 use super::view::{KindView, LeaderView, ProgramPhase};
 use super::words::Times;
 use crate::object::ObjectName;
-use crate::workqueue::{KeyRecord, KeyState, RunResult};
+use crate::record::RecentEvents;
+use crate::workqueue::{KeyRecord, KeyState};
 
-/// The number of children that are shown.
-const CHILDREN: usize = 100;
-/// The number of levels of children.
-const LEVELS: usize = 4;
+/// What all views of one answer share.
+pub(super) struct Around<'a> {
+    pub(super) phase: ProgramPhase,
+    pub(super) leader: Option<LeaderView>,
+    pub(super) controllers: &'a [Arc<Known>],
+    pub(super) events: Option<RecentEvents>,
+    pub(super) times: &'a Times,
+}
 
 /// Returns the view of a key of a controller.
-pub(super) fn view(
-    known: &Known,
-    key: &ObjectName,
-    phase: ProgramPhase,
-    leader: Option<&LeaderView>,
-    controllers: &[Arc<Known>],
-    times: &Times,
-) -> KeyView {
+pub(super) fn view(known: &Known, key: &ObjectName, around: &Around<'_>) -> KeyView {
+    let times = around.times;
     let object = known.mains.iter().find_map(|main| main.object(key));
     let record = known.queue.explain(key);
     let writes = known.writes.as_ref().map(|writes| writes.of_key(key)).unwrap_or_default();
-    let phase = if known.queue.is_shutting_down() { ProgramPhase::Stopping } else { phase };
+    let phase = if known.queue.is_shutting_down() { ProgramPhase::Stopping } else { around.phase };
     let facts = Facts {
         now: times.now,
         controller: &known.name,
         kind: &known.kind,
         key,
         phase,
-        leader,
+        leader: around.leader.as_ref(),
         is_paused: known.runs.as_ref().is_some_and(|runs| (runs() as Runs).is_paused),
         workers: known.workers,
         watches: known.mains.iter().map(|main| main.facts()).collect(),
@@ -53,7 +50,7 @@ pub(super) fn view(
     let verdict = verdict(&facts);
     let Facts { object, record, writes, .. } = facts;
     let (children, left_off) = match &object {
-        Some(object) => children(known, &object.uid, controllers),
+        Some(object) => children(known, &object.uid, around.controllers),
         None => (Vec::new(), 0),
     };
     let mut view = KeyView {
@@ -72,9 +69,14 @@ pub(super) fn view(
     }
     view.versions.written =
         writes.iter().filter_map(|write| write.version.as_number()).max().map(|v| v.to_string());
-    view.timeline.extend(writes.iter().map(|write| written(write, times)));
+    let past = Past {
+        record: record.as_ref(),
+        writes: known.writes.as_ref().map(|writes| writes.recent(key)).unwrap_or_default(),
+        pending: &writes,
+        events: around.events.as_ref().map(|events| events.about(&known.kind.kind, key)).unwrap_or_default(),
+    };
+    view.timeline = past.timeline(times);
     view.waits_for = writes.into_iter().map(|write| pending(write, times)).collect();
-    view.timeline.sort_by(|one, other| one.at.cmp(&other.at));
     view
 }
 
@@ -139,6 +141,7 @@ fn describe(view: &mut KeyView, record: &KeyRecord<ObjectName>, times: &Times) {
     view.since = since.map(|at| times.wall(at));
     view.until = until.map(|at| times.wall(at));
     view.behind = record.behind;
+    view.worker = record.worker;
     view.failures = record.retries;
     view.last_error = record
         .last_error
@@ -154,49 +157,6 @@ fn describe(view: &mut KeyView, record: &KeyRecord<ObjectName>, times: &Times) {
         reconciled: run.and_then(|run| run.saw).map(|version| version.to_string()),
         ..VersionsView::default()
     };
-    view.timeline = timeline(record, times);
-}
-
-fn timeline(record: &KeyRecord<ObjectName>, times: &Times) -> Vec<TimelineEntry> {
-    let entry = |at, kind, text: String| TimelineEntry { at: times.wall(at), kind, text };
-    let mut entries: Vec<_> = record
-        .triggers
-        .iter()
-        .map(|trigger| entry(trigger.at, TimelineKind::Trigger, trigger.to_string()))
-        .collect();
-    if let Some(error) = &record.last_error {
-        entries.push(entry(error.at, TimelineKind::Error, format!("a run failed: {}", error.message)));
-    }
-    let is_ok = |result| matches!(result, RunResult::Success | RunResult::RequeueAfter);
-    if let Some(run) = record.last_run.filter(|run| is_ok(run.result)) {
-        let saw = run.saw.map(|version| format!(", which saw version {version}")).unwrap_or_default();
-        entries.push(entry(run.ended, TimelineKind::Run, format!("a run of {:?} ended well{saw}", run.took)));
-    } else if let Some(at) = record.last_success {
-        entries.push(entry(at, TimelineKind::Run, "a run ended well".to_owned()));
-    }
-    if let Some(at) = record.worked_on_since {
-        entries.push(entry(at, TimelineKind::Run, "the current run began".to_owned()));
-    }
-    if let Some(at) = record.delayed_until {
-        let what = if record.is_backing_off { "a retry is due" } else { "a run is due" };
-        entries.push(entry(at, TimelineKind::Due, what.to_owned()));
-    }
-    if let Some(at) = record.parked_until {
-        entries.push(entry(at, TimelineKind::Due, "it waits for its own writes no longer".to_owned()));
-    }
-    entries
-}
-
-fn written(write: &PendingWrite, times: &Times) -> TimelineEntry {
-    let what = if write.deleted { "deleted" } else { "wrote" };
-    let version =
-        if write.version.is_unset() { String::new() } else { format!(" in version {}", write.version) };
-    let text = format!("a run {what} {} {}{version}", write.kind, write.name);
-    TimelineEntry {
-        at: times.wall(times.now - write.age),
-        kind: TimelineKind::Write,
-        text: text.replace("  ", " "),
-    }
 }
 
 fn pending(write: PendingWrite, times: &Times) -> PendingWriteView {
@@ -209,53 +169,4 @@ fn pending(write: PendingWrite, times: &Times) -> PendingWriteView {
         deleted: write.deleted,
         at: times.wall(times.now - write.age),
     }
-}
-
-/// Returns the first objects that an object controls, as a tree, and the number of those that were left off.
-fn children(known: &Known, uid: &str, controllers: &[Arc<Known>]) -> (Vec<ChildView>, usize) {
-    let mut left = CHILDREN;
-    let mut left_off = 0;
-    let tree = branch(known, uid, controllers, LEVELS, &mut left, &mut left_off);
-    (tree, left_off)
-}
-
-fn branch(
-    known: &Known,
-    uid: &str,
-    controllers: &[Arc<Known>],
-    levels: usize,
-    left: &mut usize,
-    left_off: &mut usize,
-) -> Vec<ChildView> {
-    let mut children = Vec::new();
-    if levels == 0 || uid.is_empty() {
-        return children;
-    }
-    for (_, watched) in known.related.iter().filter(|(relation, _)| *relation == ViewRelation::Owner) {
-        let kind = watched.kind().kind;
-        let mut found = watched.children(uid);
-        found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        for (key, facts) in found {
-            if *left == 0 {
-                *left_off += 1;
-                continue;
-            }
-            *left -= 1;
-            let state = Explain::state_in(controllers, &kind, &key);
-            let own = controllers.iter().find(|other| other.kind.kind == kind);
-            let below = own
-                .map(|own| branch(own, &facts.uid, controllers, levels - 1, left, left_off))
-                .unwrap_or_default();
-            children.push(ChildView {
-                kind: kind.clone(),
-                key: key.to_string(),
-                version: facts.version.to_string(),
-                deleting: facts.deleting,
-                controller: state.as_ref().map(|(name, _)| name.clone()),
-                state: state.map(|(_, state)| state),
-                children: below,
-            });
-        }
-    }
-    children
 }

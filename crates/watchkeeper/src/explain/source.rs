@@ -11,6 +11,11 @@ pub trait ExplainSource: fmt::Debug + Send + Sync {
     /// Returns the program at this moment.
     fn overview(&self) -> Overview;
 
+    /// Returns the name of the program.
+    fn program(&self) -> String {
+        self.overview().program
+    }
+
     /// Returns a page of the keys of a controller.
     ///
     /// # Errors
@@ -25,6 +30,17 @@ pub trait ExplainSource: fmt::Debug + Send + Sync {
     ///
     /// No controller watches such a kind, or the key is none. An object that does not exist is no error.
     fn explain(&self, kind: &str, key: &str) -> Result<Explanation, ExplainError>;
+
+    /// Has an object reconciled as soon as a worker is free, also if it waits for a retry.
+    ///
+    /// # Errors
+    ///
+    /// There is no such controller or object, or the controller starts no reconciles. By default, always
+    /// [`ExplainError::NoActions`].
+    fn reconcile_now(&self, controller: &str, key: &str) -> Result<(), ExplainError> {
+        let _ = (controller, key);
+        Err(ExplainError::NoActions)
+    }
 
     /// Returns the informers.
     fn informers(&self) -> Vec<InformerView>;

@@ -102,7 +102,7 @@ pub struct ControllerView {
     /// The number of delayed adds, since the start.
     pub retries: u64,
     /// The number of adds by cause (`itself`, `owner`, `mapping`, `initial_list`, `resync`, `retry`, `requeue`,
-    /// `own_writes`, `external`), since the start.
+    /// `own_writes`, `external`, `manual`), since the start.
     pub triggers: BTreeMap<String, u64>,
     /// The number of reconciles by result (`success`, `requeue_after`, `error`), since the start. A controller that is
     /// not run by a manager has only `total`.

@@ -21,6 +21,18 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// Returns a number as a rank: `1st`, `2nd`, `11th`.
+pub(super) fn ordinal(number: u32) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
 /// Turns the monotonic times of records into wall times.
 pub(super) struct Times {
     pub(super) now: Instant,
@@ -54,6 +66,8 @@ mod tests {
         assert_eq!([words(0), words(999), words(1_500), words(119_999)], ["0 ms", "999 ms", "1 s", "119 s"]);
         assert_eq!([words(120_000), words(7_200_000), words(172_800_000)], ["2 min", "2 h", "2 days"]);
         assert_eq!([counted(1, "key"), counted(0, "key")], ["1 key", "0 keys"]);
+        let ranks = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal);
+        assert_eq!(ranks, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -120,7 +120,8 @@ impl Workers {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (stop, work) = (stop.child_token(), Arc::new(work));
-        let workers = self.run(stop.clone(), env, || {
+        let workers = self.run_numbered(stop.clone(), env, |number| {
+            let worker = u16::try_from(number + 1).unwrap_or_default();
             let (queue, stop, work) = (queue.clone(), stop.clone(), work.clone());
             async move {
                 loop {
@@ -128,7 +129,7 @@ impl Workers {
                     let next = tokio::select! {
                         biased;
                         () = stop.cancelled() => return,
-                        next = queue.get() => next,
+                        next = queue.get_as(worker) => next,
                     };
                     match next {
                         Some(item) => work(item).await,
@@ -164,6 +165,15 @@ impl Workers {
         F: Fn() -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
+        self.run_numbered(stop, env, |_| worker()).await;
+    }
+
+    /// As [`run`](Self::run), with the number of the worker, from 0 on.
+    async fn run_numbered<F, Fut>(self, stop: CancellationToken, env: &Env, worker: F)
+    where
+        F: Fn(usize) -> Fut,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
         let Self { count, grace } = self;
         let running = AtomicUsize::new(0);
         let patience = async {
@@ -187,14 +197,14 @@ async fn keep_running<F, Fut>(
     worker: F,
     running: &AtomicUsize,
 ) where
-    F: Fn() -> Fut,
+    F: Fn(usize) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     let start = |tasks: &mut JoinSet<Event>, number: usize| {
         let subject = subject(number);
         running.fetch_add(1, Relaxed);
-        match env.reporter.guard("worker", &subject, &worker) {
+        match env.reporter.guard("worker", &subject, || worker(number)) {
             Some(run) => tasks
                 .spawn(async move { Event::Ended(number, AssertUnwindSafe(run).catch_unwind().await.err()) }),
             None => tasks.spawn(async move { Event::Ended(number, None) }),

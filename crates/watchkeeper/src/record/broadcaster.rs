@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::counts::{Counters, EventCounts};
 use super::name::event_name;
 use super::occurrence::Occurrence;
+use super::recent::RecentEvents;
 use super::recorder::EventRecorder;
 use crate::env::Env;
 
@@ -50,6 +51,7 @@ pub(super) struct Hub {
     capacity: usize,
     sinks: Mutex<Sinks>,
     pub(super) counters: Arc<Counters>,
+    pub(super) recent: RecentEvents,
     /// The time in the last event's name, which is unique.
     stamp: AtomicU64,
 }
@@ -83,6 +85,7 @@ impl EventBroadcaster {
             capacity: capacity.max(1),
             sinks: Mutex::default(),
             counters: Arc::default(),
+            recent: RecentEvents::default(),
             stamp: AtomicU64::new(0),
         }))
     }
@@ -126,6 +129,7 @@ impl Hub {
     /// Passes `event` to every sink whose queue has room.
     pub(super) fn send(&self, event: Occurrence) {
         let event = Arc::new(event);
+        self.recent.push(event.clone());
         let (mut dropped, mut first_missed) = (0, false);
         {
             let mut sinks = self.sinks.lock();

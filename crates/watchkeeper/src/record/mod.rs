@@ -16,6 +16,7 @@ mod events_v1;
 mod log_sink;
 mod name;
 mod occurrence;
+mod recent;
 mod recorder;
 mod sink;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub(crate) use counts::Counters;
 pub use counts::EventCounts;
 pub use log_sink::LogSink;
 pub use occurrence::{EventType, Occurrence};
+pub use recent::RecentEvents;
 pub use recorder::{Draft, EventRecorder};
 pub use sink::{ApiSink, EventSink};
 

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use super::broadcaster::Hub;
 use super::counts::EventCounts;
 use super::occurrence::{EventType, Occurrence};
+use super::recent::RecentEvents;
 use crate::object::Kind;
 
 /// Records events on objects. Never blocks and never fails: events that a sink cannot take are dropped and counted.
@@ -112,6 +113,11 @@ impl EventRecorder {
     /// Returns the counts of this recorder's broadcaster.
     pub fn counts(&self) -> EventCounts {
         self.hub.counters.now()
+    }
+
+    /// Returns the last events of this recorder's broadcaster.
+    pub fn recent(&self) -> RecentEvents {
+        self.hub.recent.clone()
     }
 
     /// Returns the counters behind [`Self::counts`], which do not keep the broadcaster alive.

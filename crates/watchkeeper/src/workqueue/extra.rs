@@ -1,8 +1,9 @@
 //! The part of a slot that few keys need, in an allocation of its own.
 
-use super::known::{LastError, LastRun};
+use super::known::{LastError, LastRun, RunResult};
 use super::priority::Priority;
 use super::recent::Recent;
+use super::runs::Runs;
 use super::slots::{Place, Slot};
 use super::tick::Tick;
 use super::trigger::Trigger;
@@ -14,6 +15,8 @@ pub(super) struct Extra {
     /// From the first park on until a run ends, also while the key is ready or with a worker in between.
     pub(super) parking: Option<Box<Parking>>,
     pub(super) last_run: Option<LastRun<Tick>>,
+    /// The number of that run in [`Runs`].
+    pub(super) run_number: u64,
     /// Empty in a queue to which no key was added with a trigger.
     pub(super) triggers: Recent,
 }
@@ -78,8 +81,13 @@ impl<T> Slot<T> {
 
     /// Notes how a run ended, if anything else is known of the key; returns when the change arrived that led to it.
     #[inline]
-    pub(super) fn ran(&mut self, run: LastRun<Tick>) -> Option<Tick> {
+    pub(super) fn ran(&mut self, run: LastRun<Tick>, runs: &mut Runs) -> Option<Tick> {
         let extra = self.extra.as_mut()?;
+        let error = match run.result {
+            RunResult::Success | RunResult::RequeueAfter => None,
+            _ => extra.last_error.as_ref().map(|error| &*error.message),
+        };
+        extra.run_number = runs.push(run, error, extra.run_number);
         extra.last_run = Some(run);
         extra.triggers.arrival()
     }

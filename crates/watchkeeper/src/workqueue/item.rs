@@ -201,15 +201,16 @@ impl<T: Key> WorkItem<T> {
     /// Finishes work that failed for good: reports `error`, forgets the key's failures and does not retry until the key
     /// is added again.
     pub fn give_up(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
-        let message = self.report(&GivenUp { attempts: self.attempts, source: error.into() });
-        self.settle(Outcome::GivenUp(message));
+        let error = GivenUp { attempts: self.attempts, source: error.into() };
+        self.report(&error);
+        self.settle(Outcome::GivenUp(message(&*error.source)));
     }
 
     /// As [`give_up`](Self::give_up), for an error that an event tells: the event is logged, too.
     pub(crate) fn give_up_with_event(mut self, error: Box<dyn Error + Send + Sync>) {
         let error = GivenUp { attempts: self.attempts, source: error };
         self.queue.0.reporter.logged_error("workqueue", &self.subject(), &error);
-        self.settle(Outcome::GivenUp(message(&error)));
+        self.settle(Outcome::GivenUp(message(&*error.source)));
     }
 
     /// Returns the key to the queue because its work cannot begin yet, until it is

@@ -10,6 +10,7 @@ use super::limiter::RateLimiter;
 use super::metrics::QueueFigures;
 use super::priority::Priority;
 use super::queue::{Added, Queue, Taken, Ticket};
+use super::runs::Runs;
 use super::slots::Number;
 use super::state::KeyState;
 use super::tick::Tick;
@@ -26,6 +27,7 @@ pub(super) struct Keys<T> {
     epoch: Instant,
     /// The figures that change with events; the others are computed when they are read.
     figures: QueueFigures,
+    runs: Runs,
 }
 
 /// The outcome of a run, which decides about its key.
@@ -61,7 +63,8 @@ pub(super) struct Remarks {
 
 impl<T: Key> Keys<T> {
     pub(super) fn new(queue: Queue<T>, limiter: Box<dyn RateLimiter<T>>, epoch: Instant) -> Self {
-        Self { queue, delays: Delays::default(), limiter, epoch, figures: QueueFigures::default() }
+        let (delays, figures, runs) = (Delays::default(), QueueFigures::default(), Runs::default());
+        Self { queue, delays, limiter, epoch, figures, runs }
     }
 
     /// Moves due keys into the queue.
@@ -126,8 +129,10 @@ impl<T: Key> Keys<T> {
         self.add_slot_after(number, delay, priority, Trigger::Retry, now);
     }
 
-    pub(super) fn get(&mut self, now: Tick) -> Option<Taken<T>> {
+    /// Hands out the next key to the worker of that number.
+    pub(super) fn get(&mut self, worker: u16, now: Tick) -> Option<Taken<T>> {
         let (taken, waited) = self.queue.get(now)?;
+        self.queue.slots[taken.ticket.number()].worker = worker;
         self.figures.queue_duration.record(waited);
         Some(taken)
     }
@@ -183,7 +188,7 @@ impl<T: Key> Keys<T> {
         let slot = &mut self.queue.slots[number];
         let worked = slot.started.map_or(0, |started| now.since(started));
         let run = LastRun { ended: now, took: Duration::from_nanos(worked), result, saw: remarks.saw };
-        if let Some(arrived) = slot.ran(run) {
+        if let Some(arrived) = slot.ran(run, &mut self.runs) {
             self.figures.latency.record(now.since(arrived));
         }
         let worked = self.queue.done(ticket, now);
@@ -246,7 +251,8 @@ impl<T: Key> Keys<T> {
         let behind = self.queue.before(number);
         let last = slot.failures.checked_sub(1).filter(|_| record.is_backing_off);
         let own_backoff = last.and_then(|failures| self.limiter.own_delay(key, failures));
-        Some(KeyRecord { behind, own_backoff, ..record })
+        let newest = slot.extra.as_ref().map_or(0, |extra| extra.run_number);
+        Some(KeyRecord { behind, own_backoff, runs: self.runs.of_key(newest, self.epoch), ..record })
     }
 
     /// Returns the keys in `count` slots from `start` on at a glance; nothing behind the last one.

@@ -42,6 +42,8 @@ pub struct KeyRecord<T> {
     pub parked_since: Option<Instant>,
     /// The time since which a worker has it.
     pub worked_on_since: Option<Instant>,
+    /// The number of that worker, from 1 on, if it is one of [`Workers`](crate::process::Workers).
+    pub worker: Option<usize>,
     /// The priority of the waiting run; if none is waiting, of the current or the last one.
     pub priority: Priority,
     /// The number of retries since it last succeeded or was given up.
@@ -52,6 +54,9 @@ pub struct KeyRecord<T> {
     pub last_success: Option<Instant>,
     /// The last run. Not known for keys that were only added without a [trigger](super::Trigger), and never failed.
     pub last_run: Option<LastRun>,
+    /// Its last runs, the newest first, as far as they are among the last 2,048 runs of all keys of the queue. Only in the
+    /// answer of [`explain`](super::RateLimitingQueue::explain), and of keys whose [last run](Self::last_run) is known.
+    pub runs: Vec<PastRun>,
     /// Its last four triggers, the newest first. Adds for one run that differ only in the version of the object count
     /// as one.
     ///
@@ -83,6 +88,23 @@ pub struct LastRun<I = Instant> {
     pub result: RunResult,
     /// The resource version that it worked on, if the worker [said so](super::WorkItem::saw) and it is a number.
     pub saw: Option<NonZeroU64>,
+}
+
+impl LastRun<Tick> {
+    pub(super) fn at(self, epoch: Instant) -> LastRun {
+        let Self { ended, took, result, saw } = self;
+        LastRun { ended: ended.instant(epoch), took, result, saw }
+    }
+}
+
+/// A run of a key, of which there may have been others since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastRun {
+    /// The run.
+    pub run: LastRun,
+    /// The error and its causes if it failed; the first 200 bytes of them.
+    pub error: Option<Box<str>>,
 }
 
 /// How a run ended.
@@ -128,11 +150,16 @@ pub struct LastError<I = Instant> {
 
 /// The maximum length of a message.
 const MESSAGE: usize = 512;
+/// The end of a message that was longer.
+const CUT: &str = "…";
 
 /// Returns the message of an error, truncated.
 pub(super) fn message(error: &(dyn Error + 'static)) -> Box<str> {
     let mut message = WithCauses(error).to_string();
-    message.truncate(message.floor_char_boundary(MESSAGE));
+    if message.len() > MESSAGE {
+        message.truncate(message.floor_char_boundary(MESSAGE - CUT.len()));
+        message.push_str(CUT);
+    }
     message.into()
 }
 
@@ -169,17 +196,14 @@ impl<T: Clone> Slot<T> {
             parked_until: self.parked().map(|parking| instant(parking.until)),
             parked_since: self.parked_since().map(instant),
             worked_on_since: self.started.map(instant),
+            worker: self.started.and(Some(usize::from(self.worker)).filter(|number| *number > 0)),
             priority: self.priority,
             retries: self.failures,
             last_error: error
                 .map(|error| LastError { at: instant(error.at), message: error.message.clone() }),
             last_success: self.last_success.map(instant),
-            last_run: self.extra.as_ref().and_then(|extra| extra.last_run.as_ref()).map(|run| LastRun {
-                ended: instant(run.ended),
-                took: run.took,
-                result: run.result,
-                saw: run.saw,
-            }),
+            last_run: self.extra.as_ref().and_then(|extra| extra.last_run.as_ref()).map(|run| run.at(epoch)),
+            runs: Vec::new(),
             triggers: self.extra.as_ref().map_or_else(Vec::new, |extra| extra.triggers.records(epoch)),
         })
     }

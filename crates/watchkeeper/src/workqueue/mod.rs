@@ -5,7 +5,7 @@
 //! reads from [`WorkItem::triggers`].
 //!
 //! Each layer of the queue adds one idea: `slots` (the state of a key; `extra` and `recent` for the parts that few keys
-//! have), `ready` (the order of ready keys), `queue` (the keys with workers), `delaying` (due times), `keys` (backoff
+//! have, `runs` for the last runs of all), `ready` (the order of ready keys), `queue` (the keys with workers), `delaying` (due times), `keys` (backoff
 //! by a [`limiter`]), `shared` (the lock and the wake-ups), and `rate_limiting` (the public API).
 
 mod bucket;
@@ -22,6 +22,7 @@ mod queue;
 mod rate_limiting;
 mod ready;
 mod recent;
+mod runs;
 mod shared;
 mod slots;
 mod state;
@@ -32,7 +33,7 @@ mod waiting;
 pub use enqueue::{Enqueue, EnqueueMapped, enqueue, enqueue_mapped};
 pub use item::{Key, WorkItem};
 pub(crate) use known::Glance;
-pub use known::{KeyRecord, LastError, LastRun, RunResult};
+pub use known::{KeyRecord, LastError, LastRun, PastRun, RunResult};
 pub use limiter::RateLimiter;
 pub use metrics::{Histogram, Latencies, QueueFigures, QueueMetrics, Running};
 pub use priority::Priority;

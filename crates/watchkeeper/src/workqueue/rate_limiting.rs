@@ -226,10 +226,15 @@ impl<T: Key> RateLimitingQueue<T> {
     /// Cancel-safe: a key leaves the queue only when this returns, and the wake-up of a cancelled `get` passes to
     /// another.
     pub async fn get(&self) -> Option<WorkItem<T>> {
+        self.get_as(0).await
+    }
+
+    /// As [`get`](Self::get), for the worker of that number, from 1 on; 0 for one without a number.
+    pub(crate) async fn get_as(&self, worker: u16) -> Option<WorkItem<T>> {
         // Usually a key is ready, so no wait needs to be prepared.
-        let taken = match self.0.shared.try_get(self.0.time.now()) {
+        let taken = match self.0.shared.try_get(worker, self.0.time.now()) {
             Some(taken) => taken,
-            None => self.0.shared.get(&self.0.time).await?,
+            None => self.0.shared.get(worker, &self.0.time).await?,
         };
         Some(WorkItem::new(self.clone(), taken))
     }

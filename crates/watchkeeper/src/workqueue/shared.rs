@@ -74,16 +74,16 @@ impl<T: Key> Shared<T> {
 
     /// Returns the next key, if one is ready.
     #[inline]
-    pub(super) fn try_get(&self, now: Tick) -> Option<Taken<T>> {
+    pub(super) fn try_get(&self, worker: u16, now: Tick) -> Option<Taken<T>> {
         let mut state = self.begin(now);
-        let taken = state.keys.get(now);
+        let taken = state.keys.get(worker, now);
         release(state);
         taken
     }
 
     /// Waits for the next key. Cancel-safe: a key leaves the queue only when this returns.
-    pub(super) async fn get(&self, time: &impl Time) -> Option<Taken<T>> {
-        let mut waiting = Waiting::new(self);
+    pub(super) async fn get(&self, worker: u16, time: &impl Time) -> Option<Taken<T>> {
+        let mut waiting = Waiting::new(self, worker);
         loop {
             let look = poll_fn(|context| Poll::Ready(waiting.look(context.waker(), time.now())));
             match look.await {

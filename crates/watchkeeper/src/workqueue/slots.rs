@@ -31,6 +31,8 @@ pub(super) struct Slot<T> {
     pub(super) priority: Priority,
     /// The time since which a worker has it.
     pub(super) started: Option<Tick>,
+    /// The number of that worker, or of the last one; 0 if it has none.
+    pub(super) worker: u16,
 
     /// The time at which it is to be added, and the priority.
     pub(super) due: Option<Tick>,
@@ -156,6 +158,7 @@ impl<T> Slot<T> {
             added: None,
             priority: Priority::default(),
             started: None,
+            worker: 0,
             due: None,
             due_priority: Priority::default(),
             due_by_retry: false,

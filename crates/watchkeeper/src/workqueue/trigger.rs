@@ -47,6 +47,8 @@ pub enum Trigger {
     /// The key came from outside the cluster, such as through
     /// [`Controller::events`](crate::controller::Controller::events).
     External,
+    /// Somebody asked for the run, such as on the admin page.
+    Manual,
 }
 
 /// The relation of an object to the key that is added for it.
@@ -159,6 +161,7 @@ impl Trigger {
             Self::Retry => Cause::Retry,
             Self::Requeue => Cause::Requeue,
             Self::OwnWrites => Cause::OwnWrites,
+            Self::Manual => Cause::Manual,
             Self::Object { .. } | Self::External => Cause::External,
         }
     }
@@ -194,6 +197,7 @@ impl fmt::Display for Trigger {
             Self::Requeue => return f.write_str("a delayed add was due"),
             Self::OwnWrites => return f.write_str("it waited for its own writes"),
             Self::External => return f.write_str("it was added from outside"),
+            Self::Manual => return f.write_str("somebody asked for a run"),
         };
         match object {
             Some(object) => write!(f, "{object} ")?,
@@ -252,11 +256,13 @@ pub enum Cause {
     OwnWrites,
     /// See [`Trigger::External`].
     External,
+    /// See [`Trigger::Manual`].
+    Manual,
 }
 
 impl Cause {
     /// All causes, in the order of [`QueueFigures::triggers`](super::QueueFigures::triggers).
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Itself,
         Self::Owner,
         Self::Mapping,
@@ -266,6 +272,7 @@ impl Cause {
         Self::Requeue,
         Self::OwnWrites,
         Self::External,
+        Self::Manual,
     ];
 
     /// Returns the name of the cause for labels.
@@ -280,6 +287,7 @@ impl Cause {
             Self::Requeue => "requeue",
             Self::OwnWrites => "own_writes",
             Self::External => "external",
+            Self::Manual => "manual",
         }
     }
 }

@@ -51,6 +51,8 @@ impl Waiters {
 /// One waiting `get`. When it is dropped, its wake-up or its timer passes to another one.
 pub(super) struct Waiting<'a, T: Key> {
     shared: &'a Shared<T>,
+    /// The number of the worker that waits.
+    worker: u16,
     /// Its place in the line, if it found nothing at its last look.
     place: Option<Place>,
     /// The time for which it must set its timer: then it is the one that runs the timer.
@@ -60,16 +62,16 @@ pub(super) struct Waiting<'a, T: Key> {
 }
 
 impl<'a, T: Key> Waiting<'a, T> {
-    pub(super) fn new(shared: &'a Shared<T>) -> Self {
-        Self { shared, place: None, armed: None }
+    pub(super) fn new(shared: &'a Shared<T>, worker: u16) -> Self {
+        Self { shared, worker, place: None, armed: None }
     }
 
     /// Takes a key; joins the line in the same step if there is none.
     pub(super) fn look(&mut self, waker: &Waker, now: Tick) -> Found<T> {
-        let (place, armed) = (self.place.take(), self.armed.take());
+        let (place, armed, worker) = (self.place.take(), self.armed.take(), self.worker);
         self.shared.with(now, |state| {
             state.leave(place, armed);
-            if let Some(taken) = state.keys.get(now) {
+            if let Some(taken) = state.keys.get(worker, now) {
                 return Found::Key(taken);
             }
             if state.keys.queue.is_shutting_down() {

@@ -1,5 +1,7 @@
 //! A program that exists only in its views: a controller with any number of keys in all states, and one that is idle.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 use watchkeeper::Env;
 use watchkeeper::explain::{
@@ -13,6 +15,8 @@ pub(crate) struct Invented {
     pub(crate) keys: usize,
     pub(crate) taint: &'static str,
     pub(crate) env: Env,
+    /// What was to be reconciled on request.
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
 }
 
 /// One key in this many is not idle, if there are many.
@@ -33,7 +37,7 @@ const STATES: [KeyState; 10] = [
 
 impl Invented {
     pub(crate) fn new(keys: usize, env: &Env) -> Self {
-        Self { keys, taint: "", env: env.clone() }
+        Self { keys, taint: "", env: env.clone(), asked: Arc::default() }
     }
 
     fn time(&self, seconds: i64) -> String {
@@ -120,6 +124,7 @@ impl ExplainSource for Invented {
                 {"name": format!("websites{}", self.taint), "workers": 4, "active": 1, "kind": self.kind(),
                     "related": [{"kind": {"kind": "Deployment", "plural": "deployments"}, "relation": "owner"}],
                     "keys": self.counts(), "oldestWaitingSeconds": 2.5, "longestRunningSeconds": 75.0,
+                    "triggers": {"itself": 12_408, "owner": 31_077, "initial_list": self.keys, "retry": 254, "requeue": 1_990, "manual": 1, "resync": 0},
                     "reconciles": {"success": done as u64, "error": (done / 50.0) as u64},
                     "reconcileTime": {"count": done as u64, "sumSeconds": done * 0.02 + (passed / 9.0).cos()}},
             ],
@@ -195,6 +200,14 @@ impl ExplainSource for Invented {
                 "children": [deployment, child("Service", "site", "idle")],
             }],
         })))
+    }
+
+    fn reconcile_now(&self, controller: &str, key: &str) -> Result<(), ExplainError> {
+        if key.ends_with("gone") {
+            return Err(ExplainError::NoObject { kind: "Website".to_owned(), key: key.to_owned() });
+        }
+        self.asked.lock().expect("nothing panics with it").push(format!("{controller} {key}"));
+        Ok(())
     }
 
     fn informers(&self) -> Vec<InformerView> {

@@ -34,7 +34,12 @@ struct Served {
 
 impl Served {
     async fn new(program: Invented) -> Self {
+        Self::with(program, false).await
+    }
+
+    async fn with(program: Invented, actions: bool) -> Self {
         let mut pages = Pages::default();
+        pages.actions = actions;
         let env = program.env.clone();
         pages.explain = Some(Arc::new(program));
         let address = AdminAddress::At("127.0.0.1:0".parse().unwrap());
@@ -64,6 +69,15 @@ impl Served {
         stream.read_to_string(&mut answer).await.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
+    }
+
+    /// Returns the answer to a POST.
+    async fn post(&self, path: &str, headers: &str) -> String {
+        let mut stream =
+            self.send("POST", path, &format!("{headers}Content-Length: 0\r\nConnection: close\r\n")).await;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     /// Opens a stream of a view, and returns it with the first line of its answer.
@@ -239,5 +253,47 @@ async fn charts_fill_with_the_figures_of_the_last_minutes() {
     env.clock.sleep(Duration::from_secs(60)).await;
     let (_, body) = served.get("/").await;
     assert!(body.contains("aria-label=\"Waiting: now 1, at most 1 in the last 10 minutes\""), "{body}");
+    served.stop().await;
+}
+
+const RECONCILE: &str = "/controllers/websites/reconcile?key=bakery%2Fsite-000003";
+
+#[tokio::test]
+async fn nothing_is_reconciled_on_request_unless_that_is_enabled() {
+    let program = Invented::new(10, &Env::system());
+    let asked = program.asked.clone();
+    let served = Served::new(program).await;
+    assert!(!served.get(VIEWS[3]).await.1.contains("Reconcile now"));
+    let answer = served.post(RECONCILE, "").await;
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("--admin-actions"), "{answer}");
+    assert!(asked.lock().unwrap().is_empty());
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn an_object_is_reconciled_on_request_of_the_page_and_of_no_other_site() {
+    let program = Invented::new(10, &Env::system());
+    let asked = program.asked.clone();
+    let served = Served::with(program, true).await;
+    let (_, body) = served.get(VIEWS[3]).await;
+    assert!(body.contains(&format!("method=\"post\" action=\"{RECONCILE}\"")), "{body}");
+    assert!(!served.get(VIEWS[0]).await.1.contains("Reconcile now"));
+    let elsewhere = "Origin: http://evil.example\r\n";
+    assert!(served.post(RECONCILE, elsewhere).await.starts_with("HTTP/1.1 403"));
+    assert!(served.get(RECONCILE).await.0.starts_with("HTTP/1.1 404"), "a link does nothing");
+    assert!(served.post("/controllers/websites/reconcile", "").await.starts_with("HTTP/1.1 400"));
+    assert!(served.post("/controllers/websites/reconcile?key=gone", "").await.starts_with("HTTP/1.1 404"));
+    assert!(served.post("/", "").await.starts_with("HTTP/1.1 405"));
+    assert!(asked.lock().unwrap().is_empty());
+
+    let own = format!("Origin: http://{}\r\nAccept: text/html,*/*\r\n", served.address);
+    let answer = served.post(RECONCILE, &own).await;
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
+    assert!(
+        answer.contains("location: /explain?kind=websites.example.com&key=bakery%2Fsite-000003"),
+        "{answer}"
+    );
+    assert!(served.post(RECONCILE, "").await.starts_with("HTTP/1.1 202"), "from no browser");
+    assert_eq!(*asked.lock().unwrap(), ["websites bakery/site-000003"; 2]);
     served.stop().await;
 }

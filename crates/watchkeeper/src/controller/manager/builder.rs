@@ -194,6 +194,7 @@ impl ManagerBuilder {
         }
         let explain = Explain::new(&self.name, &env);
         explain.informers(&factory);
+        explain.events(&recorder);
         if let Some(election) = &self.election {
             explain.leader(election.status());
         }

@@ -7,7 +7,7 @@ mod unfinished;
 mod write;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use self::write::{Cache, Write};
 use crate::clock::{Clock, Instant};
 use crate::env::Env;
-use crate::explain::{OpenWrites, PendingWrite};
+use crate::explain::{OpenWrites, PastWrite, PendingWrite};
 use crate::object::{Kind, Object, ObjectName, ResourceVersion};
 use crate::store::{Indexer, Subscriber};
 use crate::wire::ApiError;
@@ -35,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a key waits for a request of a dropped run: longer than any request takes.
 const IN_FLIGHT: Duration = Duration::from_secs(120);
+
+/// How many writes are remembered, of all keys together.
+const RECENT: usize = 1_024;
 
 /// With how many keys the writes that caches have seen meanwhile are first dropped.
 const SWEEP: usize = 1_024;
@@ -99,6 +102,19 @@ struct State<T: Key> {
     wakers: BTreeMap<usize, Arc<Waker<T>>>,
     sweep_at: usize,
     hasher: FixedState,
+    /// The last writes, seen or not, the oldest first.
+    recent: VecDeque<Recent<T>>,
+}
+
+/// A write, as it is remembered for those who ask what a key did.
+struct Recent<T> {
+    key: T,
+    kind: &'static str,
+    name: ObjectName,
+    /// Unset for a delete.
+    version: ResourceVersion,
+    deleted: bool,
+    at: Instant,
 }
 
 /// The keys with writes that one cache has not seen, parked or not.
@@ -153,6 +169,7 @@ impl<T: Key + Sync> Writes<T> {
             wakers: BTreeMap::new(),
             sweep_at: SWEEP,
             hasher,
+            recent: VecDeque::new(),
         };
         Self(Arc::new(Shared {
             queue: queue.clone(),
@@ -335,6 +352,7 @@ impl<T: Key + Sync> Shared<T> {
     fn enter(self: &Arc<Self>, key: &T, write: Write) {
         let cache = write.cache.clone();
         let is_new_cache = self.change(|state| {
+            state.remember(key, &write);
             let writes = &mut state.keys.entry(key.clone()).or_default().writes;
             let is_same =
                 |earlier: &Write| earlier.cache.id() == write.cache.id() && earlier.name == write.name;
@@ -392,6 +410,18 @@ impl OpenWrites for Writes {
         });
         unseen.collect()
     }
+
+    fn recent(&self, key: &ObjectName) -> Vec<PastWrite> {
+        let now = self.0.clock.now();
+        let state = self.0.state.lock();
+        let recent = state.recent.iter().filter(|write| write.key == *key).map(|write| {
+            let age = now.saturating_duration_since(write.at);
+            let mut past = PastWrite::new(write.name.clone(), write.version.clone(), age);
+            (past.kind, past.deleted) = (write.kind.to_owned(), write.deleted);
+            past
+        });
+        recent.collect()
+    }
 }
 
 fn object<K: 'static>(answer: &(dyn Any + Send + Sync)) -> Option<Object<K>> {
@@ -399,6 +429,20 @@ fn object<K: 'static>(answer: &(dyn Any + Send + Sync)) -> Option<Object<K>> {
 }
 
 impl<T: Key> State<T> {
+    fn remember(&mut self, key: &T, write: &Write) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Recent {
+            key: key.clone(),
+            kind: write.cache.kind(),
+            name: write.name.clone(),
+            version: if write.deleted { ResourceVersion::UNSET } else { write.version.clone() },
+            deleted: write.deleted,
+            at: write.entered,
+        });
+    }
+
     /// What is still open of `key`, without the writes that its caches have seen.
     fn open(&mut self, key: &T) -> Option<&mut Open> {
         let open = self.keys.get_mut(key)?;

@@ -1,6 +1,6 @@
 //! Who may read a protected page: the API server is asked, as kubebuilder's `WithAuthenticationAndAuthorization` does.
 //!
-//! A TokenReview tells whose the bearer token is, a SubjectAccessReview whether that user may `get` the path.
+//! A TokenReview tells whose the bearer token is, a SubjectAccessReview whether that user may `get` the path, or `post` to it.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Refusal {
     pub(super) fn answer(self) -> Response<Full<Bytes>> {
         let (status, body) = match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "send a bearer token of the cluster\n"),
-            Self::Forbidden => (StatusCode::FORBIDDEN, "you may not get this page\n"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "you may not do this with this page\n"),
             Self::Unknown => {
                 (StatusCode::SERVICE_UNAVAILABLE, "the API server cannot be asked who you are\n")
             }
@@ -96,14 +96,20 @@ impl Access {
         }
     }
 
-    /// Returns whether whoever sent these headers may get the page at `path`.
-    pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
+    /// Returns the name of the user who sent these headers, if it may do `verb` with the page at `path`.
+    pub(super) async fn check(
+        &self,
+        headers: &HeaderMap,
+        verb: &'static str,
+        path: &str,
+    ) -> Result<String, Refusal> {
         let token = bearer(headers).ok_or(Refusal::Unauthorized)?;
         let user = self.user(token).await.map_err(|error| self.unknown("whose a token is", &error))?;
         let user = user.ok_or(Refusal::Unauthorized)?;
-        let is_allowed = self.is_allowed(user, path).await;
+        let name = user.username.clone().unwrap_or_default();
+        let is_allowed = self.is_allowed(user, verb, path).await;
         match is_allowed.map_err(|error| self.unknown("who may read a page", &error))? {
-            true => Ok(()),
+            true => Ok(name),
             false => Err(Refusal::Forbidden),
         }
     }
@@ -123,13 +129,13 @@ impl Access {
         .await
     }
 
-    async fn is_allowed(&self, user: UserInfo, path: &str) -> Result<bool, ApiError> {
+    async fn is_allowed(&self, user: UserInfo, verb: &str, path: &str) -> Result<bool, ApiError> {
         // A user can be written as JSON; the digest of nothing would make all users equal.
         let name = serde_json::to_vec(&user).map_err(ApiError::undecodable)?;
-        let digest = self.digest(&[&name, path.as_bytes()]);
+        let digest = self.digest(&[&name, verb.as_bytes(), path.as_bytes()]);
         self.remembered(&self.grants, digest, async || {
             let attributes =
-                NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+                NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
             let spec = SubjectAccessReviewSpec {
                 user: user.username,
                 uid: user.uid,

@@ -4,6 +4,7 @@
 //! permits to read them (`access.rs`).
 
 mod access;
+mod actions;
 mod certificate;
 mod checks;
 mod debug;
@@ -35,6 +36,9 @@ use crate::source::Client;
 ///   is not valid, the answer is 401; 403 if the user may not; 503 if the API server cannot be asked. Answers of the API server are
 ///   remembered: a token for a minute, a permission for five, a refusal for 30 s;
 /// - the probes at an address of their own are plain HTTP, for the kubelet.
+///
+/// With `--admin-actions`, a POST to `/controllers/NAME/reconcile?key=NAMESPACE/NAME` has an object reconciled. Elsewhere than on a
+/// loopback address it needs permission to `post` to that path.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 // Else this text would be the description of a program that has none.
@@ -60,6 +64,9 @@ pub struct AdminArgs {
     /// Folder with the certificate and the key of the metrics, read again when they change; self-signed by default
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIR"))]
     pub metrics_cert_path: Option<PathBuf>,
+    /// Let people have objects reconciled on the page; elsewhere than on a loopback address, those who may `post` to it
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub admin_actions: bool,
     /// Name of the file with the certificate
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", default_value = CERTIFICATE))]
     pub metrics_cert_name: PathBuf,
@@ -79,6 +86,7 @@ impl Default for AdminArgs {
             health_probe_bind_address: None,
             metrics_secure: None,
             metrics_cert_path: None,
+            admin_actions: false,
             metrics_cert_name: CERTIFICATE.into(),
             metrics_cert_key: KEY.into(),
         }
@@ -88,7 +96,8 @@ impl Default for AdminArgs {
 impl AdminArgs {
     /// Listens at the addresses; [`AdminServer::run`] serves `pages`. The API server of `client` is asked who may read them, so an
     /// election must not [guard](crate::leader::LeaderElection::guard) it.
-    pub async fn bind(&self, pages: Pages, client: &Client) -> Result<AdminServer, AdminError> {
+    pub async fn bind(&self, mut pages: Pages, client: &Client) -> Result<AdminServer, AdminError> {
+        pages.actions |= self.admin_actions;
         let (metrics, health) = (self.metrics_bind_address, self.health_probe_bind_address);
         let probes = health.filter(|health| *health != metrics).map(|health| (health, pages.probes()));
         let mut server = AdminServer::bind(AdminAddress::Off, Pages::default(), client.env()).await?;

@@ -36,6 +36,9 @@ pub struct Pages {
     pub ready: Checks,
     /// `/debug`: why objects are or are not reconciled. None by default; a manager sets it.
     pub explain: Option<Arc<dyn ExplainSource>>,
+    /// Whether the page can have an object reconciled. Not by default; see
+    /// [`AdminArgs::admin_actions`](super::AdminArgs::admin_actions).
+    pub actions: bool,
 }
 
 impl Pages {

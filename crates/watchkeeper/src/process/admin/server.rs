@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::AdminAddress;
 use super::access::Access;
+use super::actions::{self, Actions};
 use super::certificate::Certificate;
 use super::page::{Body, Page, whole};
 use super::pages::{Pages, answer, is_public, text};
@@ -38,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HEAD_LIMIT: usize = 16 * 1024;
 /// The time that connections have to finish after the stop.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
+/// The name of a user where nobody is asked for one.
+const LOCAL: &str = "local";
 /// The first byte of a TLS connection: the type of a record of its handshake.
 const HANDSHAKE: u8 = 22;
 
@@ -96,6 +99,7 @@ struct Desk {
     pages: Pages,
     page: Option<Arc<Page>>,
     security: Option<Security>,
+    actions: Actions,
     env: Env,
 }
 
@@ -124,8 +128,10 @@ impl AdminServer {
         if let AdminAddress::At(address) = address {
             let listener = TcpListener::bind(address).await;
             let listener = listener.map_err(|source| AdminError::Bind { address, source })?;
-            let page = pages.explain.clone().map(|source| Page::new(source, &self.env));
-            let desk = Arc::new(Desk { pages, page, security, env: self.env.clone() });
+            let actions = Actions::at(address, &pages, security.is_some());
+            let source = pages.explain.clone();
+            let page = source.map(|source| Page::new(source, actions != Actions::Off, &self.env));
+            let desk = Arc::new(Desk { pages, page, security, actions, env: self.env.clone() });
             self.doors.push(Door { listener, desk });
         }
         Ok(())
@@ -297,19 +303,32 @@ impl Desk {
         turn: &Turn,
     ) -> Response<Body> {
         let uri = request.uri();
-        if let Some(security) = self.security.as_ref().filter(|_| !is_public(uri.path()))
-            && let Err(refusal) = security.access.check(request.headers(), uri.path()).await
-        {
-            return whole(refusal.answer());
+        let verb = if request.method() == Method::POST { "post" } else { "get" };
+        let mut user = LOCAL.to_owned();
+        if let Some(security) = self.security.as_ref().filter(|_| !is_public(uri.path())) {
+            match security.access.check(request.headers(), verb, uri.path()).await {
+                Ok(name) => user = name,
+                Err(refusal) => return whole(refusal.answer()),
+            }
         }
         // A collector may be user code.
         let made = self.env.reporter.guard("admin", uri.path(), || {
-            self.shown(request, stop, turn)
+            self.done(request, &user)
+                .or_else(|| self.shown(request, stop, turn))
                 .unwrap_or_else(|| whole(answer(&self.pages, request.method(), uri.path(), uri.query())))
         });
         made.unwrap_or_else(|| {
             whole(text(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made\n".to_owned()))
         })
+    }
+
+    /// Does what is asked for in the name of `user`, if it is something to be done.
+    fn done(&self, request: &Request<Incoming>, user: &str) -> Option<Response<Body>> {
+        let source = self.pages.explain.as_ref().filter(|_| request.method() == Method::POST)?;
+        let uri = request.uri();
+        let controller = actions::controller(uri.path())?;
+        let asked = (controller.as_str(), uri.query().unwrap_or_default());
+        Some(whole(actions::reconcile(&**source, asked, request.headers(), self.actions, user)))
     }
 
     /// Returns a view of the page for people, if it is asked for.

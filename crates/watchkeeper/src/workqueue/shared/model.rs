@@ -212,7 +212,7 @@ impl Crowd {
     }
 
     async fn patient(self: Arc<Self>) {
-        while let Some(taken) = self.shared.get(&*self.time).await {
+        while let Some(taken) = self.shared.get(0, &*self.time).await {
             self.work(taken).await;
         }
     }
@@ -220,7 +220,7 @@ impl Crowd {
     /// Gives up waiting after a few polls, some of them spurious.
     async fn impatient(self: Arc<Self>) {
         for polls in [1, 2, 3] {
-            if let Some(Some(taken)) = give_up_after(polls, self.shared.get(&*self.time)).await {
+            if let Some(Some(taken)) = give_up_after(polls, self.shared.get(0, &*self.time)).await {
                 self.work(taken).await;
             }
         }
@@ -288,7 +288,7 @@ fn drains(fault: Fault) {
         .filter_map(|key| {
             crowd.shared.with(now, |state| {
                 state.keys.add(key, Priority::Normal, now);
-                state.keys.get(now)
+                state.keys.get(0, now)
             })
         })
         .collect();
@@ -337,7 +337,7 @@ fn unparks(fault: Fault) {
         let (crowd, open) = (crowd.clone(), open.clone());
         async move {
             crowd.shared.with(now, |state| state.keys.add(0, Priority::Normal, now));
-            while let Some(Taken { ticket, priority, .. }) = crowd.shared.get(&*crowd.time).await {
+            while let Some(Taken { ticket, priority, .. }) = crowd.shared.get(0, &*crowd.time).await {
                 let can_begin = open.load(SeqCst) > 0;
                 yield_now().await;
                 if can_begin {

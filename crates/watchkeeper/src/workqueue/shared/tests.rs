@@ -22,7 +22,7 @@ fn shared() -> (Shared<&'static str>, Tick) {
 fn whoever_stops_waiting_for_a_drain_leaves_nothing_behind() {
     let (shared, now) = shared();
     shared.with(now, |state| state.keys.add("foo", Priority::Normal, now));
-    let _held = shared.with(now, |state| state.keys.get(now)).unwrap();
+    let _held = shared.with(now, |state| state.keys.get(0, now)).unwrap();
     shared.shut_down(now, true);
     {
         let mut drain = pin!(shared.drained());
@@ -36,12 +36,12 @@ fn whoever_stops_waiting_for_a_drain_leaves_nothing_behind() {
 fn a_get_that_leaves_gives_up_its_own_timer_and_no_other() {
     let (shared, now) = shared();
     shared.with(now, |state| state.keys.add_after("late", 9 * MS, now));
-    let mut first = Waiting::new(&shared);
+    let mut first = Waiting::new(&shared, 0);
     assert!(matches!(first.look(Waker::noop(), now), Found::Nothing));
     assert_eq!(first.armed, Some(now.after(9 * MS)));
     // A `get` that is woken for an earlier time hands the timer to another.
     shared.with(now, |state| state.keys.add_after("early", 5 * MS, now));
-    let mut second = Waiting::new(&shared);
+    let mut second = Waiting::new(&shared, 0);
     assert!(matches!(second.look(Waker::noop(), now), Found::Nothing));
     assert_eq!(second.armed, Some(now.after(5 * MS)));
     drop(first);

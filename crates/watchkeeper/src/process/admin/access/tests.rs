@@ -70,7 +70,7 @@ fn judged() -> (Access, Arc<Judge>, Env) {
 
 async fn check(access: &Access, authorization: &str, path: &str) -> Result<(), Refusal> {
     let headers = [(AUTHORIZATION, authorization.parse().unwrap())].into_iter().collect();
-    access.check(&headers, path).await
+    access.check(&headers, "get", path).await.map(|_| ())
 }
 
 const GOOD: &str = "Bearer good";
@@ -78,7 +78,7 @@ const GOOD: &str = "Bearer good";
 #[tokio::test(start_paused = true)]
 async fn a_page_is_for_those_with_a_valid_token_who_may_get_it() {
     let (access, judge, _) = judged();
-    assert_eq!(access.check(&HeaderMap::new(), "/metrics").await, Err(Refusal::Unauthorized));
+    assert_eq!(access.check(&HeaderMap::new(), "get", "/metrics").await, Err(Refusal::Unauthorized));
     for none in ["", "good", "Basic good", "Bearer", "Bearer  "] {
         assert_eq!(check(&access, none, "/metrics").await, Err(Refusal::Unauthorized), "{none:?}");
     }
@@ -93,6 +93,19 @@ async fn a_page_is_for_those_with_a_valid_token_who_may_get_it() {
         "nonResourceAttributes": {"path": "/", "verb": "get"},
     });
     assert_eq!(asked, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_get_a_page_may_not_therefore_post_to_it() {
+    let (access, judge, _) = judged();
+    let headers: HeaderMap = [(AUTHORIZATION, GOOD.parse().unwrap())].into_iter().collect();
+    assert_eq!(access.check(&headers, "get", "/metrics").await.as_deref(), Ok("scraper"));
+    assert_eq!(access.check(&headers, "post", "/metrics").await.as_deref(), Ok("scraper"));
+    let verbs = judge.asked.lock().iter().filter_map(|review| {
+        let verb = review["spec"]["nonResourceAttributes"]["verb"].as_str()?;
+        Some(verb.to_owned())
+    });
+    assert_eq!(verbs.collect::<Vec<_>>(), ["get", "post"], "each verb is asked for");
 }
 
 #[tokio::test(start_paused = true)]

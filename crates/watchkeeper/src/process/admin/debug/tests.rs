@@ -140,3 +140,19 @@ async fn a_program_and_its_informers_are_shown() {
     assert_eq!(overview["controllers"][0]["kind"]["plural"], "configmaps");
     assert_eq!(get(&program, "informers", "").await, (StatusCode::OK, Value::Array(Vec::new())));
 }
+
+#[tokio::test(start_paused = true)]
+async fn controllers_of_another_group_are_not_asked() {
+    use k8s_openapi::api::{core, events};
+    let (program, env) = (program(), Env::simulated(1));
+    let queue = RateLimitingQueue::new("events", limiter::default_controller(), &env);
+    let old = SharedInformer::<core::v1::Event>::builder(ScriptedSource::new(), &env).build();
+    let new = SharedInformer::<events::v1::Event>::builder(ScriptedSource::new(), &env).build();
+    program.explain.add(Explained::new("old-events", &queue, &old));
+    program.explain.add(Explained::new("new-events", &queue, &new));
+    for (kind, controller) in [("Event", "old-events"), ("event.events.k8s.io", "new-events")] {
+        let (status, body) = get(&program, "explain", &format!("kind={kind}&key=a/b")).await;
+        assert_eq!((status, &body["views"][0]["controller"]), (StatusCode::OK, &controller.into()));
+        assert_eq!(body["views"].as_array().unwrap().len(), 1);
+    }
+}

@@ -47,6 +47,7 @@ pub(super) fn show(page: &Page, name: &str, query: &str) -> Shown {
             div class="card" { (chart("Errors", "bad", &course.errors, 1.0, rate)) }
             div class="card" { (chart("Reconcile time", "busy", &course.time, 0.01, short)) }
         }
+        (triggers(&controller))
         h2 class="unseen" { "Keys" }
         (filters(name, &asked, &keys))
         (search(name, &asked))
@@ -85,6 +86,36 @@ fn about(controller: &ControllerView) -> Markup {
         @if !others.is_empty() { ", after changes of " (others.join(", ")) " too" }
         " · " (controller.active) " of " (things(controller.workers, "worker")) " busy"
         @if let Some(seconds) = controller.oldest_waiting_seconds { " · the oldest key has waited for " (short(seconds)) }
+    }
+}
+
+/// What led to reconciles since the start; nothing if that is not known.
+fn triggers(controller: &ControllerView) -> Markup {
+    let counted: Vec<_> = controller.triggers.iter().filter(|(_, adds)| **adds > 0).collect();
+    html! {
+        @if !counted.is_empty() {
+            h2 { "What led to reconciles, since the start" }
+            ul class="counts" {
+                @for (cause, adds) in counted { li { b { (count(*adds)) } " " (led(cause)) } }
+            }
+        }
+    }
+}
+
+/// A cause as people say it.
+fn led(cause: &str) -> &str {
+    match cause {
+        "itself" => "changes of the objects",
+        "owner" => "changes of owned objects",
+        "mapping" => "changes of mapped objects",
+        "initial_list" => "objects of the initial list",
+        "resync" => "resyncs",
+        "retry" => "retries",
+        "requeue" => "delayed runs",
+        "own_writes" => "waits for own writes",
+        "external" => "adds from outside",
+        "manual" => "requests",
+        other => other,
     }
 }
 
@@ -196,6 +227,11 @@ fn row(kind: &str, now: &str, key: &KeySummary) -> Markup {
             th scope="row" {
                 a href=(links::explain(kind, &key.key)) { (key.key) }
                 @if let Some(error) = &key.last_error { div class="error clip" { (error) } }
+                // What has a column of its own on a wide screen.
+                div class="soft small narrow" {
+                    @if let Some(since) = &key.since { (lasting(now, since)) }
+                    @if key.failures > 0 { " · " (things(key.failures as usize, "failure")) }
+                }
             }
             td { (badge(key.state)) }
             td class="when wide" { @if let Some(since) = &key.since { (lasting(now, since)) } @else { (none()) } }

@@ -54,6 +54,11 @@ fn row(now: &str, informer: &InformerView) -> Markup {
             th scope="row" {
                 (informer.name)
                 div class="soft small mono" { (informer.id) }
+                // What has a column of its own on a wide screen.
+                div class="soft small narrow" {
+                    (bytes(informer.bytes)) " · last contact " (contact(now, informer))
+                    @if !informer.lists.is_empty() { " · lists: " (lists(informer)) }
+                }
                 @if let Some(degraded) = &informer.degraded {
                     div class="error" { (degraded.cause.replace('_', " ")) ", " (lasting(now, &degraded.since)) ": " (degraded.why) }
                 }
@@ -65,10 +70,14 @@ fn row(now: &str, informer: &InformerView) -> Markup {
                 (count(informer.queued as u64))
                 @if pending > 0 { div class="soft small" { (count(pending as u64)) " for handlers" } }
             }
-            td class="when wide" { @if let Some(at) = &informer.last_contact { (ago(now, at)) } @else { "never" } }
+            td class="when wide" { (contact(now, informer)) }
             td class="wide small" { (lists(informer)) }
         }
     }
+}
+
+fn contact(now: &str, informer: &InformerView) -> Markup {
+    html! { @if let Some(at) = &informer.last_contact { (ago(now, at)) } @else { "never" } }
 }
 
 fn phase(informer: &InformerView) -> (&str, &'static str) {

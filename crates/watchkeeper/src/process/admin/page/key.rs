@@ -8,9 +8,10 @@ use super::words::{ago, ahead, badge, kind, lasting, level, moment, short};
 use super::{Shown, links};
 use crate::explain::{
     ChildView, Explanation, KeyState, KeyView, PendingWriteView, TimelineEntry, TimelineKind, VersionsView,
+    ViewRelation,
 };
 
-pub(super) fn show(explanation: &Explanation) -> Shown {
+pub(super) fn show(explanation: &Explanation, has_actions: bool) -> Shown {
     let Explanation { at, key, .. } = explanation;
     let kind_name = &explanation.kind.kind;
     let above: Vec<_> = explanation
@@ -27,9 +28,26 @@ pub(super) fn show(explanation: &Explanation) -> Shown {
         h1 { (key) }
         p class="lead" { (kind_name) " " span class="mono" { (kind(&explanation.kind)) } }
         (verdict(level(explanation.verdict.level), &explanation.verdict.text))
+        @if has_actions { (actions(explanation)) }
         @for view in &explanation.views { (as_seen(at, view, is_alone)) }
     };
     Shown { title: format!("{kind_name} {key}"), tab: None, status: StatusCode::OK, content }
+}
+
+/// What can be done about the key: each controller that reconciles it can be asked to.
+fn actions(explanation: &Explanation) -> Markup {
+    let own = explanation.views.iter().filter(|view| view.relation == ViewRelation::Itself);
+    let own: Vec<_> = own.collect();
+    html! {
+        @for view in &own {
+            form class="action" method="post" action=(links::reconcile(&view.controller, &explanation.key)) {
+                button type="submit" {
+                    "Reconcile now"
+                    @if own.len() > 1 { " with " (view.controller) }
+                }
+            }
+        }
+    }
 }
 
 /// The key as one controller sees it.
@@ -157,12 +175,17 @@ fn entry_kind(kind: TimelineKind) -> (&'static str, &'static str) {
     }
 }
 
+/// The kind of a child, as a URL names it.
+fn child_kind(child: &ChildView) -> String {
+    if child.group.is_empty() { child.kind.clone() } else { format!("{}.{}", child.kind, child.group) }
+}
+
 fn branch(child: &ChildView) -> Markup {
     html! {
         li {
             div {
                 span class="soft small" { (child.kind) }
-                a class="name" href=(links::explain(&child.kind, &child.key)) { (child.key) }
+                a class="name" href=(links::explain(&child_kind(child), &child.key)) { (child.key) }
                 @if let Some(state) = child.state { (badge(state)) }
                 @if child.deleting { span class="badge warn" { "Deleting" } }
             }

@@ -37,7 +37,14 @@ pub(super) fn more_keys(
     if query.is_empty() { path } else { format!("{path}?{query}") }
 }
 
-pub(super) fn explain(kind: &str, key: &str) -> String {
+/// Returns the URL to which a request to reconcile a key is posted.
+pub(super) fn reconcile(controller_name: &str, key: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("key", key);
+    format!("{}/reconcile?{}", controller(controller_name), query.finish())
+}
+
+pub(in super::super) fn explain(kind: &str, key: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("kind", kind).append_pair("key", key);
     format!("/explain?{}", query.finish())
@@ -53,6 +60,7 @@ mod tests {
         assert_eq!(keys("a", None, "", ""), "/controllers/a");
         let filtered = more_keys("a", Some(KeyState::Failed), "x&y", "until", "n", 2);
         assert_eq!(filtered, "/controllers/a?state=failed&q=x%26y&sort=until&continue=n&page=2");
+        assert_eq!(reconcile("a/b", "n/x&y"), "/controllers/a%2Fb/reconcile?key=n%2Fx%26y");
         assert_eq!(explain("Pod", "a/b&c"), "/explain?kind=Pod&key=a%2Fb%26c");
     }
 }

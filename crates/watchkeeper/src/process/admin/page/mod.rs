@@ -26,6 +26,7 @@ use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 
 use self::frame::{Frame, Tab};
+pub(super) use self::links::explain as explain_link;
 use self::live::Streams;
 pub(super) use self::respond::{Body, whole};
 use self::samples::Samples;
@@ -37,6 +38,8 @@ pub(super) struct Page {
     source: Arc<dyn ExplainSource>,
     samples: Samples,
     streams: Streams,
+    /// Whether objects can be reconciled on request.
+    has_actions: bool,
     env: Env,
 }
 
@@ -58,8 +61,9 @@ struct Shown {
 }
 
 impl Page {
-    pub(super) fn new(source: Arc<dyn ExplainSource>, env: &Env) -> Arc<Self> {
-        Arc::new(Self { source, samples: Samples::default(), streams: Streams::default(), env: env.clone() })
+    pub(super) fn new(source: Arc<dyn ExplainSource>, has_actions: bool, env: &Env) -> Arc<Self> {
+        let (samples, streams) = (Samples::default(), Streams::default());
+        Arc::new(Self { source, samples, streams, has_actions, env: env.clone() })
     }
 
     /// Takes samples for the charts, for ever.
@@ -95,7 +99,7 @@ impl Page {
         let Shown { title, tab, status, content } = self.show(&view);
         let url = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let at = self.env.clock.wall().strftime("%H:%M:%S UTC").to_string();
-        let program = self.source.overview().program;
+        let program = self.source.program();
         let frame = Frame { program: &program, title: &title, tab, url: &url, at: &at };
         Some(respond::html(status, frame.around(&content)))
     }
@@ -106,7 +110,7 @@ impl Page {
             View::Overview => overview::show(&self.source.overview(), &self.samples),
             View::Controller { name, query } => controller::show(self, name, query),
             View::Key { kind, key } => match self.source.explain(kind, key) {
-                Ok(explanation) => key::show(&explanation),
+                Ok(explanation) => key::show(&explanation, self.has_actions),
                 Err(error) => not_answered(&error),
             },
             View::Informers => informers::show(&self.source.informers(), now),
@@ -125,7 +129,9 @@ impl View {
             "/informers" => Some(Self::Informers),
             "/explain" => Some(Self::Key { kind: parameter("kind"), key: parameter("key") }),
             _ => {
-                let name = path.strip_prefix("/controllers/").filter(|name| !name.is_empty())?;
+                let name = path
+                    .strip_prefix("/controllers/")
+                    .filter(|name| !name.is_empty() && !name.contains('/'))?;
                 let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
                 Some(Self::Controller { name, query: query.to_owned() })
             }

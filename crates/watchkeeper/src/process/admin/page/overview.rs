@@ -116,12 +116,15 @@ fn tiles(overview: &Overview, courses: &[Course]) -> Markup {
     let sum = |of: fn(&KeyCounts) -> usize| -> u64 {
         overview.controllers.iter().map(|controller| of(&controller.keys) as u64).sum()
     };
-    let last =
-        |of: fn(&Course) -> &Vec<f64>| -> f64 { courses.iter().filter_map(|course| of(course).last()).sum() };
+    // There is no rate before the second sample.
+    let last = |of: fn(&Course) -> &Vec<f64>| -> String {
+        let rates: Vec<_> = courses.iter().filter_map(|course| of(course).last()).collect();
+        if rates.is_empty() { "–".to_owned() } else { rate(rates.into_iter().sum()) }
+    };
     html! {
         dl class="tiles" {
-            div class="card" { dt { "Reconciles" } dd { (rate(last(|course| &course.rate))) } }
-            div class="card" { dt { "Errors" } dd { (rate(last(|course| &course.errors))) } }
+            div class="card" { dt { "Reconciles" } dd { (last(|course| &course.rate)) } }
+            div class="card" { dt { "Errors" } dd { (last(|course| &course.errors)) } }
             div class="card" { dt { "Running" } dd { (count(sum(|keys| keys.running))) } }
             div class="card" { dt { "Waiting" } dd { (count(sum(|keys| keys.waiting))) } }
             div class="card" { dt { "Retrying" } dd { (count(sum(|keys| keys.retrying))) } }
@@ -140,12 +143,15 @@ fn card(controller: &ControllerView, course: &Course) -> Markup {
             }
             (counts(controller))
             div class="charts" {
+                (chart("Reconciles", "ok", &course.rate, 1.0, rate))
                 (chart("Waiting", "wait", &course.waiting, 5.0, |value| count(value as u64)))
                 (chart("Reconcile time", "busy", &course.time, 0.01, short))
             }
             p class="soft small" {
-                (controller.kind.kind) " · " (controller.active) " of " (things(controller.workers, "worker")) " busy · "
-                (rate(course.rate.last().copied().unwrap_or_default()))
+                (controller.kind.kind) " · " (controller.active) " of " (things(controller.workers, "worker")) " busy"
+                @if let Some(seconds) = controller.oldest_waiting_seconds {
+                    " · the oldest key has waited for " (short(seconds))
+                }
             }
         }
     }

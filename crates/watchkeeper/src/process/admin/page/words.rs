@@ -135,7 +135,7 @@ pub(super) fn level(level: Level) -> &'static str {
 
 /// A kind by its plural name and group, as a URL names it.
 pub(super) fn kind(kind: &KindView) -> String {
-    if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) }
+    kind.resource()
 }
 
 #[cfg(test)]

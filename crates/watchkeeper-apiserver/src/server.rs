@@ -216,7 +216,7 @@ impl ApiServerBuilder {
 
     /// How requests are authorized. The default is [`Authorization::AlwaysAllow`].
     ///
-    /// With [`Authorization::Rbac`], a new server has the default roles and role bindings of a real one. Requests in
+    /// With [`Authorization::Rbac`], default roles and role bindings that do not exist are created at the start. Requests in
     /// process are made by a member of `system:masters`, unless [`ApiService::as_user`] or [`ApiServer::client_as`] says
     /// otherwise.
     pub fn authorization(mut self, authorization: Authorization) -> Self {
@@ -227,7 +227,8 @@ impl ApiServerBuilder {
     /// Builds a new server in memory.
     pub fn build(self) -> ApiServer {
         let mut core = Core::new(&self.env, self.history);
-        self.create_defaults(&mut core);
+        core.create_defaults();
+        self.create_default_roles(&mut core);
         self.with(Arc::new(Mutex::new(core)), None)
     }
 
@@ -268,8 +269,9 @@ impl ApiServerBuilder {
         let is_fresh = kept.state.is_none();
         let mut core = restore(&self.env, self.history, kept).map_err(|problem| disk.damaged(&problem))?;
         if is_fresh {
-            self.create_defaults(&mut core);
+            core.create_defaults();
         }
+        self.create_default_roles(&mut core);
         core.resume_duties();
         let core = Arc::new(Mutex::new(core));
         let secret = secret::kept_in(folder.as_ref(), &self.env.generator.fork("apiserver tokens"))?;
@@ -277,8 +279,7 @@ impl ApiServerBuilder {
         Ok(self.with_secret(core, Some(durable), &secret))
     }
 
-    fn create_defaults(&self, core: &mut Core) {
-        core.create_defaults();
+    fn create_default_roles(&self, core: &mut Core) {
         if self.authorization == Authorization::Rbac {
             core.create_default_roles();
         }

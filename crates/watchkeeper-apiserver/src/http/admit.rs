@@ -1,6 +1,5 @@
 //! The gate of every request: as whom it is made, and whether that user may make it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Method;
@@ -44,12 +43,7 @@ pub(crate) fn admit(
 }
 
 /// Returns what a request asks for.
-fn attributes<'a>(
-    method: &Method,
-    path: &'a Cow<'_, str>,
-    route: &'a Route,
-    query: &'a Query,
-) -> Attributes<'a> {
+fn attributes<'a>(method: &Method, path: &'a str, route: &'a Route, query: &'a Query) -> Attributes<'a> {
     let Route::Resource(target) = route else {
         return Attributes { verb: lower_case(method), object: Object::Path(path) };
     };
@@ -133,8 +127,8 @@ mod tests {
 
     fn asked(method: Method, uri: &str) -> String {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let (path, route, query) = (Cow::Borrowed(path), route(path), Query::parse(Some(query)));
-        let Attributes { verb, object } = attributes(&method, &path, &route, &query);
+        let (route, query) = (route(path), Query::parse(Some(query)));
+        let Attributes { verb, object } = attributes(&method, path, &route, &query);
         match object {
             Object::Path(path) => format!("{verb} {path}"),
             Object::Resource(Resource { group, resource, subresource, namespace, name }) => {

@@ -61,9 +61,9 @@ async fn a_user_cannot_bind_themselves_to_a_larger_role() {
     let absent = call_as(&server, JANE, "POST", &bindings, &binding("Role", "absent", JANE)).await;
     assert_eq!(
         absent.1["details"],
-        json!({"name": "absent", "group": "rbac.authorization.k8s.io", "kind": "role"})
+        json!({"name": "absent", "group": "rbac.authorization.k8s.io", "kind": "rolebindings"})
     );
-    assert_eq!(refused(absent, 404), "role.rbac.authorization.k8s.io \"absent\" not found");
+    assert_eq!(refused(absent, 404), "rolebindings.rbac.authorization.k8s.io \"absent\" not found");
     post(&server, &of_namespace("roles"), &role("small", &json!([rule(&["list"], "", &["pods"])]))).await;
     server
         .until("the role is known", async || {

@@ -169,7 +169,7 @@ async fn bindings_with_nonsense_are_invalid_and_their_role_cannot_change() {
         (
             &path,
             changed(&|it| it["roleRef"]["kind"] = "Pod".into()),
-            r#"roleRef.kind: Unsupported value: "Pod": supported values: "ClusterRole", "Role""#,
+            r#"roleRef.kind: Unsupported value: "Pod": supported values: "Role", "ClusterRole""#,
         ),
         (
             &cluster,
@@ -190,7 +190,7 @@ async fn bindings_with_nonsense_are_invalid_and_their_role_cannot_change() {
         (
             &path,
             changed(&|it| it["subjects"][0]["kind"] = "Robot".into()),
-            r#"subjects[0].kind: Unsupported value: "Robot": supported values: "Group", "ServiceAccount", "User""#,
+            r#"subjects[0].kind: Unsupported value: "Robot": supported values: "ServiceAccount", "User", "Group""#,
         ),
         (&path, changed(&|it| it["subjects"][0]["name"] = "".into()), "subjects[0].name: Required value"),
         (
@@ -214,7 +214,7 @@ async fn bindings_with_nonsense_are_invalid_and_their_role_cannot_change() {
     let answer = patch(&server, &format!("{path}/bad-wktest"), crate::common::MERGE, &other).await;
     assert_eq!(
         refused(answer, 422),
-        r#"RoleBinding.rbac.authorization.k8s.io "bad-wktest" is invalid: roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"}: cannot change roleRef"#
+        r#"RoleBinding.rbac.authorization.k8s.io "bad-wktest" is invalid: roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"edit"}: cannot change roleRef"#
     );
 }
 

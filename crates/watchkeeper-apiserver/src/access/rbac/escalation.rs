@@ -59,8 +59,12 @@ impl Granting<'_> {
         if self.may(index, user, "bind", plural, &role.name) {
             return Ok(());
         }
-        let rules = index.rules(&role, self.namespace)?.clone();
-        self.check_rules(index, user, &rules)
+        match index.rules(&role, self.namespace) {
+            Ok(rules) => self.check_rules(index, user, rules),
+            // The real server reports the role under the resource of the request.
+            Err(failure) if failure.code == 404 => Err(Failure::not_found(self.kind, &role.name)),
+            Err(failure) => Err(failure),
+        }
     }
 
     fn may(&self, index: &Index, user: &User, verb: &str, resource: &str, name: &str) -> bool {

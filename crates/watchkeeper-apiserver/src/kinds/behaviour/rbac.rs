@@ -86,7 +86,10 @@ impl Behaviour for RoleBinding {
 
     fn validate_update(&self, old: &Value, new: &Value) -> Vec<Cause> {
         let changed = old.get("roleRef") != new.get("roleRef");
-        let cause = || Cause::invalid("roleRef", &new["roleRef"], "cannot change roleRef");
+        let part = |field: &str| text(&new["roleRef"][field]);
+        // The real server shows its internal type.
+        let shown = json!({"APIGroup": part("apiGroup"), "Kind": part("kind"), "Name": part("name")});
+        let cause = || Cause::invalid("roleRef", &shown, "cannot change roleRef");
         changed.then(cause).into_iter().collect()
     }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::kind::Kind;
+use crate::kinds::meta;
 use crate::state::core::Core;
+use crate::state::store::Key;
 use crate::verbs::write::Write;
 
 const TABLE: &str = include_str!("table.txt");
@@ -25,7 +27,7 @@ struct Entry {
 }
 
 impl Core {
-    /// Creates the default roles and bindings. The rules of aggregated roles are filled in, so that they are complete
+    /// Creates the default roles and bindings that do not exist. The rules of aggregated roles are filled in, so that they are complete
     /// without a controller.
     pub(crate) fn create_default_roles(&mut self) {
         let mut entries = read();
@@ -35,6 +37,10 @@ impl Core {
             let mut write = Write::own();
             if !entry.of.is_empty() {
                 write.manager = AGGREGATOR.to_owned();
+            }
+            let key = Key::new(&entry.namespace, meta::text(&entry.object, "name"));
+            if self.store.get(&kind.storage, &key).is_some() {
+                continue;
             }
             let object = complete(&kind, entry.object);
             let created = self.create(&kind, &entry.namespace, object, &write);

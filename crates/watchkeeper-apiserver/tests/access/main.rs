@@ -4,10 +4,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod controllers;
 mod escalation;
 mod impersonation;
 mod reviews;
 mod roles;
+mod socket;
 mod tokens;
 
 use serde_json::{Value, json};

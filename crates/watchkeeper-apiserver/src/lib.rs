@@ -40,6 +40,8 @@ mod tests;
 mod types;
 mod verbs;
 
+pub use access::authorize::Authorization;
+pub use access::user::User;
 pub use http::reply::ReplyBody;
 pub use listen::credentials::{Credentials, CredentialsError};
 pub use listen::serve::{ListenOptions, Listening, ServeError};

@@ -17,6 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 use watchkeeper::Env;
 
+use crate::access::authenticate::Caller;
+use crate::access::authorize::{Authorization, Authorizer};
+use crate::access::tokens::Tokens;
+use crate::access::user::User;
 use crate::http::handler::handle;
 use crate::http::reply::ReplyBody;
 use crate::http::shared::{BOOKMARK_PERIOD, BookmarkPeriod, Shared};
@@ -24,6 +28,7 @@ use crate::http::watch::LONGEST_WATCH;
 use crate::persist::disk::{DataDirError, Disk};
 use crate::persist::durable::Durable;
 use crate::persist::restore::restore;
+use crate::persist::secret;
 use crate::state::checkpoint::Checkpoint;
 use crate::state::core::Core;
 
@@ -52,7 +57,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Returns a new server in memory with default settings. It has the default namespaces and nothing else.
+    /// Returns a new server in memory with default settings. It has the default namespaces, and every
+    /// request is allowed.
     pub fn new(env: &Env) -> Self {
         Self::builder(env).build()
     }
@@ -64,6 +70,7 @@ impl ApiServer {
             history: 10_000,
             bookmark_period: BOOKMARK_PERIOD,
             streaming_lists: true,
+            authorization: Authorization::default(),
         }
     }
 
@@ -78,12 +85,38 @@ impl ApiServer {
     }
 
     fn service_with(&self, stop: Option<CancellationToken>) -> ApiService {
-        ApiService { shared: self.shared.clone(), bookmark_period: self.shared.bookmark_period, stop }
+        ApiService {
+            shared: self.shared.clone(),
+            bookmark_period: self.shared.bookmark_period,
+            user: None,
+            stop,
+        }
     }
 
     /// Returns a client of this server, in process. Must be called within a tokio runtime.
     pub fn client(&self) -> Client {
         Client::new(self.service(), "default")
+    }
+
+    /// Returns a client of this server, in process, whose requests are made as `user`. Must be called within a tokio
+    /// runtime.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kube_client::Api;
+    /// use watchkeeper::Env;
+    /// use watchkeeper_apiserver::{ApiServer, Authorization, User};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder(&Env::simulated(1)).authorization(Authorization::Rbac).build();
+    /// let secrets: Api<Secret> = Api::default_namespaced(server.client_as(User::new("jane")));
+    /// let error = secrets.get("password").await.unwrap_err();
+    /// assert!(error.to_string().contains(r#"User "jane" cannot get resource "secrets""#));
+    /// # }
+    /// ```
+    pub fn client_as(&self, user: User) -> Client {
+        Client::new(self.service().as_user(user), "default")
     }
 
     /// Returns the revision of the newest change.
@@ -157,6 +190,7 @@ pub struct ApiServerBuilder {
     history: usize,
     bookmark_period: Duration,
     streaming_lists: bool,
+    authorization: Authorization,
 }
 
 impl ApiServerBuilder {
@@ -180,10 +214,21 @@ impl ApiServerBuilder {
         self
     }
 
+    /// How requests are authorized. The default is [`Authorization::AlwaysAllow`].
+    ///
+    /// With [`Authorization::Rbac`], default roles and role bindings that do not exist are created at the start. Requests in
+    /// process are made by a member of `system:masters`, unless [`ApiService::as_user`] or [`ApiServer::client_as`] says
+    /// otherwise.
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
     /// Builds a new server in memory.
     pub fn build(self) -> ApiServer {
         let mut core = Core::new(&self.env, self.history);
         core.create_defaults();
+        self.create_default_roles(&mut core);
         self.with(Arc::new(Mutex::new(core)), None)
     }
 
@@ -226,14 +271,31 @@ impl ApiServerBuilder {
         if is_fresh {
             core.create_defaults();
         }
+        self.create_default_roles(&mut core);
         core.resume_duties();
         let core = Arc::new(Mutex::new(core));
+        let secret = secret::kept_in(folder.as_ref(), &self.env.generator.fork("apiserver tokens"))?;
         let durable = Durable::start(disk, &core)?;
-        Ok(self.with(core, Some(durable)))
+        Ok(self.with_secret(core, Some(durable), &secret))
+    }
+
+    fn create_default_roles(&self, core: &mut Core) {
+        if self.authorization == Authorization::Rbac {
+            core.create_default_roles();
+        }
     }
 
     pub(crate) fn with(self, core: Arc<Mutex<Core>>, durable: Option<Durable>) -> ApiServer {
-        let mut shared = Shared::new(&self.env, core, durable);
+        let mut secret = [0; 32];
+        self.env.generator.fork("apiserver tokens").fill(&mut secret);
+        self.with_secret(core, durable, &secret)
+    }
+
+    /// `secret` is that of service account tokens.
+    fn with_secret(self, core: Arc<Mutex<Core>>, durable: Option<Durable>, secret: &[u8; 32]) -> ApiServer {
+        let tokens = Tokens::new(secret, &self.env.clock);
+        let mut shared = Shared::new(&self.env, core, durable, tokens);
+        shared.authorizer = Authorizer::new(self.authorization);
         shared.bookmark_period = self.bookmark_period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
         shared.streaming_lists = self.streaming_lists;
         ApiServer { shared: Arc::new(shared) }
@@ -245,6 +307,8 @@ impl ApiServerBuilder {
 pub struct ApiService {
     shared: Arc<Shared>,
     bookmark_period: Duration,
+    /// The user of all requests; `None` for the user of each request, which is the admin in process.
+    user: Option<Caller>,
     /// Ends watches.
     stop: Option<CancellationToken>,
 }
@@ -254,6 +318,13 @@ impl ApiService {
     #[must_use]
     pub fn bookmark_period(mut self, period: Duration) -> Self {
         self.bookmark_period = period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
+        self
+    }
+
+    /// Makes all requests as `user`, instead of a member of `system:masters`.
+    #[must_use]
+    pub fn as_user(mut self, user: User) -> Self {
+        self.user = Some(Caller(Arc::new(user)));
         self
     }
 }
@@ -274,6 +345,9 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let (shared, stop) = (self.shared.clone(), self.stop.clone());
         request.extensions_mut().insert(BookmarkPeriod(self.bookmark_period));
+        if let Some(user) = &self.user {
+            request.extensions_mut().insert(user.clone());
+        }
         Box::pin(async move { Ok(handle(shared, request, stop).await) })
     }
 }

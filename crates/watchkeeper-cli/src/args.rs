@@ -7,13 +7,14 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use watchkeeper::Client;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
+use watchkeeper_apiserver::Authorization;
 
 use crate::controllers::{Running, Selected};
 use crate::faults::FaultArgs;
 
 /// Shown by the help of every command that starts a control plane.
-const PURPOSE: &str = "The control plane is for development and tests, not for production: there is no authorization (the token \
-    grants everything), and nothing is replicated.";
+const PURPOSE: &str = "The control plane is for development and tests, not for production: nothing is replicated, and the token of \
+    its kubeconfig grants everything.";
 
 /// An embedded Kubernetes control plane, with a sample controller
 ///
@@ -222,13 +223,17 @@ pub(crate) struct ServeArgs {
     /// others; objects that exist already are updated. May be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) crds: Vec<PathBuf>,
-    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace, and with
-    /// --nodes deployment, kubelet, replicaset and scheduler
+    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are clusterrole-aggregation,
+    /// garbage-collector and namespace, and with --nodes deployment, kubelet, replicaset, root-ca-certificate-publisher, scheduler and serviceaccount
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Selected,
     /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) nodes: usize,
+    /// How requests are authorized. The kubeconfig that is written may do everything in any case; others are a matter of impersonation (kubectl
+    /// --as) and of service account tokens (kubectl create token)
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    pub(crate) authorization: Mode,
     /// Only the API server: no built-in controllers and no nodes
     #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
     pub(crate) bare: bool,
@@ -244,10 +249,29 @@ pub(crate) struct ServeArgs {
 
 impl ServeArgs {
     /// Starts the built-in controllers and the fake nodes that were asked for.
-    pub(crate) fn start_controllers(&self, clients: &Client) -> Running {
+    pub(crate) fn start_controllers(&self, clients: &Client, authority: &str) -> Running {
         match self.bare {
-            true => Selected::none().start(0, clients),
-            false => self.controllers.start(self.nodes, clients),
+            true => Selected::none().start(0, clients, authority),
+            false => self.controllers.start(self.nodes, clients, authority),
+        }
+    }
+}
+
+/// How requests are authorized.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// By roles and role bindings, with the default ones of a real cluster
+    #[default]
+    Rbac,
+    /// Every user may do everything, and there are no default roles
+    AlwaysAllow,
+}
+
+impl From<Mode> for Authorization {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Rbac => Self::Rbac,
+            Mode::AlwaysAllow => Self::AlwaysAllow,
         }
     }
 }

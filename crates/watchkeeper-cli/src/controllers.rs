@@ -7,10 +7,20 @@ use std::str::FromStr;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Client;
-use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller};
+use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller, service_account};
 
 /// The names of all controllers.
-const ALL: [&str; 6] = ["deployment", "garbage-collector", "kubelet", "namespace", "replicaset", "scheduler"];
+const ALL: [&str; 9] = [
+    "clusterrole-aggregation",
+    "deployment",
+    "garbage-collector",
+    "kubelet",
+    "namespace",
+    "replicaset",
+    "root-ca-certificate-publisher",
+    "scheduler",
+    "serviceaccount",
+];
 
 /// The controllers that `--controllers` selects, in the manner of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +70,8 @@ impl Selected {
     }
 
     /// Starts the controllers, and so many fake nodes. Those of workloads start only with nodes: without, Pods would stay pending.
-    pub(crate) fn start(&self, nodes: usize, clients: &Client) -> Running {
+    /// `authority` is the CA of the server as PEM, if it has one.
+    pub(crate) fn start(&self, nodes: usize, clients: &Client, authority: &str) -> Running {
         let mut running = Running { stop: CancellationToken::new(), tasks: Vec::new() };
         let (theirs, stop) = (clients.clone(), running.stop.clone());
         if self.runs("garbage-collector") {
@@ -71,6 +82,14 @@ impl Selected {
             running
                 .spawn("namespace controller", async move { namespace_controller::run(&theirs, stop).await });
         }
+        let (theirs, stop) = (clients.clone(), running.stop.clone());
+        let mut identity = service_account::Options::default();
+        identity.aggregation = self.runs("clusterrole-aggregation");
+        identity.accounts = nodes > 0 && self.runs("serviceaccount");
+        if nodes > 0 && self.runs("root-ca-certificate-publisher") {
+            identity.authority = authority.to_owned();
+        }
+        running.spawn("identity", async move { service_account::run(&theirs, &identity, stop).await });
         if nodes == 0 {
             return running;
         }
@@ -109,9 +128,9 @@ mod tests {
     fn controllers_are_selected_as_by_kube_controller_manager() {
         let parse = |list: &str| list.parse::<Selected>().map(|it| it.0.into_iter().collect::<Vec<_>>());
         assert_eq!(parse("*").unwrap(), ALL);
-        let others = ["deployment", "garbage-collector", "kubelet", "replicaset", "scheduler"];
+        let others: Vec<_> = ALL.into_iter().filter(|name| *name != "namespace").collect();
         assert_eq!(parse("*,-namespace").unwrap(), others);
-        assert_eq!(parse("-garbage-collector-controller,*").unwrap().len(), 5);
+        assert_eq!(parse("-garbage-collector-controller,*").unwrap().len(), ALL.len() - 1);
         assert_eq!(parse("namespace-controller").unwrap(), ["namespace"]);
         assert_eq!(parse("-namespace").unwrap(), [""; 0]);
         assert_eq!(parse("").unwrap(), [""; 0]);

@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) ->
         let _stop = stop.clone().drop_guard();
         sample_controller::run(&client, &args.options, stop.clone()).await
     };
-    let controllers = Selected::default().start(0, &client);
+    let controllers = Selected::default().start(0, &client, "");
     let (scenario, controller) = tokio::join!(scenario, controller);
     controllers.stop().await;
     controller.map_err(DemoError::from).and(scenario)

@@ -81,9 +81,10 @@ impl Plane {
             Ok(_) if !is_ours(&kubeconfig) => return Err(PlaneError::Foreign { file }),
             _ => {}
         }
+        let settings = ApiServer::builder(env).authorization(args.authorization.into());
         let server = match &args.data_dir {
-            Some(folder) => ApiServer::builder(env).open(folder)?,
-            None => ApiServer::new(env),
+            Some(folder) => settings.open(folder)?,
+            None => settings.build(),
         };
         let options = ListenOptions {
             address: args.listen.unwrap_or(([127, 0, 0, 1], 0).into()),
@@ -104,7 +105,8 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let controllers = args.start_controllers(&client);
+        let authority = listening.credentials().map(Credentials::ca_pem).unwrap_or_default();
+        let controllers = args.start_controllers(&client, authority);
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         front::installed(manifests);
         front::faults(&args.faults);

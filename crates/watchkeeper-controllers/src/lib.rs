@@ -5,6 +5,7 @@
 //!
 //! - [`garbage_collector`] deletes objects whose owners are gone;
 //! - [`namespace_controller`] empties namespaces in deletion, and then lets them go;
+//! - [`service_account`] gives namespaces their service account and CA certificate, and aggregates cluster roles;
 //! - [`cluster`] runs workloads: [`deployment`] and [`replica_set`] make Pods, [`scheduler`] binds them to [`nodes`] that
 //!   do not exist, and [`kubelet`] pretends to run them. Each of these registers with a
 //!   [`Manager`](watchkeeper::controller::Manager), so that a program can choose.
@@ -41,6 +42,7 @@ pub mod nodes;
 mod pods;
 pub mod replica_set;
 pub mod scheduler;
+pub mod service_account;
 
 use jiff::Timestamp;
 use watchkeeper::Kind;

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use watchkeeper::informer::{Change, SharedInformer, SharedInformerFactory, on_ch
 use watchkeeper::source::Selection;
 use watchkeeper::store::Snapshot;
 use watchkeeper::{Client, Env, Kind, Object, ObjectName};
-use watchkeeper_apiserver::ApiServer;
+use watchkeeper_apiserver::{ApiServer, Authorization, User};
 use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller};
 
 use crate::manifest;
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct TestCluster {
     server: ApiServer,
     client: Client,
+    /// The operator's user; `None` if it may do everything.
+    user: Option<User>,
     permissions: Permissions,
     patience: Duration,
     _plane: Plane,
@@ -59,6 +62,8 @@ pub struct TestClusterBuilder {
     manifests: Vec<String>,
     patience: Duration,
     workloads: cluster::Options,
+    operator: Option<User>,
+    roles: Vec<String>,
 }
 
 impl TestClusterBuilder {
@@ -90,6 +95,46 @@ impl TestClusterBuilder {
         self
     }
 
+    /// Runs the operator as `user`, with RBAC: it may do what roles allow, and is refused anything else as by a real cluster.
+    ///
+    /// The roles come from [`role`](Self::role), or are applied by the test. Without either method, the operator may do everything.
+    pub fn as_user(mut self, user: User) -> Self {
+        self.operator = Some(user);
+        self
+    }
+
+    /// Runs the operator under the Roles and ClusterRoles of a YAML text, such as the manifest it is deployed with.
+    ///
+    /// Each is applied and bound to the operator's user: the one of [`as_user`](Self::as_user), or else the service account `operator` of the namespace
+    /// `default`. A ClusterRole is bound in the whole cluster, a Role in its namespace. Other objects of the text are ignored.
+    ///
+    /// ```
+    /// use watchkeeper_test::TestCluster;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let role = "
+    /// apiVersion: rbac.authorization.k8s.io/v1
+    /// kind: ClusterRole
+    /// metadata: {name: operator}
+    /// rules:
+    /// - {apiGroups: [''], resources: [configmaps], verbs: [get, list, watch]}
+    /// ";
+    /// let cluster = TestCluster::builder().role(role).without_operator().await;
+    /// let client = cluster.recorded_client();
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use watchkeeper::ObjectName;
+    /// let name = ObjectName::namespaced("default", "a");
+    /// assert!(client.api::<ConfigMap>().get_opt(&name).await.unwrap().is_none());
+    /// let error = client.api::<Secret>().get_opt(&name).await.unwrap_err();
+    /// assert!(error.to_string().contains("cannot get resource \"secrets\""));
+    /// # }
+    /// ```
+    pub fn role(mut self, yaml: &str) -> Self {
+        self.roles.push(yaml.to_owned());
+        self
+    }
+
     /// Starts the cluster, and the operator that `register` registers.
     ///
     /// # Panics
@@ -103,8 +148,11 @@ impl TestClusterBuilder {
 
     /// Starts the cluster without an operator.
     pub async fn without_operator(self) -> TestCluster {
-        let Self { env, manifests, patience, workloads } = self;
-        let server = ApiServer::new(&env);
+        let Self { env, manifests, patience, workloads, operator: user, roles } = self;
+        let has_user = user.is_some() || !roles.is_empty();
+        let mode = if has_user { Authorization::Rbac } else { Authorization::AlwaysAllow };
+        let user = user.or_else(|| has_user.then(|| User::service_account("default", "operator")));
+        let server = ApiServer::builder(&env).authorization(mode).build();
         let client = Client::from_kube(server.client(), &env);
         let stop = CancellationToken::new();
         let (plane, token) = (client.clone(), stop.clone());
@@ -116,6 +164,7 @@ impl TestClusterBuilder {
         let cluster = TestCluster {
             server,
             client,
+            user,
             permissions: Permissions::default(),
             patience,
             _plane: Plane { _stop: stop.drop_guard() },
@@ -123,6 +172,9 @@ impl TestClusterBuilder {
         };
         for yaml in &manifests {
             cluster.apply(yaml).await;
+        }
+        for yaml in &roles {
+            cluster.grant(yaml).await;
         }
         cluster
     }
@@ -145,6 +197,8 @@ impl TestCluster {
             manifests: Vec::new(),
             patience: PATIENCE,
             workloads: cluster::Options::none(),
+            operator: None,
+            roles: Vec::new(),
         }
     }
 
@@ -155,7 +209,11 @@ impl TestCluster {
 
     /// A client for a program without a [`Manager`]: what its requests need counts as [needed](Self::permissions).
     pub fn recorded_client(&self) -> Client {
-        let kube = kube_client::Client::new(self.permissions.record(&self.server), "default");
+        let service = match &self.user {
+            Some(user) => self.server.service().as_user(user.clone()),
+            None => self.server.service(),
+        };
+        let kube = kube_client::Client::new(self.permissions.record(service), "default");
         Client::from_kube(kube, self.client.env())
     }
 
@@ -265,6 +323,29 @@ impl TestCluster {
                     panic!("cannot apply {} {}: {error}", object.kind.kind, object.key);
                 }
             }
+        }
+    }
+
+    /// Applies the roles of a YAML text, and binds each to the operator's user.
+    async fn grant(&self, yaml: &str) {
+        let is_role = |kind: &str| ["Role", "ClusterRole"].contains(&kind);
+        let roles = manifest::read_where(&self.client, yaml, is_role).await;
+        let roles = roles.unwrap_or_else(|error| panic!("cannot read the roles: {error}\n{yaml}"));
+        assert!(!roles.is_empty(), "the manifest has no Role or ClusterRole:\n{yaml}");
+        let user = self.user.as_ref().map(|user| user.name.as_str()).unwrap_or_default();
+        for role in roles {
+            let (kind, name) = (&role.kind.kind, role.key.name());
+            let mut binding = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"),
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            });
+            if let Some(namespace) = role.key.namespace() {
+                binding["metadata"]["namespace"] = namespace.into();
+            }
+            self.apply(&role.value.to_string()).await;
+            self.apply(&binding.to_string()).await;
         }
     }
 

@@ -27,10 +27,20 @@ struct Resource {
 
 /// The objects of a YAML text with any number of documents. Objects without a namespace are in `default`, if their kind has any.
 pub(crate) async fn read(client: &Client, yaml: &str) -> Result<Vec<Manifest>, String> {
+    read_where(client, yaml, |_| true).await
+}
+
+/// The objects of a YAML text that `keep` accepts, by kind.
+pub(crate) async fn read_where(
+    client: &Client,
+    yaml: &str,
+    keep: impl Fn(&str) -> bool,
+) -> Result<Vec<Manifest>, String> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(yaml).map_err(|error| format!("not YAML: {error}"))?;
     let mut objects = Vec::new();
-    for value in documents.into_iter().filter(|value| !value.is_null()) {
+    let keep = |value: &Value| !value.is_null() && keep(value["kind"].as_str().unwrap_or_default());
+    for value in documents.into_iter().filter(keep) {
         objects.push(place(client, value).await?);
     }
     Ok(objects)

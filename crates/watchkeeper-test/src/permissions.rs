@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::{Service, ServiceExt};
 use watchkeeper::controller::Role;
-use watchkeeper_apiserver::{ApiServer, ReplyBody};
+use watchkeeper_apiserver::{ApiService, ReplyBody};
 
 /// The permissions that an operator needs: those of its [manager's role](watchkeeper::controller::Manager::role), which include
 /// what only failures ask for, and those that its requests have used so far. Clones share them.
@@ -58,9 +58,9 @@ impl Permissions {
         self.0.lock().extend(role);
     }
 
-    /// A client's requests to `server`, recorded.
-    pub(crate) fn record(&self, server: &ApiServer) -> Recorded {
-        Recorded { permissions: self.clone(), server: server.clone() }
+    /// A client's requests to `service`, recorded.
+    pub(crate) fn record(&self, service: ApiService) -> Recorded {
+        Recorded { permissions: self.clone(), service }
     }
 }
 
@@ -143,7 +143,7 @@ fn needed(request: &Request<Body>) -> Option<(String, String, &'static str)> {
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     permissions: Permissions,
-    server: ApiServer,
+    service: ApiService,
 }
 
 impl Service<Request<Body>> for Recorded {
@@ -166,7 +166,7 @@ impl Service<Request<Body>> for Recorded {
         if let Some((group, resource, "watch")) = &needed {
             self.permissions.0.lock().add(group, resource, "list");
         }
-        let (permissions, service) = (self.permissions.clone(), self.server.service());
+        let (permissions, service) = (self.permissions.clone(), self.service.clone());
         async move {
             let answer = service.oneshot(request).await?;
             // An apply that creates needs both permissions.

@@ -80,12 +80,14 @@ mod tests {
     use watchkeeper::Env;
 
     use super::*;
+    use crate::access::tokens::Tokens;
     use crate::state::core::Core;
 
     #[test]
     fn large_bodies_that_wait_are_bounded_in_bytes() {
         let env = Env::simulated(1);
-        let shared = Shared::new(&env, std::sync::Arc::new(Mutex::new(Core::new(&env, 10))), None);
+        let tokens = Tokens::new(&[7; 32], &env.clock);
+        let shared = Shared::new(&env, std::sync::Arc::new(Mutex::new(Core::new(&env, 10))), None, tokens);
         let turns: Vec<_> = (0..LARGE_AT_ONCE)
             .map(|_| shared.large_turn(LARGE_WAITING + 1).now_or_never().unwrap().unwrap())
             .collect();

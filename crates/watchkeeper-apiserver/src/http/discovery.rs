@@ -27,6 +27,7 @@ pub(crate) fn index(registry: &Registry) -> Value {
         paths.push(format!("/apis/{}", group.name));
         paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
     }
+    paths.extend(["/.well-known/openid-configuration", "/openid/v1/jwks"].map(str::to_owned));
     paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
     paths.sort();
     json!({"paths": paths})

@@ -13,7 +13,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::user::User;
 use crate::failure::{Failure, Result};
+use crate::http::admit::admit;
 use crate::http::backlog::Backlog;
 use crate::http::body::RequestBody;
 use crate::http::metrics::Request as Counted;
@@ -60,7 +62,12 @@ async fn respond(
 ) -> Reply {
     let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query());
-    let target = match route(head.uri.path()) {
+    let route = route(head.uri.path());
+    let user = match admit(shared, &head, &route, &query) {
+        Ok(user) => user,
+        Err(failure) => return reply::failure(&failure),
+    };
+    let target = match route {
         Route::Resource(target) => target,
         other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
     };
@@ -72,6 +79,7 @@ async fn respond(
         headers: head.headers,
         query,
         target,
+        user,
         stop,
         body: OnceLock::new(),
         tries: AtomicUsize::new(0),
@@ -106,6 +114,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
     pub(crate) target: Target,
+    /// The user who makes it; `None` for the server's own admin.
+    pub(crate) user: Option<Arc<User>>,
     pub(crate) stop: Option<CancellationToken>,
     /// The interval of bookmarks, if it is a watch.
     pub(crate) bookmark_period: Duration,
@@ -172,6 +182,9 @@ impl Call {
                 Method::PUT => self.replace(kind, &key, Part::Finalize, form, body).await,
                 _ => Err(Failure::method_not_allowed()),
             },
+            Some(part @ "token") if kind.has_own_subresource(part) => {
+                self.request_token(kind, &key, form, body).await
+            }
             Some(part @ ("binding" | "eviction" | "log")) if kind.has_own_subresource(part) => {
                 self.pod_part(kind, &key, part, form, body).await
             }

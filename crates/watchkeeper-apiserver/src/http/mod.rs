@@ -1,5 +1,6 @@
 //! One HTTP call: routing, content negotiation, reads, writes, deletes, responses, metrics, discovery and OpenAPI.
 
+pub(crate) mod admit;
 pub(crate) mod backlog;
 pub(crate) mod body;
 mod deletes;
@@ -16,6 +17,7 @@ pub(crate) mod shared;
 pub(crate) mod static_routes;
 mod subresources;
 pub(crate) mod table;
+mod token_requests;
 pub(crate) mod transaction;
 mod warnings;
 pub(crate) mod watch;

@@ -31,6 +31,10 @@ pub(crate) enum Route {
     OpenApi,
     /// `/openapi/v3/{group version}`.
     OpenApiDocument(String),
+    /// `/.well-known/openid-configuration`.
+    Issuer,
+    /// `/openid/v1/jwks`.
+    IssuerKeys,
     Resource(Target),
     Unknown,
 }
@@ -72,6 +76,8 @@ pub(crate) fn route(path: &str) -> Route {
         ["apis"] => Route::Groups,
         ["openapi", "v3"] => Route::OpenApi,
         ["openapi", "v3", document @ ..] => Route::OpenApiDocument(document.join("/")),
+        [".well-known", "openid-configuration"] => Route::Issuer,
+        ["openid", "v1", "jwks"] => Route::IssuerKeys,
         ["apis", group] => Route::Group((*group).to_owned()),
         ["api", version] => Route::GroupVersion { group: String::new(), version: (*version).to_owned() },
         ["apis", group, version] => {

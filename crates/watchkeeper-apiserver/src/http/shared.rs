@@ -11,6 +11,8 @@ use tokio::sync::{Notify, Semaphore};
 use watchkeeper::Env;
 use watchkeeper::clock::{Clock, Generator};
 
+use crate::access::authorize::Authorizer;
+use crate::access::tokens::Tokens;
 use crate::http::body::{LARGE_AT_ONCE, LARGE_WAITING};
 use crate::http::metrics::RequestCounts;
 use crate::persist::durable::Durable;
@@ -31,7 +33,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) bookmark_period: Duration,
     pub(crate) streaming_lists: bool,
-    generator: Generator,
+    pub(crate) authorizer: Authorizer,
+    /// Signs the tokens of service accounts.
+    pub(crate) tokens: Tokens,
+    pub(crate) generator: Generator,
     pub(crate) requests: RequestCounts,
     watches: AtomicU64,
     pub(super) changed: Notify,
@@ -43,13 +48,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Creates a context with default settings.
-    pub(crate) fn new(env: &Env, core: Arc<Mutex<Core>>, durable: Option<Durable>) -> Self {
+    pub(crate) fn new(env: &Env, core: Arc<Mutex<Core>>, durable: Option<Durable>, tokens: Tokens) -> Self {
         Self {
             core,
             durable,
             clock: env.clock.clone(),
             bookmark_period: BOOKMARK_PERIOD,
             streaming_lists: true,
+            authorizer: Authorizer::default(),
+            tokens,
             generator: env.generator.fork("apiserver watches"),
             requests: RequestCounts::default(),
             watches: AtomicU64::new(0),

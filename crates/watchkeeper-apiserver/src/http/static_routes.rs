@@ -4,6 +4,7 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
+use crate::access::tokens::Tokens;
 use crate::failure::Failure;
 use crate::http::discovery;
 use crate::http::negotiate::{self, Form};
@@ -49,6 +50,8 @@ pub(crate) fn answer(
         Route::OpenApiDocument(name) => {
             openapi::document(registry, name).map_or_else(reply::page_not_found, json)
         }
+        Route::Issuer => json(Tokens::discovery()),
+        Route::IssuerKeys => key_set(shared),
         Route::Resource(_) | Route::Unknown => reply::page_not_found(),
     }
 }
@@ -60,6 +63,14 @@ pub(crate) fn not_served(registry: &Registry, group: &str) -> Reply {
     } else {
         reply::page_not_found()
     }
+}
+
+/// The keys that verify tokens of service accounts.
+fn key_set(shared: &Shared) -> Reply {
+    let mut reply = reply::value(200, Form::Json, &shared.tokens.key_set());
+    let form = HeaderValue::from_static("application/jwk-set+json");
+    reply.headers_mut().insert(http::header::CONTENT_TYPE, form);
+    reply
 }
 
 /// The named health checks.

@@ -4,10 +4,10 @@ use crate::kinds::behaviour::{
     Behaviour, CertificateSigningRequest, ConfigMap, ControllerRevision, CoreEvent, CronJob, CsiDriver,
     CsiNode, CustomResourceDefinition, DaemonSet, Deployment, EndpointSlice, Endpoints, Event,
     HorizontalPodAutoscaler, Ingress, IngressClass, Job, Lease, LimitRange, Namespace, NetworkPolicy, Node,
-    PersistentVolume, PersistentVolumeClaim, Plain, Pod, PodDisruptionBudget, PodTemplate, PriorityClass,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodTemplate, PriorityClass,
     ReplicaSet, ReplicationController, ResourceQuota, Role, RoleBinding, RuntimeClass, Secret, Service,
-    StatefulSet, StorageClass, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, VolumeAttachment,
-    WebhookConfiguration,
+    ServiceAccount, StatefulSet, StorageClass, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    VolumeAttachment, WebhookConfiguration,
 };
 
 /// Which names a kind's objects may have.
@@ -250,7 +250,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .short(&["quota"])
         .status("{}"),
     kind("", "v1", "Secret", "secrets", &Secret).fields(&["type"]),
-    kind("", "v1", "ServiceAccount", "serviceaccounts", &Plain).returns_deleted().short(&["sa"]),
+    kind("", "v1", "ServiceAccount", "serviceaccounts", &ServiceAccount).returns_deleted().short(&["sa"]),
     kind("", "v1", "Service", "services", &Service)
         .returns_deleted()
         .short(&["svc"])
@@ -438,23 +438,30 @@ pub(crate) struct Review {
 /// What a review is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// That the access is allowed.
-    Allowed,
+    /// Whether the user who asks may do something.
+    OwnAccess,
+    /// Whether another user may.
+    Access,
+    /// The same in one namespace.
+    LocalAccess,
     /// All that the user may do.
     Rules,
     /// Who the user is.
     User,
+    /// Whose token it is.
+    Token,
 }
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
-/// The questions about access, which this server answers with yes.
+/// The questions about users and access.
 pub(crate) const REVIEWS: &[Review] = &[
     review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false, Answer::User),
-    review(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", true, Answer::Allowed),
-    review(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false, Answer::Allowed),
+    review("authentication.k8s.io", "TokenReview", "tokenreviews", false, Answer::Token),
+    review(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", true, Answer::LocalAccess),
+    review(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", false, Answer::OwnAccess),
     review(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", false, Answer::Rules),
-    review(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", false, Answer::Allowed),
+    review(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", false, Answer::Access),
 ];
 
 const fn review(

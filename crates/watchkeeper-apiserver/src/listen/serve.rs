@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,8 +24,9 @@ use tower::{Layer, Service, ServiceExt};
 use watchkeeper::clock::Clock;
 use watchkeeper::process::Unstalled;
 
-use crate::access;
+use crate::access::authenticate::Authenticator;
 use crate::http::reply::{self, ReplyBody};
+use crate::http::shared::Shared;
 use crate::listen::credentials::{Credentials, CredentialsError, insecure_kubeconfig};
 use crate::listen::reset::Resettable;
 use crate::server::{ApiServer, ApiService};
@@ -181,10 +183,14 @@ impl ApiServer {
             }
             None => None,
         };
+        if let Some(credentials) = &credentials {
+            self.shared.tokens.trust(credentials.token());
+        }
         let stop = CancellationToken::new();
         let server = Server {
             service: layer.layer(self.service_until(&stop)),
             clock: self.shared.clock.clone(),
+            shared: self.shared.clone(),
             credentials: credentials.clone(),
             stop: stop.clone(),
             resets,
@@ -257,6 +263,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 struct Server<S> {
     service: S,
     clock: Clock,
+    shared: Arc<Shared>,
     credentials: Option<Credentials>,
     stop: CancellationToken,
     /// A connection that fails is reset, not closed.
@@ -340,12 +347,22 @@ where
         }
     }
 
-    async fn answer(self, request: Request<Incoming>) -> Result<Response<Either<ReplyBody, B>>, BoxError> {
-        let token = self.credentials.as_ref().map(Credentials::token);
-        if let Some(failure) = access::refusal(&request, token) {
-            return Ok(reply::failure(&failure).map(Either::Left));
+    async fn answer(
+        self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Either<ReplyBody, B>>, BoxError> {
+        match self.authenticator().user_of(&request) {
+            Ok(Some(caller)) => drop(request.extensions_mut().insert(caller)),
+            Ok(None) => {}
+            Err(failure) => return Ok(reply::failure(&failure).map(Either::Left)),
         }
         let response = self.service.oneshot(request).await.map_err(Into::into)?;
         Ok(response.map(Either::Right))
+    }
+
+    fn authenticator(&self) -> Authenticator<'_> {
+        let Shared { tokens, authorizer, core, .. } = &*self.shared;
+        let token = self.credentials.as_ref().map(Credentials::token);
+        Authenticator { token, tokens, authorizer, core }
     }
 }

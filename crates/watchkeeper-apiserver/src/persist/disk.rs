@@ -34,7 +34,9 @@ const DATABASE: &str = "state.redb";
 /// The CA's key and certificate, and the token of a listening server.
 pub(crate) const CA_FILE: &str = "ca.pem";
 pub(crate) const TOKEN_FILE: &str = "token";
-const OURS: &[&str] = &[LOCK, DATABASE, CA_FILE, TOKEN_FILE];
+/// The key of service account tokens.
+pub(crate) const SECRET_FILE: &str = "service-account.key";
+const OURS: &[&str] = &[LOCK, DATABASE, CA_FILE, TOKEN_FILE, SECRET_FILE];
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]

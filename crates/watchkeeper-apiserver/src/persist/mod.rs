@@ -5,3 +5,4 @@ pub(crate) mod disk;
 pub(crate) mod durable;
 pub(crate) mod private;
 pub(crate) mod restore;
+pub(crate) mod secret;

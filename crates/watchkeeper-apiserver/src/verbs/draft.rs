@@ -80,6 +80,13 @@ pub(crate) struct Outcome {
     pub(crate) same: bool,
 }
 
+impl Draft {
+    /// The version that it replaces, and the result.
+    pub(crate) fn versions(&self) -> (Option<&Stored>, &Stored) {
+        (self.old.as_deref(), &self.encoded)
+    }
+}
+
 impl Context for Seen {
     fn now(&self) -> String {
         Self::now(self)

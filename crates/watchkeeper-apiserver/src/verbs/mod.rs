@@ -4,6 +4,7 @@
 pub(crate) mod apply;
 mod bootstrap;
 pub(crate) mod create;
+mod default_roles;
 mod definitions;
 pub(crate) mod delete;
 pub(crate) mod draft;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt as _;
 use watchkeeper::{Client, Env};
-use watchkeeper_apiserver::{ApiServer, ApiServerBuilder};
+use watchkeeper_apiserver::{ApiServer, ApiServerBuilder, Authorization};
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
 /// The namespace of every test, and part of every cluster-scoped name that a test creates. On a real server, which is
@@ -84,6 +84,14 @@ impl Server {
         server
     }
 
+    /// As [`Server::start`], with roles that decide; those of a real server always do.
+    pub(crate) async fn with_roles() -> Self {
+        match std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG") {
+            Some(_) => Self::start().await,
+            None => Self::embedded(|settings| settings.authorization(Authorization::Rbac)).await,
+        }
+    }
+
     /// An embedded server, for tests that cannot run on a real one.
     pub(crate) async fn embedded(settings: impl FnOnce(ApiServerBuilder) -> ApiServerBuilder) -> Self {
         let env = Env::simulated(1);
@@ -137,7 +145,7 @@ impl Server {
     ) -> Response<AnswerBody> {
         let mut request = Request::builder().method(method).uri(path.replace(OURS, self.ours()));
         for (name, value) in headers {
-            request = request.header(*name, *value);
+            request = request.header(*name, value.replace(OURS, self.ours()));
         }
         let body = match String::from_utf8(body.to_vec()) {
             Ok(text) => Bytes::from(text.replace(OURS, self.ours())),
@@ -181,8 +189,12 @@ impl Drop for Server {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let client = kube_client::Client::try_from(*config).unwrap();
-                for path in ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/api/v1/namespaces"]
-                {
+                for path in [
+                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+                    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+                    "/api/v1/namespaces",
+                ] {
                     remove_named_after(&client, path, &ours).await;
                 }
             });

@@ -11,7 +11,7 @@ use kube_client::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube_client::{Client, Config};
 use serde_json::{Value, json};
 use watchkeeper::Env;
-use watchkeeper_apiserver::ApiServer;
+use watchkeeper_apiserver::{ApiServer, Authorization, User};
 
 use crate::step::{Answers, Step};
 
@@ -25,8 +25,8 @@ const HEADERS: [&str; 4] = ["content-type", "retry-after", "vary", "warning"];
 pub(crate) struct Server {
     env: Env,
     admin: Client,
-    /// `None` in process, where requests are not authenticated.
     anonymous: Option<Client>,
+    /// `None` in process, where requests are not authenticated.
     bad_token: Option<Client>,
 }
 
@@ -34,8 +34,9 @@ impl Server {
     /// The embedded server, in process.
     pub(crate) fn embedded() -> Self {
         let env = Env::simulated(7);
-        let server = ApiServer::builder(&env).streaming_lists(true).build();
-        Self { admin: server.client(), anonymous: None, bad_token: None, env }
+        let server = ApiServer::builder(&env).authorization(Authorization::Rbac).build();
+        let anonymous = Some(server.client_as(User::anonymous()));
+        Self { admin: server.client(), anonymous, bad_token: None, env }
     }
 
     /// The server of a kubeconfig.

@@ -19,6 +19,7 @@ use watchkeeper::leader::LeaderElection;
 use watchkeeper::process::AdminAddress;
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::ApiServer;
+use watchkeeper_test::TestCluster;
 
 use crate::website::Website;
 
@@ -263,4 +264,55 @@ async fn a_manager_with_protected_metrics_needs_reviews() {
     };
     assert_eq!(needs_reviews("0.0.0.0:8443"), [true, true]);
     assert_eq!(needs_reviews("127.0.0.1:8080"), [false, false]);
+}
+
+/// A role for an operator that keeps a Secret for each ConfigMap, with these verbs on Secrets.
+fn own_role(verbs: &str) -> String {
+    format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: operator}}\nrules:\n\
+         - {{apiGroups: [''], resources: [configmaps], verbs: [get, list, watch]}}\n\
+         - {{apiGroups: [''], resources: [secrets], verbs: [{verbs}]}}\n\
+         - {{apiGroups: [''], resources: [events], verbs: [create, patch]}}\n---\n\
+         apiVersion: example.dev/v1\nkind: Unknown\nmetadata: {{name: ignored}}\n"
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_runs_under_its_own_role_and_is_refused_anything_else() {
+    for (verbs, expected) in [
+        ("get, list, watch, create, patch", Ok(())),
+        (
+            "get, list, watch, create",
+            Err(r#"cannot patch resource \"secrets\" in API group \"\" in the namespace \"default\""#),
+        ),
+    ] {
+        let (sender, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
+        let builder = TestCluster::builder().env(&Env::simulated(1)).role(&own_role(verbs));
+        let cluster = builder
+            .start(|manager| {
+                Controller::<ConfigMap>::new(manager).owns(Watch::<Secret>::new()).reconcile(
+                    move |map, cx| {
+                        let sender = sender.clone();
+                        async move {
+                            let mut secret = Secret::default();
+                            secret.metadata.name = map.metadata.name.clone();
+                            let applied = cx.apply(&secret).await;
+                            let _nobody = sender.send(applied.as_ref().map(drop).map_err(|error| {
+                                format!("{:?}", watchkeeper::report::WithCauses(error).to_string())
+                            }));
+                            applied?;
+                            Ok(Action::done())
+                        }
+                    },
+                )
+            })
+            .await;
+        cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}").await;
+        let outcome = outcomes.recv().await.unwrap();
+        match expected {
+            Ok(()) => assert_eq!(outcome, Ok(())),
+            Err(words) => assert!(outcome.clone().is_err_and(|error| error.contains(words)), "{outcome:?}"),
+        }
+        cluster.stop().await;
+    }
 }

@@ -50,6 +50,7 @@ mod resource_quota;
 mod runtime_class;
 mod secret;
 mod service;
+mod service_account;
 mod stateful_set;
 mod storage_class;
 mod validating_admission_policy;
@@ -88,6 +89,7 @@ pub(super) use resource_quota::ResourceQuota;
 pub(super) use runtime_class::RuntimeClass;
 pub(super) use secret::Secret;
 pub(super) use service::Service;
+pub(super) use service_account::ServiceAccount;
 pub(super) use stateful_set::StatefulSet;
 pub(super) use storage_class::StorageClass;
 pub(super) use validating_admission_policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
@@ -181,6 +183,11 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         false
     }
 
+    /// What an object gives to users, which its author must have; `None` for most kinds.
+    fn grants(&self) -> Option<Grants> {
+        None
+    }
+
     /// Converts a stored object into the version of `kind`, all but its `apiVersion`.
     fn to_served(&self, _kind: &Kind, _object: &mut Value) {}
 
@@ -228,12 +235,6 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
     }
 }
 
-/// The behaviour of a kind with none of its own.
-#[derive(Debug)]
-pub(super) struct Plain;
-
-impl Behaviour for Plain {}
-
 /// The server as a behaviour sees it while completing an object.
 pub(crate) trait Context {
     /// The current time as objects carry it.
@@ -277,6 +278,15 @@ pub(crate) enum Contents {
     NamespacedObjects,
     /// The kinds that it defines, with their objects.
     CustomKinds,
+}
+
+/// What an object gives to users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grants {
+    /// The rules that it has.
+    Rules,
+    /// The role that it refers to.
+    Role,
 }
 
 /// A subresource, as discovery shows it.

@@ -1,8 +1,9 @@
 //! Watches of a resource, and the state kept for them after the resource is closed.
 
+use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Change, Forgotten, Resource, Store, Window};
+use super::{Change, Forgotten, Resource, Store, Stored, Window};
 use crate::kinds::kind::ResourceId;
 
 /// The resource that a watch follows, identified by its lifetime. A resource created again under the same name is a
@@ -63,6 +64,14 @@ impl Store {
             fits
         });
         Ok(changes.cloned().collect())
+    }
+
+    /// Returns the changes of a resource after a revision, durable or not, and for each whether it removed its object;
+    /// `None` if they are no longer in the history.
+    pub(crate) fn changes(&self, id: &ResourceId, after: u64) -> Option<Vec<(Arc<Stored>, bool)>> {
+        let resource = self.resources.get(id).filter(|resource| resource.dropped <= after)?;
+        let changes = resource.changes_after(after);
+        Some(changes.map(|change| (change.after.clone(), change.removed)).collect())
     }
 
     /// Wakes `waker` at the next change of the resource, or when watches are ended.

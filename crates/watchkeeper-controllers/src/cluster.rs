@@ -8,8 +8,8 @@ use watchkeeper::Client;
 use watchkeeper::controller::{Manager, SetupError};
 
 use crate::{
-    cron_job, daemon_set, deployment, disruption, job, kubelet, nodes, replica_set, replication_controller,
-    scheduler, stateful_set,
+    cron_job, daemon_set, deployment, disruption, job, kubelet, node_lifecycle, nodes, replica_set,
+    replication_controller, scheduler, stateful_set,
 };
 
 /// The name of the manager: the field manager of its writes.
@@ -20,13 +20,14 @@ const RESTART: Duration = Duration::from_secs(1);
 type Register = fn(&mut Manager) -> Result<(), SetupError>;
 
 /// The controllers, under the names that kube-controller-manager has for them.
-const CONTROLLERS: [(&str, Register); 10] = [
+const CONTROLLERS: [(&str, Register); 11] = [
     ("cronjob", cron_job::register),
     ("daemonset", daemon_set::register),
     ("deployment", deployment::register),
     ("disruption", disruption::register),
     ("job", job::register),
     ("kubelet", kubelet::register),
+    ("node-lifecycle", node_lifecycle::register),
     ("replicaset", replica_set::register),
     ("replicationcontroller", replication_controller::register),
     ("scheduler", scheduler::register),

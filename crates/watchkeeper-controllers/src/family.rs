@@ -164,7 +164,8 @@ where
     let mut claimed = Vec::new();
     let mut may_adopt = None;
     let orphans = family.orphans(cx.key().namespace().unwrap_or_default());
-    for object in cx.owned::<W>()?.ignore_unreadable().into_iter().chain(orphans) {
+    // One that cannot be read is there all the same: without it, another would be made in its place.
+    for object in cx.owned::<W>()?.complete()?.into_iter().chain(orphans) {
         let name = object.meta().name.as_deref().unwrap_or_default();
         match claim(uid, is_deleting, selector, object.meta()) {
             Claim::Keep => claimed.push(object),

@@ -7,7 +7,7 @@
 //! - [`namespace_controller`] empties namespaces in deletion, and then lets them go;
 //! - [`cluster`] runs workloads: [`deployment`], [`replica_set`], [`replication_controller`], [`stateful_set`],
 //!   [`daemon_set`], [`job`] and [`cron_job`] make Pods, [`disruption`] counts those that may be evicted, [`scheduler`] binds
-//!   them to [`nodes`] that do not exist, and [`kubelet`] pretends to run them. Each of these registers with a
+//!   them to [`nodes`] that do not exist, [`kubelet`] pretends to run them, and [`node_lifecycle`] notices nodes that die. Each of these registers with a
 //!   [`Manager`](watchkeeper::controller::Manager), so that a program can choose.
 //!
 //! ```
@@ -42,6 +42,7 @@ pub mod garbage_collector;
 pub mod job;
 pub mod kubelet;
 pub mod namespace_controller;
+pub mod node_lifecycle;
 pub mod nodes;
 mod pods;
 pub mod replica_set;

@@ -225,3 +225,40 @@ async fn a_budget_says_how_many_pods_may_be_evicted() {
     assert!(evict(&pods[1]).await.unwrap_err().to_string().contains("disruption budget"));
     cluster.eventually::<PodDisruptionBudget>("default/web", |budget| allows(budget, 1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_loses_its_pods_and_gets_others_when_it_is_back() {
+    let cluster = cluster(2).await;
+    let ready = |node: &Node| {
+        let conditions = node.status.clone().unwrap_or_default().conditions.unwrap_or_default();
+        conditions.into_iter().find(|it| it.type_ == "Ready").map(|it| it.status).unwrap_or_default()
+    };
+    let taints = |node: &Node| node.spec.clone().unwrap_or_default().taints.unwrap_or_default().len();
+    cluster.eventually::<Node>("node-2", |node| ready(node) == "True" && taints(node) == 0).await;
+    cluster.apply(&CONTROLLER.replace("replicas: 2", "replicas: 4")).await;
+    let is_ready = |of: &ReplicationController| {
+        of.status.as_ref().is_some_and(|status| status.ready_replicas == Some(4))
+    };
+    cluster.eventually::<ReplicationController>("default/web", is_ready).await;
+    let on = |pods: &[Pod], node: &str| {
+        let is_there = |pod: &&Pod| pod.spec.as_ref().unwrap().node_name.as_deref() == Some(node);
+        pods.iter().filter(is_there).filter(|pod| pod.metadata.deletion_timestamp.is_none()).count()
+    };
+    assert_eq!(on(&list::<Pod>(&cluster, "app=web").await, "node-1"), 2);
+    let node = ObjectName::cluster("node-1");
+    patch::<Node>(
+        &cluster,
+        &node,
+        json!({"metadata": {"annotations": {"watchkeeper.dev/dead-node": "true"}}}),
+    )
+    .await;
+    cluster.eventually::<Node>("node-1", |node| ready(node) == "Unknown" && taints(node) == 2).await;
+    // The server lets Pods tolerate that for five minutes.
+    cluster.client().env().clock.sleep(Duration::from_secs(310)).await;
+    cluster.eventually::<ReplicationController>("default/web", is_ready).await;
+    let pods = list::<Pod>(&cluster, "app=web").await;
+    assert_eq!((on(&pods, "node-1"), on(&pods, "node-2")), (0, 4));
+    patch::<Node>(&cluster, &node, json!({"metadata": {"annotations": {"watchkeeper.dev/dead-node": null}}}))
+        .await;
+    cluster.eventually::<Node>("node-1", |node| ready(node) == "True" && taints(node) == 0).await;
+}

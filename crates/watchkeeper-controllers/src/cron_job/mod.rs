@@ -39,7 +39,7 @@ pub fn register(manager: &mut Manager) -> Result<(), SetupError> {
 }
 
 async fn reconcile(cron: Arc<CronJob>, cx: Context<CronJob>) -> Result<Action, Error> {
-    let jobs = cx.owned::<Job>()?.ignore_unreadable();
+    let jobs = cx.owned::<Job>()?.complete()?;
     let Plan { delete, start, mut status, events, wake } = plan(&cron, &jobs, cx.env().clock.wall());
     for (of, reason, message) in events {
         cx.event(of, reason, &message);

@@ -69,10 +69,10 @@ impl Selecting for DaemonSet {
 async fn reconcile(set: Arc<DaemonSet>, cx: Context<DaemonSet>, pods: Family<Pod>) -> Result<Action, Error> {
     let (Some(spec), Some(selector)) = (spec(&set), set.selector()) else { return Ok(Action::done()) };
     let mut pods = claim_all::<DaemonSet, Pod>(&cx, &set.metadata, &selector, &pods).await?;
-    let history = cx.owned::<ControllerRevision>()?.ignore_unreadable();
+    let history = cx.owned::<ControllerRevision>()?.complete()?;
     let current = find_revision(&cx, &set, &history).await?;
     let hash = nodes::hash(&current);
-    let nodes = cx.list::<Node>(None, &Selector::default())?.ignore_unreadable();
+    let nodes = cx.list::<Node>(None, &Selector::default())?.complete()?;
     let Plan { create, delete, status, wake } = plan(&set, &nodes, &pods, hash, now(&cx));
     cx.status_as::<DaemonSetStatus>(|known| *known = status).await?;
     tell_ended(&cx, &delete);

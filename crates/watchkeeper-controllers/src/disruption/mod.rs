@@ -69,7 +69,7 @@ async fn reconcile(
     cx: Context<PodDisruptionBudget>,
 ) -> Result<Action, Error> {
     let pods = match selector(&budget) {
-        Some(selector) => cx.list::<Pod>(cx.key().namespace(), &selector)?.ignore_unreadable(),
+        Some(selector) => cx.list::<Pod>(cx.key().namespace(), &selector)?.complete()?,
         None => Vec::new(),
     };
     let scale = scale(&cx, &pods)?;

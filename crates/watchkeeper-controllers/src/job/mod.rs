@@ -85,7 +85,7 @@ async fn reconcile(job: Arc<Job>, cx: Context<Job>, pods: Family<Pod>) -> Result
 
 /// Deletes a Job that has ended when its time is over. Its Pods, which it does not count any more, are let go.
 async fn clean_up(cx: &Context<Job>, job: &Job) -> Result<Action, Error> {
-    let pods = cx.owned::<Pod>()?.ignore_unreadable();
+    let pods = cx.owned::<Pod>()?.complete()?;
     release(cx, &pods.into_iter().filter(|pod| tally::is_tracked(pod)).collect::<Vec<_>>()).await?;
     if job.metadata.deletion_timestamp.is_some() {
         return Ok(Action::done());

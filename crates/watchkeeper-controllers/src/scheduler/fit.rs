@@ -98,7 +98,7 @@ pub(crate) fn is_tolerated(spec: &PodSpec, taint: &Taint) -> bool {
 }
 
 /// Whether a toleration is for a taint.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let is_empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
     if !is_empty(&toleration.effect) && toleration.effect.as_deref() != Some(&taint.effect) {
         return false;

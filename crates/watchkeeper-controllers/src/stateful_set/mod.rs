@@ -67,7 +67,7 @@ async fn reconcile(
     let (Some(spec), Some(selector)) = (spec(&set), set.selector()) else { return Ok(Action::done()) };
     let mut pods = claim_all::<StatefulSet, Pod>(&cx, &set.metadata, &selector, &pods).await?;
     pods.retain(|pod| identity::ordinal(&set, pod).is_some());
-    let history = cx.owned::<ControllerRevision>()?.ignore_unreadable();
+    let history = cx.owned::<ControllerRevision>()?.complete()?;
     let collisions = set.status.as_ref().and_then(|status| status.collision_count);
     let revisions = find_revisions(&cx, &set, spec, &history, collisions.unwrap_or_default()).await?;
     let Plan { create, delete, wake } = plan(&set, &pods, &revisions, now(&cx));

@@ -5,6 +5,8 @@
 
 #[path = "../crates/watchkeeper-sim/tests/built_in.rs"]
 mod built_in;
+#[path = "../crates/watchkeeper-sim/tests/cluster.rs"]
+mod cluster;
 #[path = "../controllers/pod-controller/tests/faults.rs"]
 mod pod_controller_faults;
 #[path = "../examples/quotas_story.rs"]

@@ -10,17 +10,16 @@ use watchkeeper::Client;
 use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller, service_account};
 
 /// The names of all controllers.
-const ALL: [&str; 9] = [
-    "clusterrole-aggregation",
-    "deployment",
-    "garbage-collector",
-    "kubelet",
-    "namespace",
-    "replicaset",
-    "root-ca-certificate-publisher",
-    "scheduler",
-    "serviceaccount",
-];
+fn all() -> BTreeSet<&'static str> {
+    let apart = [
+        "clusterrole-aggregation",
+        "garbage-collector",
+        "namespace",
+        "root-ca-certificate-publisher",
+        "serviceaccount",
+    ];
+    cluster::names().chain(apart).collect()
+}
 
 /// The controllers that `--controllers` selects, in the manner of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub(crate) struct Selected(BTreeSet<&'static str>);
 
 impl Default for Selected {
     fn default() -> Self {
-        Self(ALL.into())
+        Self(all())
     }
 }
 
@@ -41,8 +40,9 @@ impl FromStr for Selected {
         for entry in entries.into_iter().filter(|entry| *entry != "*") {
             let name = entry.strip_prefix('-').unwrap_or(entry);
             let plain = name.strip_suffix("-controller").unwrap_or(name);
-            let Some(known) = ALL.into_iter().find(|known| *known == plain) else {
-                return Err(format!("there is no controller {name}: expected one of {}", ALL.join(", ")));
+            let Some(known) = all().into_iter().find(|known| *known == plain) else {
+                let all = all().into_iter().collect::<Vec<_>>().join(", ");
+                return Err(format!("there is no controller {name}: expected one of {all}"));
             };
             match entry.starts_with('-') {
                 true => selected.0.remove(known),
@@ -95,10 +95,7 @@ impl Selected {
         }
         let (theirs, stop) = (clients.clone(), running.stop.clone());
         let mut workloads = cluster::Options::none();
-        workloads.deployment = self.runs("deployment");
-        workloads.replica_set = self.runs("replicaset");
-        workloads.scheduler = self.runs("scheduler");
-        workloads.kubelet = self.runs("kubelet");
+        self.0.iter().for_each(|name| drop(workloads.select(name, true)));
         workloads.nodes = nodes;
         running.spawn("workloads", async move { cluster::run(&theirs, &workloads, stop).await });
         running
@@ -127,10 +124,11 @@ mod tests {
     #[test]
     fn controllers_are_selected_as_by_kube_controller_manager() {
         let parse = |list: &str| list.parse::<Selected>().map(|it| it.0.into_iter().collect::<Vec<_>>());
-        assert_eq!(parse("*").unwrap(), ALL);
-        let others: Vec<_> = ALL.into_iter().filter(|name| *name != "namespace").collect();
+        let all: Vec<_> = all().into_iter().collect();
+        assert_eq!(parse("*").unwrap(), all);
+        let others: Vec<_> = all.iter().copied().filter(|name| *name != "namespace").collect();
         assert_eq!(parse("*,-namespace").unwrap(), others);
-        assert_eq!(parse("-garbage-collector-controller,*").unwrap().len(), ALL.len() - 1);
+        assert_eq!(parse("-garbage-collector-controller,*").unwrap().len(), all.len() - 1);
         assert_eq!(parse("namespace-controller").unwrap(), ["namespace"]);
         assert_eq!(parse("-namespace").unwrap(), [""; 0]);
         assert_eq!(parse("").unwrap(), [""; 0]);

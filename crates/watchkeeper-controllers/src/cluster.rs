@@ -1,45 +1,86 @@
 //! The workloads of a cluster in one process: controllers, a scheduler, and fake nodes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Client;
 use watchkeeper::controller::{Manager, SetupError};
 
-use crate::{deployment, kubelet, nodes, replica_set, scheduler};
+use crate::{
+    cron_job, daemon_set, deployment, disruption, job, kubelet, node_lifecycle, nodes, replica_set,
+    replication_controller, scheduler, stateful_set,
+};
 
 /// The name of the manager: the field manager of its writes.
 const NAME: &str = "kube-controller-manager";
 /// The delay before the controllers are started again after a failure.
 const RESTART: Duration = Duration::from_secs(1);
 
+type Register = fn(&mut Manager) -> Result<(), SetupError>;
+
+/// The controllers, under the names that kube-controller-manager has for them.
+const CONTROLLERS: [(&str, Register); 11] = [
+    ("cronjob", cron_job::register),
+    ("daemonset", daemon_set::register),
+    ("deployment", deployment::register),
+    ("disruption", disruption::register),
+    ("job", job::register),
+    ("kubelet", kubelet::register),
+    ("node-lifecycle", node_lifecycle::register),
+    ("replicaset", replica_set::register),
+    ("replicationcontroller", replication_controller::register),
+    ("scheduler", scheduler::register),
+    ("statefulset", stateful_set::register),
+];
+
+/// The names of the controllers, sorted.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CONTROLLERS.iter().map(|(name, _)| *name)
+}
+
 /// The parts of the cluster that run.
+///
+/// ```
+/// # use watchkeeper_controllers::cluster::Options;
+/// let mut options = Options::default();
+/// assert!(options.select("deployment", false) && !options.runs("deployment"));
+/// assert!(!options.select("typo", true));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Whether Deployments get ReplicaSets.
-    pub deployment: bool,
-    /// Whether ReplicaSets get Pods.
-    pub replica_set: bool,
-    /// Whether Pods are bound to nodes.
-    pub scheduler: bool,
-    /// Whether Pods on fake nodes pretend to run.
-    pub kubelet: bool,
+    controllers: BTreeSet<&'static str>,
     /// The number of fake nodes.
     pub nodes: usize,
 }
 
 impl Default for Options {
-    /// Everything, with one node.
+    /// All controllers, with one node.
     fn default() -> Self {
-        Self { deployment: true, replica_set: true, scheduler: true, kubelet: true, nodes: 1 }
+        Self { controllers: names().collect(), nodes: 1 }
     }
 }
 
 impl Options {
-    /// Nothing.
+    /// No controller, and no node.
     pub fn none() -> Self {
-        Self { deployment: false, replica_set: false, scheduler: false, kubelet: false, nodes: 0 }
+        Self { controllers: BTreeSet::new(), nodes: 0 }
+    }
+
+    /// Whether the controller of that name runs.
+    pub fn runs(&self, controller: &str) -> bool {
+        self.controllers.contains(controller)
+    }
+
+    /// Selects whether the controller of that name runs; returns whether there is one.
+    pub fn select(&mut self, controller: &str, runs: bool) -> bool {
+        let Some(known) = names().find(|name| *name == controller) else { return false };
+        match runs {
+            true => self.controllers.insert(known),
+            false => self.controllers.remove(known),
+        };
+        true
     }
 }
 
@@ -49,14 +90,8 @@ impl Options {
 ///
 /// The manager has a controller of the same name.
 pub fn register(manager: &mut Manager, options: &Options) -> Result<(), SetupError> {
-    type Register = fn(&mut Manager) -> Result<(), SetupError>;
-    let parts: [(bool, Register); 4] = [
-        (options.deployment, deployment::register),
-        (options.replica_set, replica_set::register),
-        (options.scheduler, scheduler::register),
-        (options.kubelet, kubelet::register),
-    ];
-    parts.into_iter().filter(|(runs, _)| *runs).try_for_each(|(_, register)| register(manager))
+    let mut selected = CONTROLLERS.iter().filter(|(name, _)| options.runs(name));
+    selected.try_for_each(|(_, register)| register(manager))
 }
 
 /// Runs the workloads of a cluster until `stop`. If a part fails, that is reported, and the controllers start again.
@@ -67,8 +102,7 @@ pub async fn run(client: &Client, options: &Options, stop: CancellationToken) {
 }
 
 async fn controllers(client: &Client, options: &Options, stop: &CancellationToken) {
-    let selected = Options { nodes: 0, ..options.clone() };
-    while selected != Options::none() && !stop.is_cancelled() {
+    while !options.controllers.is_empty() && !stop.is_cancelled() {
         let mut manager = Manager::builder(NAME, client).resync(Duration::ZERO).build();
         let failure = match register(&mut manager, options) {
             Ok(()) => manager.run(stop.child_token()).await.err().map(|error| error.to_string()),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube_core::params::Patch;
 use kube_core::{Selector, SelectorExt};
-use serde_json::json;
-use watchkeeper::controller::{Context, Error, Manager, WriteError};
+use serde_json::{Value, json};
+use watchkeeper::controller::{Context, Error, IndexKey, Manager, View, WriteError};
 use watchkeeper::store::Index;
 use watchkeeper::wire::Class;
-use watchkeeper::{Kind, Object, SharedInformer};
+use watchkeeper::{Kind, Object, ObjectName, SharedInformer};
 
 /// The index of objects by the uid of their controller, and of those without one by their namespace.
 const INDEX: &str = "family";
@@ -104,6 +104,34 @@ pub(crate) fn selector(of: &LabelSelector) -> Option<Selector> {
     (!selector.selects_all()).then_some(selector)
 }
 
+/// A workload that selects the objects that it controls by their labels.
+pub(crate) trait Selecting: Kind<DynamicType: Default> {
+    /// Its selector; none if it selects nothing.
+    fn selector(&self) -> Option<Selector>;
+}
+
+/// The index of workloads by namespace, which [`adopters`] looks at.
+pub(crate) const fn in_namespace<K: 'static>() -> IndexKey<K> {
+    IndexKey::field("in-namespace", "metadata.namespace")
+}
+
+/// The workloads that may adopt an object that nothing controls.
+pub(crate) fn adopters<K: Selecting, W: Kind>(object: &Object<W>, of: &View<'_, K>) -> Vec<ObjectName> {
+    if object.controller().is_some() {
+        return Vec::new();
+    }
+    let Some(namespace) = object.namespace() else { return Vec::new() };
+    let labels = object.labels().to_map();
+    let selects = |key: &ObjectName| {
+        let workload = of.get(key).and_then(|workload| workload.get().ok());
+        let selector = workload.and_then(|workload| workload.selector());
+        selector.is_some_and(|selector| selector.matches(&labels))
+    };
+    let mut keys = of.keys_in(&in_namespace(), Some(namespace), namespace);
+    keys.retain(selects);
+    keys
+}
+
 /// Returns the objects that the main object of `cx` controls from now on: those of its own that its selector matches, and
 /// orphans, which it adopts. Releases those that the selector does not match any more.
 pub(crate) async fn claim_all<K, W>(
@@ -116,19 +144,38 @@ where
     K: Kind<DynamicType: Default>,
     W: Kind<DynamicType: Default>,
 {
+    claim_all_with(cx, main, selector, family, None).await
+}
+
+/// As [`claim_all`]; what is adopted gets a finalizer, and what is released loses it.
+pub(crate) async fn claim_all_with<K, W>(
+    cx: &Context<K>,
+    main: &ObjectMeta,
+    selector: &Selector,
+    family: &Family<W>,
+    finalizer: Option<&str>,
+) -> Result<Vec<Arc<W>>, Error>
+where
+    K: Kind<DynamicType: Default>,
+    W: Kind<DynamicType: Default>,
+{
     let uid = main.uid.as_deref().unwrap_or_default();
     let is_deleting = main.deletion_timestamp.is_some();
     let mut claimed = Vec::new();
     let mut may_adopt = None;
     let orphans = family.orphans(cx.key().namespace().unwrap_or_default());
-    for object in cx.owned::<W>()?.ignore_unreadable().into_iter().chain(orphans) {
+    // One that cannot be read is there all the same: without it, another would be made in its place.
+    for object in cx.owned::<W>()?.complete()?.into_iter().chain(orphans) {
         let name = object.meta().name.as_deref().unwrap_or_default();
         match claim(uid, is_deleting, selector, object.meta()) {
             Claim::Keep => claimed.push(object),
             Claim::Ignore => {}
             Claim::Release => {
-                let owners = json!([{"$patch": "delete", "uid": uid}]);
-                drop(own::<K, W>(cx, name, object.meta(), owners).await?);
+                let mut change = json!({"ownerReferences": [{"$patch": "delete", "uid": uid}]});
+                if let Some(finalizer) = finalizer {
+                    change["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+                }
+                drop(own::<K, W>(cx, name, object.meta(), change).await?);
             }
             Claim::Adopt => {
                 // The cache may not know yet that the main object is going.
@@ -137,8 +184,11 @@ where
                     None => *may_adopt.insert(is_alive(cx, uid).await?),
                 };
                 if may {
-                    let owners = json!([reference::<K>(main)]);
-                    claimed.extend(own::<K, W>(cx, name, object.meta(), owners).await?);
+                    let mut change = json!({"ownerReferences": [reference::<K>(main)]});
+                    if let Some(finalizer) = finalizer {
+                        change["finalizers"] = json!([finalizer]);
+                    }
+                    claimed.extend(own::<K, W>(cx, name, object.meta(), change).await?);
                 }
             }
         }
@@ -156,19 +206,19 @@ async fn is_alive<K: Kind<DynamicType: Default>>(cx: &Context<K>, uid: &str) -> 
     }))
 }
 
-/// Changes the owners of an object; none if it is gone, or another one by now.
-async fn own<K, W>(
+/// Changes the metadata of an object; none if it is gone, or another one by now.
+pub(crate) async fn own<K, W>(
     cx: &Context<K>,
     name: &str,
     object: &ObjectMeta,
-    owners: serde_json::Value,
+    mut change: Value,
 ) -> Result<Option<Arc<W>>, Error>
 where
     K: Kind,
     W: Kind<DynamicType: Default>,
 {
-    let patch = json!({"metadata": {"uid": object.uid, "ownerReferences": owners}});
-    match cx.unowned().patch::<W, _>(name, &Patch::Strategic(patch)).await {
+    change["uid"] = json!(object.uid);
+    match cx.unowned().patch::<W, _>(name, &Patch::Strategic(json!({ "metadata": change }))).await {
         Ok(object) => Ok(Some(object)),
         Err(WriteError::Api { source, .. })
             if source.is_missing_object() || source.class() == Class::Invalid =>
@@ -194,8 +244,6 @@ fn reference<K: Kind<DynamicType: Default>>(main: &ObjectMeta) -> OwnerReference
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn object(label: &str, controller: Value) -> ObjectMeta {

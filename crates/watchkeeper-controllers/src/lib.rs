@@ -6,8 +6,10 @@
 //! - [`garbage_collector`] deletes objects whose owners are gone;
 //! - [`namespace_controller`] empties namespaces in deletion, and then lets them go;
 //! - [`service_account`] gives namespaces their service account and CA certificate, and aggregates cluster roles;
-//! - [`cluster`] runs workloads: [`deployment`] and [`replica_set`] make Pods, [`scheduler`] binds them to [`nodes`] that
-//!   do not exist, and [`kubelet`] pretends to run them. Each of these registers with a
+//! - [`cluster`] runs workloads: [`deployment`], [`replica_set`], [`replication_controller`], [`stateful_set`],
+//!   [`daemon_set`], [`job`] and [`cron_job`] make Pods, [`disruption`] counts those that may be evicted, [`scheduler`] binds
+//!   them to [`nodes`] that do not exist, [`kubelet`] pretends to run them, and [`node_lifecycle`] notices nodes that die.
+//!   Each of these registers with a
 //!   [`Manager`](watchkeeper::controller::Manager), so that a program can choose.
 //!
 //! ```
@@ -33,16 +35,24 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
+pub mod disruption;
 mod family;
 pub mod garbage_collector;
+pub mod job;
 pub mod kubelet;
 pub mod namespace_controller;
+pub mod node_lifecycle;
 pub mod nodes;
 mod pods;
 pub mod replica_set;
+pub mod replication_controller;
+mod revisions;
 pub mod scheduler;
 pub mod service_account;
+pub mod stateful_set;
 
 use jiff::Timestamp;
 use watchkeeper::Kind;

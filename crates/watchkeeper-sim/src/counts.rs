@@ -36,17 +36,26 @@ impl Counts {
         // Changes with their revisions: those after a backup are undone when it is restored.
         let mut changes: Vec<(u64, String, bool)> = Vec::new();
         let mut outside = BTreeSet::new();
+        // A delete names an object by its name; one that is generated differs from run to run.
+        let mut generated = BTreeMap::new();
+        let known = |generated: &BTreeMap<String, String>, name: String| {
+            generated.get(&name).cloned().unwrap_or(name)
+        };
         for entry in entries {
             match &entry.event {
                 Event::Acted { what, status, body, changed: Some(revision), .. } => {
                     if let Some((identity, is_creation)) = change(what, *status, body) {
+                        if is_creation && let Some(name) = full_name(what, body) {
+                            generated.insert(name, identity.clone());
+                        }
+                        let identity = if is_creation { identity } else { known(&generated, identity) };
                         changes.push((*revision, identity, is_creation));
                     }
                 }
                 Event::Restored { revision } => changes.retain(|(earlier, ..)| earlier <= revision),
                 Event::BuiltIn { what, status } => {
                     if let Some((identity, false)) = change(what, *status, &[]) {
-                        *counts.collected.entry(identity).or_default() += 1;
+                        *counts.collected.entry(known(&generated, identity)).or_default() += 1;
                     }
                 }
                 Event::Outside { what, now } => {
@@ -90,6 +99,17 @@ impl Counts {
             .map(|(what, done, times, expected)| Excess { what: what.clone(), done, times, expected })
             .collect()
     }
+}
+
+/// The resource and the name by which a delete would name the object that a request created.
+fn full_name(what: &str, body: &[u8]) -> Option<String> {
+    let resource = what.split(' ').nth(1)?;
+    let object: Value = serde_json::from_slice(body).ok()?;
+    let name = object["metadata"]["name"].as_str()?;
+    Some(match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{resource} {namespace}/{name}"),
+        None => format!("{resource} {name}"),
+    })
 }
 
 /// The identity of the object that a request created or deleted.
@@ -144,6 +164,16 @@ mod tests {
         };
         assert_eq!(again(4), once);
         assert_eq!(again(5).excess(&once).len(), 1);
+    }
+
+    #[test]
+    fn deletions_of_objects_with_generated_names_are_told_by_their_prefix() {
+        let run = |suffix: &str| {
+            let made = POD.replace("a-1", suffix);
+            let delete = format!("delete pods d/{suffix}");
+            Counts::of(&[acted("create pods d/", 201, 1, &made), acted(&delete, 200, 2, "{}")])
+        };
+        assert_eq!(run("a-x"), run("a-y"));
     }
 
     #[test]

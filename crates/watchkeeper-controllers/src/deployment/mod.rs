@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube_core::SelectorExt;
+use kube_core::Selector;
 use kube_core::params::Patch;
 use serde_json::json;
 use watchkeeper::controller::{
-    Action, Context, Controller, Error, IndexKey, Manager, SetupError, View, Watch, WriteError,
+    Action, Context, Controller, Error, Manager, SetupError, View, Watch, WriteError,
 };
 use watchkeeper::record::EventType;
 use watchkeeper::wire::Class;
@@ -29,11 +29,10 @@ use watchkeeper::{Object, ObjectName, SharedInformer};
 use self::plan::{Plan, World, plan};
 use self::sets::Set;
 use self::status::Status;
-use crate::family::{Family, claim_all, controller, selector};
+use crate::family::{Family, Selecting, adopters, claim_all, controller, in_namespace, selector};
 use crate::now;
 use crate::pods::has_ended;
 
-const NAMESPACE: IndexKey<Deployment> = IndexKey::field("in-namespace", "metadata.namespace");
 /// The number of Deployments that are reconciled at the same time.
 const WORKERS: usize = 5;
 
@@ -52,7 +51,7 @@ pub fn register(manager: &mut Manager) -> Result<(), SetupError> {
     let informer = manager.factory().informer::<ReplicaSet>();
     Controller::<Deployment>::new(manager)
         .component("deployment-controller")
-        .index(&NAMESPACE)
+        .index(&in_namespace())
         .owns(Watch::<ReplicaSet>::new())
         .watches(Watch::<ReplicaSet>::new(), adopters)
         // Updates of Pods show in the status of their set.
@@ -63,21 +62,10 @@ pub fn register(manager: &mut Manager) -> Result<(), SetupError> {
         .reconcile(move |deployment, cx| reconcile(deployment, cx, sets.clone(), pods.clone()))
 }
 
-/// The Deployments that may adopt a ReplicaSet that nothing controls.
-fn adopters(set: &Object<ReplicaSet>, deployments: &View<'_, Deployment>) -> Vec<ObjectName> {
-    if set.controller().is_some() {
-        return Vec::new();
+impl Selecting for Deployment {
+    fn selector(&self) -> Option<Selector> {
+        selector(&self.spec.as_ref()?.selector)
     }
-    let Some(namespace) = set.namespace() else { return Vec::new() };
-    let labels = set.labels().to_map();
-    let selects = |key: &ObjectName| {
-        let deployment = deployments.get(key).and_then(|deployment| deployment.get().ok());
-        let selector = deployment.as_ref().and_then(|it| selector(&it.spec.as_ref()?.selector));
-        selector.is_some_and(|selector| selector.matches(&labels))
-    };
-    let mut keys = deployments.keys_in(&NAMESPACE, Some(namespace), namespace);
-    keys.retain(selects);
-    keys
 }
 
 /// The Deployment that waits until its old Pods have gone, if the Pod is one of its.
@@ -99,8 +87,10 @@ async fn reconcile(
     sets: Family<ReplicaSet>,
     pods: Family<Pod>,
 ) -> Result<Action, Error> {
-    let Some(spec) = &deployment.spec else { return Ok(Action::done()) };
-    let Some(selector) = selector(&spec.selector) else {
+    if deployment.spec.is_none() {
+        return Ok(Action::done());
+    }
+    let Some(selector) = deployment.selector() else {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         return Err(Error::terminal("SelectingAll", message));
     };

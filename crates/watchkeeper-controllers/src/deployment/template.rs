@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use crate::pods::template::encode;
+use crate::pods::template::{encode, fnv, fnv_from};
 
 /// The label with the hash of the template, on ReplicaSets and their Pods.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
@@ -27,16 +27,11 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
 /// The hash of a template: the same for the same template, another after each collision of names.
 pub(super) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     let json = serde_json::to_string(&without_hash(template)).unwrap_or_default();
-    let mut hash = fnv(0x811c_9dc5, json.as_bytes());
+    let mut hash = fnv(json.as_bytes());
     if collisions > 0 {
-        hash = fnv(hash, &collisions.to_le_bytes());
+        hash = fnv_from(hash, &collisions.to_le_bytes());
     }
     encode(hash)
-}
-
-/// Fowler, Noll and Vo's hash 1a, continued.
-fn fnv(start: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(start, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]
@@ -61,6 +56,6 @@ mod tests {
         assert_eq!(hash(&a, 0), hash(&labeled, 0));
         assert_ne!(hash(&a, 0), hash(&b, 0));
         assert_ne!(hash(&a, 0), hash(&a, 1));
-        assert_eq!(fnv(0x811c_9dc5, b"a"), 0xe40c_292c);
+        assert_eq!(fnv(b"a"), 0xe40c_292c);
     }
 }

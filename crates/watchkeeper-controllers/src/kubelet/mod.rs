@@ -20,7 +20,7 @@ use watchkeeper::{Object, ObjectName, SharedInformer};
 
 use self::plan::{Addresses, Decision, decide};
 pub use self::script::{EXIT_AFTER, EXIT_CODE, IMAGE_PULL_ERROR, READY_DELAY, START_DELAY, STOP_DELAY};
-use crate::nodes::FAKE_NODE;
+use crate::nodes::is_running;
 use crate::pods::node_name;
 
 const NODE: IndexKey<Pod> = IndexKey::field("node", "spec.nodeName");
@@ -45,17 +45,14 @@ pub fn register(manager: &mut Manager) -> Result<(), SetupError> {
         .component("kubelet")
         .index(&NODE)
         .index(&ADDRESS)
-        .watches(Watch::<Node>::new().when(is_fake_differs), on_node)
+        .watches(Watch::<Node>::new().when(is_other), on_node)
         .workers(WORKERS)
         .reconcile(move |pod, cx| reconcile(pod, cx, network.clone()))
 }
 
-fn is_fake_differs(old: &Object<Node>, new: &Object<Node>) -> bool {
-    is_fake(old) != is_fake(new)
-}
-
-fn is_fake(node: &Object<Node>) -> bool {
-    node.annotations().get(FAKE_NODE).is_some_and(|value| value == "true")
+fn is_other(old: &Object<Node>, new: &Object<Node>) -> bool {
+    let runs = |node: &Object<Node>| node.get().is_ok_and(|node| is_running(&node));
+    runs(old) != runs(new)
 }
 
 fn on_node(node: &Object<Node>, pods: &View<'_, Pod>) -> Vec<ObjectName> {
@@ -89,8 +86,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, network: Arc<Network>) -> Re
         return Ok(Action::done());
     }
     let Some(node) = cx.get_at::<Node>(&ObjectName::cluster(name))? else { return Ok(Action::done()) };
-    let annotations = node.metadata.annotations.as_ref();
-    if annotations.and_then(|all| all.get(FAKE_NODE)).is_none_or(|value| value != "true") {
+    if !is_running(&node) {
         return Ok(Action::done());
     }
     let addresses = || Addresses { host: host_address(&node), pod: network.free_address() };

@@ -298,8 +298,10 @@ impl Turn<'_> {
                 self.events.push((EventType::Normal, "Killing", message));
             }
             if is_held {
-                self.end_all(0);
-                self.status.phase = Some("Succeeded".to_owned());
+                // Work that is interrupted is not done; a server that is stopped has served.
+                let (code, phase) = if self.script.is_job { (143, "Failed") } else { (0, "Succeeded") };
+                self.end_all(code);
+                self.status.phase = Some(phase.to_owned());
                 conditions::update(&mut self.status, self.spec, &self.at);
             }
         }

@@ -26,7 +26,7 @@ pub(super) struct Script {
     pub(super) stop: Duration,
     pub(super) image_pull_error: Option<String>,
     exit: Option<Exit>,
-    is_job: bool,
+    pub(super) is_job: bool,
 }
 
 /// The end of a container.

@@ -14,10 +14,12 @@ use watchkeeper::{Client, ObjectName};
 
 /// The annotation of Nodes whose Pods the [`kubelet`](crate::kubelet) pretends to run.
 pub const FAKE_NODE: &str = "watchkeeper.dev/fake-node";
+/// The annotation of a fake node that is dead: its Lease is not renewed, and its Pods are left as they are.
+pub const DEAD_NODE: &str = "watchkeeper.dev/dead-node";
 /// The taint of a node that is not ready yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The namespace of the Leases of nodes.
-const LEASES: &str = "kube-node-lease";
+pub(crate) const LEASES: &str = "kube-node-lease";
 /// How often a Lease is renewed, and for how long it holds.
 const RENEWAL: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: i32 = 40;
@@ -27,7 +29,8 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Keeps `count` fake nodes, `node-1` and so on, until `stop`: creates those that do not exist, reports them ready, and renews their
 /// Leases.
 ///
-/// Other Nodes become fake nodes by the annotation [`FAKE_NODE`].
+/// Other Nodes become fake nodes by the annotation [`FAKE_NODE`]. One with the annotation [`DEAD_NODE`] dies: the
+/// [`node_lifecycle`](crate::node_lifecycle) controller notices.
 pub async fn run(client: &Client, count: usize, stop: CancellationToken) {
     let clock = client.env().clock.clone();
     let keep = async {
@@ -42,7 +45,7 @@ pub async fn run(client: &Client, count: usize, stop: CancellationToken) {
         }
         loop {
             for number in 1..=count {
-                if let Err(error) = renew(client, &name(number)).await {
+                if let Err(error) = keep(client, number).await {
                     tracing::debug!(number, %error, "cannot renew the lease of a node");
                 }
             }
@@ -54,6 +57,28 @@ pub async fn run(client: &Client, count: usize, stop: CancellationToken) {
 
 fn name(number: usize) -> String {
     format!("node-{number}")
+}
+
+/// Renews the Lease of a node, and reports it ready if it was not; does neither for one that is dead or deleted.
+async fn keep(client: &Client, number: usize) -> Result<(), ApiError> {
+    let name = name(number);
+    match client.requests().api::<Node>().get_opt(&ObjectName::cluster(&name)).await? {
+        Some(node) if !is_dead(&node) => {}
+        _ => return Ok(()),
+    }
+    renew(client, &name).await?;
+    create(client, number).await
+}
+
+/// Whether a node is fake, and pretends to run its Pods.
+pub(crate) fn is_running(node: &Node) -> bool {
+    let annotation = |name: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(name));
+    annotation(FAKE_NODE).is_some_and(|value| value == "true") && !is_dead(node)
+}
+
+fn is_dead(node: &Node) -> bool {
+    let annotations = node.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(DEAD_NODE)).is_some_and(|value| value == "true")
 }
 
 /// Creates a node if it does not exist, and reports it ready.

@@ -1,5 +1,6 @@
 //! Facts about Pods that controllers share: whether they are active, ready or available, and which of them go first.
 
+pub(crate) mod change;
 pub(crate) mod rank;
 pub(crate) mod template;
 

@@ -42,6 +42,16 @@ pub(crate) fn encode(number: u32) -> String {
     number.to_string().bytes().map(|digit| letter(u64::from(digit))).collect()
 }
 
+/// Fowler, Noll and Vo's hash 1a.
+pub(crate) fn fnv(bytes: &[u8]) -> u32 {
+    fnv_from(0x811c_9dc5, bytes)
+}
+
+/// Fowler, Noll and Vo's hash 1a, continued.
+pub(crate) fn fnv_from(start: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(start, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 fn letter(number: u64) -> char {
     char::from(ALPHABET[(number % ALPHABET.len() as u64) as usize])
 }

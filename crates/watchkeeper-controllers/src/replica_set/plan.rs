@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
+use crate::pods::change::Failure;
 use crate::pods::rank::cheapest;
 use crate::pods::{self, Availability};
 
@@ -41,14 +42,6 @@ pub(super) struct Status {
     pub(super) observed_generation: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) conditions: Option<Vec<ReplicaSetCondition>>,
-}
-
-/// The failure to create or delete a Pod.
-#[derive(Debug)]
-pub(super) struct Failure {
-    /// `FailedCreate` or `FailedDelete`.
-    pub(super) reason: &'static str,
-    pub(super) message: String,
 }
 
 pub(super) fn replicas(set: &ReplicaSet) -> i32 {

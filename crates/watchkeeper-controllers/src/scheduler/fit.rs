@@ -92,12 +92,13 @@ fn problems(spec: &PodSpec, node: &Node, needs: &Resources, used: &Resources) ->
     lacking
 }
 
-fn is_tolerated(spec: &PodSpec, taint: &Taint) -> bool {
+/// Whether a Pod tolerates a taint.
+pub(crate) fn is_tolerated(spec: &PodSpec, taint: &Taint) -> bool {
     spec.tolerations.iter().flatten().any(|toleration| tolerates(toleration, taint))
 }
 
 /// Whether a toleration is for a taint.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let is_empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
     if !is_empty(&toleration.effect) && toleration.effect.as_deref() != Some(&taint.effect) {
         return false;
@@ -114,7 +115,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// Whether the node selector and the required node affinity of a Pod match a node.
-fn is_selected(spec: &PodSpec, node: &Node) -> bool {
+pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let is_labeled = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());

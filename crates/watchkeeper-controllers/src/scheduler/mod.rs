@@ -2,7 +2,7 @@
 
 // `fit.rs` decides, `ledger.rs` counts what is in use, and this file reads and writes.
 
-mod fit;
+pub(crate) mod fit;
 mod ledger;
 mod quantity;
 

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Behaviour, Context, workload};
+use super::{Behaviour, Change, Context, Findings, workload};
 use crate::failure::{Cause, Result};
 use crate::kinds::age::human;
 use crate::kinds::cells::{Row, containers, number, selector};
 use crate::kinds::conditions;
-use crate::kinds::fill::fill;
+use crate::kinds::fill::{fill, remove_null};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 
@@ -22,11 +22,15 @@ impl Behaviour for Job {
             fill(spec, "completions", 1.into());
         }
         fill(spec, "parallelism", 1.into());
-        fill(spec, "backoffLimit", 6.into());
+        // Where each index has a limit, all of them together have none.
+        let limit = if spec.get("backoffLimitPerIndex").is_some_and(Value::is_number) { i32::MAX } else { 6 };
+        fill(spec, "backoffLimit", limit.into());
         fill(spec, "completionMode", "NonIndexed".into());
         fill(spec, "suspend", false.into());
         fill(spec, "manualSelector", false.into());
-        fill(spec, "podReplacementPolicy", "TerminatingOrFailed".into());
+        let replacement = if spec["podFailurePolicy"].is_object() { "Failed" } else { "TerminatingOrFailed" };
+        remove_null(spec, "podFailurePolicy");
+        fill(spec, "podReplacementPolicy", replacement.into());
         workload::default_template(spec);
         Ok(())
     }
@@ -34,6 +38,33 @@ impl Behaviour for Job {
     fn prepare_create(&self, job: &mut Value, _context: &dyn Context) {
         if job["spec"]["manualSelector"] != true {
             select_own_pods(job);
+        }
+    }
+
+    fn validate(&self, change: &Change<'_>, findings: &mut Findings) {
+        let spec = &change.new["spec"];
+        for field in
+            ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]
+        {
+            if spec[field].as_i64().is_some_and(|number| number < 0) {
+                let problem = "must be greater than or equal to 0";
+                findings.causes.push(Cause::invalid(&format!("spec.{field}"), &spec[field], problem));
+            }
+        }
+        if spec["completionMode"] == "Indexed" && spec["completions"].is_null() {
+            let problem = "when completion mode is Indexed";
+            findings.causes.push(Cause::required("spec.completions", problem));
+        }
+        let policy = &spec["template"]["spec"]["restartPolicy"];
+        if !["Never", "OnFailure"].contains(&policy.as_str().unwrap_or_default()) {
+            let field = "spec.template.spec.restartPolicy";
+            match policy.as_str() {
+                None | Some("" | "Always") => {
+                    let supported = ["OnFailure", "Never"];
+                    findings.causes.push(Cause::not_supported(field, policy, &supported));
+                }
+                Some(_) => {}
+            }
         }
     }
 

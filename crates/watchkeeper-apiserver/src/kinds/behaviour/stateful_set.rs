@@ -8,6 +8,17 @@ use crate::kinds::cells::{Row, containers, number};
 use crate::kinds::fill::fill;
 use crate::kinds::kind::Kind;
 
+/// The fields of a spec that may change.
+const CHANGEABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
 #[derive(Debug)]
 pub(in crate::kinds) struct StatefulSet;
 
@@ -29,7 +40,20 @@ impl Behaviour for StatefulSet {
     }
 
     fn validate_update(&self, old: &Value, new: &Value) -> Vec<Cause> {
-        workload::validate_selector_update(old, new)
+        let mut causes = workload::validate_selector_update(old, new);
+        let mut rest = (old["spec"].clone(), new["spec"].clone());
+        for spec in [&mut rest.0, &mut rest.1] {
+            if let Value::Object(fields) = spec {
+                fields.retain(|field, _| field != "selector" && !CHANGEABLE.contains(&field.as_str()));
+            }
+        }
+        if causes.is_empty() && rest.0 != rest.1 {
+            let fields = "'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', \
+                          'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds'";
+            let problem = format!("updates to statefulset spec for fields other than {fields} are forbidden");
+            causes.push(Cause::forbidden("spec", &problem));
+        }
+        causes
     }
 
     fn headers(&self) -> &'static str {

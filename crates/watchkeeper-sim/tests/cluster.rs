@@ -1,0 +1,197 @@
+//! The controllers of workloads through every fault: here they are what is checked, and the user plays the nodes.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::{Value, json};
+use watchkeeper::Kind;
+use watchkeeper::source::{Scope, Selection};
+use watchkeeper_controllers::{daemon_set, deployment, job, replica_set, stateful_set};
+use watchkeeper_sim::{Check, User};
+
+/// How often the user looks for Pods before something is wrong.
+const ROUNDS: usize = 2000;
+
+/// Gives all Pods that have none a status, until the object is as it should be.
+async fn run_pods<K>(user: &User, key: &str, status: impl Fn(&Pod) -> Value, is_done: impl Fn(&K) -> bool)
+where
+    K: Kind<DynamicType: Default>,
+{
+    for _ in 0..ROUNDS {
+        let scope = Scope::Namespace("default".to_owned());
+        let pods = user.client().api::<Pod>().list(&scope, &Selection::default()).await.unwrap();
+        for pod in pods.complete().unwrap() {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+            if phase.is_none_or(|phase| phase == "Pending") && pod.metadata.deletion_timestamp.is_none() {
+                let name = format!("default/{}", pod.metadata.name.as_ref().unwrap());
+                user.patch_status::<Pod>(&name, json!({"status": status(&pod)})).await;
+            }
+        }
+        if user.get::<K>(key).await.is_some_and(|object| is_done(&object)) {
+            return;
+        }
+        user.sleep(Duration::from_secs(1)).await;
+    }
+    user.eventually::<K>(key, is_done).await;
+}
+
+fn ready(_: &Pod) -> Value {
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    json!({"phase": "Running", "conditions": [ready]})
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+async fn create<K>(user: &User, name: &str, mut spec: Value)
+where
+    K: Kind<DynamicType: Default> + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    spec["selector"] = json!({"matchLabels": {"app": "a"}});
+    spec["template"] = template("a:1");
+    let metadata = json!({"name": name, "namespace": "default"});
+    user.create(&serde_json::from_value::<K>(json!({"metadata": metadata, "spec": spec})).unwrap()).await;
+}
+
+/// A Deployment is rolled out, updated and scaled.
+async fn rollouts(user: &User) {
+    let is_done = |it: &Deployment, replicas: i32| {
+        let status = it.status.clone().unwrap_or_default();
+        let count = |count: Option<i32>| count.unwrap_or_default() == replicas;
+        status.observed_generation == it.metadata.generation
+            && [status.replicas, status.updated_replicas, status.available_replicas].into_iter().all(count)
+    };
+    create::<Deployment>(user, "web", json!({"replicas": 2})).await;
+    run_pods::<Deployment>(user, "default/web", ready, |it| is_done(it, 2)).await;
+    user.patch::<Deployment>("default/web", json!({"spec": {"replicas": 1, "template": template("a:2")}}))
+        .await;
+    run_pods::<Deployment>(user, "default/web", ready, |it| is_done(it, 1)).await;
+    user.settle().await;
+}
+
+#[test]
+fn through_every_fault_a_deployment_is_rolled_out() {
+    let report = Check::builder()
+        .name("deployments")
+        .pairs(10)
+        .seeds(20)
+        .run(
+            |_| (),
+            |manager, ()| {
+                deployment::register(manager)?;
+                replica_set::register(manager)
+            },
+            rollouts,
+        )
+        .unwrap();
+    println!("{report}");
+}
+
+/// Of the Pods of a Job one fails, and the others succeed.
+async fn work(user: &User) {
+    let spec = json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed",
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]}}});
+    let metadata = json!({"name": "work", "namespace": "default"});
+    user.create(&serde_json::from_value::<Job>(json!({"metadata": metadata, "spec": spec})).unwrap()).await;
+    let ended = |it: &Job, of: &str| {
+        let conditions = it.status.clone().unwrap_or_default().conditions.unwrap_or_default();
+        conditions.iter().any(|condition| condition.type_ == of && condition.status == "True")
+    };
+    run_pods::<Job>(user, "default/work", |_| json!({"phase": "Succeeded"}), |it| ended(it, "Complete"))
+        .await;
+    let done = user.get::<Job>("default/work").await.unwrap().status.unwrap();
+    assert_eq!((done.succeeded, done.completed_indexes.as_deref()), (Some(3), Some("0-2")));
+    user.delete::<Job>("default/work").await;
+    user.eventually_gone::<Job>("default/work").await;
+
+    let spec = json!({"backoffLimit": 1, "parallelism": 1, "completions": 1,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]}}});
+    let metadata = json!({"name": "doomed", "namespace": "default"});
+    user.create(&serde_json::from_value::<Job>(json!({"metadata": metadata, "spec": spec})).unwrap()).await;
+    run_pods::<Job>(user, "default/doomed", |_| json!({"phase": "Failed"}), |it| ended(it, "Failed")).await;
+    user.settle().await;
+    let done = user.get::<Job>("default/doomed").await.unwrap().status.unwrap();
+    assert_eq!((done.succeeded, done.failed), (None, Some(2)));
+}
+
+#[test]
+fn through_every_fault_a_job_counts_each_pod_once() {
+    let report = Check::builder()
+        .name("jobs")
+        // A Pod that could not be read was taken for missing, and replaced.
+        .schedule(
+            "hide(0ms) @ watch pods #1 event 2; refuse(429) @ watch pods #2; undecodable @ watch pods #3 event 1",
+        )
+        .pairs(10)
+        .seeds(20)
+        .run(|_| (), |manager, ()| job::register(manager), work)
+        .unwrap();
+    println!("{report}");
+}
+
+/// A StatefulSet grows, is updated and shrinks.
+async fn ordinals(user: &User) {
+    let is_done = |it: &StatefulSet, replicas: i32| {
+        let status = it.status.clone().unwrap_or_default();
+        status.observed_generation == it.metadata.generation
+            && status.replicas == replicas
+            && status.ready_replicas.unwrap_or_default() == replicas
+            && status.current_revision == status.update_revision
+            && status.updated_replicas.unwrap_or_default() == replicas
+    };
+    create::<StatefulSet>(user, "db", json!({"replicas": 2, "serviceName": "db"})).await;
+    run_pods::<StatefulSet>(user, "default/db", ready, |it| is_done(it, 2)).await;
+    user.patch::<StatefulSet>("default/db", json!({"spec": {"template": template("a:2")}})).await;
+    run_pods::<StatefulSet>(user, "default/db", ready, |it| is_done(it, 2)).await;
+    user.patch::<StatefulSet>("default/db", json!({"spec": {"replicas": 1}})).await;
+    run_pods::<StatefulSet>(user, "default/db", ready, |it| is_done(it, 1)).await;
+    user.settle().await;
+}
+
+#[test]
+fn through_every_fault_a_stateful_set_keeps_its_order() {
+    let report = Check::builder()
+        .name("stateful sets")
+        .pairs(10)
+        .seeds(20)
+        .run(|_| (), |manager, ()| stateful_set::register(manager), ordinals)
+        .unwrap();
+    println!("{report}");
+}
+
+/// A DaemonSet runs on two nodes, is updated, and leaves one of them.
+async fn daemons(user: &User) {
+    for name in ["n1", "n2"] {
+        user.create(&serde_json::from_value::<Node>(json!({"metadata": {"name": name}})).unwrap()).await;
+        user.patch::<Node>(name, json!({"spec": {"taints": null}})).await;
+    }
+    let is_done = |it: &DaemonSet, nodes: i32| {
+        let status = it.status.clone().unwrap_or_default();
+        status.observed_generation == it.metadata.generation
+            && status.desired_number_scheduled == nodes
+            && status.number_ready == nodes
+            && status.updated_number_scheduled.unwrap_or_default() == nodes
+    };
+    create::<DaemonSet>(user, "agent", json!({})).await;
+    run_pods::<DaemonSet>(user, "default/agent", ready, |it| is_done(it, 2)).await;
+    user.patch::<DaemonSet>("default/agent", json!({"spec": {"template": template("a:2")}})).await;
+    run_pods::<DaemonSet>(user, "default/agent", ready, |it| is_done(it, 2)).await;
+    user.patch::<Node>("n2", json!({"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}})).await;
+    run_pods::<DaemonSet>(user, "default/agent", ready, |it| is_done(it, 1)).await;
+    user.settle().await;
+}
+
+#[test]
+fn through_every_fault_a_daemon_set_has_one_pod_on_each_node() {
+    let report = Check::builder()
+        .name("daemon sets")
+        .pairs(10)
+        .seeds(20)
+        .run(|_| (), |manager, ()| daemon_set::register(manager), daemons)
+        .unwrap();
+    println!("{report}");
+}

@@ -229,10 +229,10 @@ async fn lives(browser: &Browser, served: &Served) -> Outcome {
         const link = document.querySelector('tbody a');
         link.focus();
         document.getElementById('q').value = 'typed';
-        const before = document.querySelector('time[data-ago]').dataset.ago;
+        const before = document.querySelector('time[data-ago]').dateTime;
         const look = () => {
             const time = document.querySelector('time[data-ago]');
-            if (pulse.textContent !== 'Live' || time.dataset.ago === before) return;
+            if (pulse.textContent !== 'Live' || time.dateTime === before) return;
             observer.disconnect();
             done([document.activeElement === link && link.isConnected, document.getElementById('q').value]);
         };

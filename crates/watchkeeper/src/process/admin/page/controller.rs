@@ -114,7 +114,7 @@ fn led(cause: &str) -> &str {
         "requeue" => "delayed runs",
         "own_writes" => "waits for own writes",
         "external" => "adds from outside",
-        "manual" => "requests",
+        "manual" => "on request",
         other => other,
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn show(informers: &[InformerView], now: Timestamp) -> Shown {
                             th scope="col" { "Phase" }
                             th scope="col" class="number" { "Objects" }
                             th scope="col" class="number wide" { "Bytes" }
-                            th scope="col" class="number" { "Lag" }
+                            th scope="col" class="number wide" { "Lag" }
                             th scope="col" class="wide" { "Last contact" }
                             th scope="col" class="wide" { "Lists" }
                         }
@@ -57,6 +57,8 @@ fn row(now: &str, informer: &InformerView) -> Markup {
                 // What has a column of its own on a wide screen.
                 div class="soft small narrow" {
                     (bytes(informer.bytes)) " · last contact " (contact(now, informer))
+                    " · lag " (count(informer.queued as u64))
+                    @if pending > 0 { ", " (count(pending as u64)) " for handlers" }
                     @if !informer.lists.is_empty() { " · lists: " (lists(informer)) }
                 }
                 @if let Some(degraded) = &informer.degraded {
@@ -66,7 +68,7 @@ fn row(now: &str, informer: &InformerView) -> Markup {
             td { span class={ "badge " (tone) } { (word) } }
             td class="number" { (count(informer.objects as u64)) }
             td class="number wide" { (bytes(informer.bytes)) }
-            td class="number" {
+            td class="number wide" {
                 (count(informer.queued as u64))
                 @if pending > 0 { div class="soft small" { (count(pending as u64)) " for handlers" } }
             }

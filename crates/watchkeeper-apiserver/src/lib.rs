@@ -3,11 +3,11 @@
 //! It stores objects in memory or in a data directory, with one revision counter, optimistic concurrency, watches that
 //! resume without gaps, server-side apply, and CustomResourceDefinitions with schemas and validation rules. It runs in
 //! process, also on a paused clock, or on a loopback socket for kubectl and other clients. It is not a cluster:
-//! the garbage collector and the namespace controller are in the crate `watchkeeper-controllers`, and a client with the
-//! token has full access.
+//! the garbage collector and the other controllers are in the crate `watchkeeper-controllers`. Roles decide what users
+//! may do if [`ApiServerBuilder::authorization`] says so.
 //!
 //! It answers as kube-apiserver 1.36 does; `docs/apiserver-conformance.md` lists the known differences. Request bodies
-//! may be JSON, YAML or protobuf; responses are JSON or YAML. Not served: RBAC, service account tokens, webhooks, and
+//! may be JSON, YAML or protobuf; responses are JSON or YAML. Not served: webhooks, client certificates, and
 //! subresources that need a kubelet (logs, exec, port-forward). Such requests are refused, or negotiated down to a
 //! format that is served.
 //!

@@ -43,6 +43,7 @@ fn get(server: &ApiServer, path: &str) -> Call {
         headers: HeaderMap::new(),
         query: Query::parse(uri.query()),
         target,
+        user: None,
         stop: None,
         bookmark_period: server.shared.bookmark_period,
         body: OnceLock::new(),

@@ -166,6 +166,8 @@ impl Index {
     pub(crate) fn rules(&self, role: &RoleRef, namespace: &str) -> Result<&Rules, Box<Failure>> {
         let namespace = match role.kind.as_str() {
             "ClusterRole" => "",
+            // A binding of the cluster has no namespace in which to find the role.
+            "Role" if namespace.is_empty() => return Err(not_found(role)),
             "Role" => namespace,
             kind => {
                 return Err(Failure::internal(format!("unsupported role reference kind: {}", quoted(kind))));

@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Up(Logged<UpArgs>),
     /// Start only the control plane
     ///
-    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. With --nodes, Deployments get Pods that pretend to run.
+    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. Workloads get Pods, which pretend to run on a fake node.
     #[command(after_help = PURPOSE)]
     Serve(Logged<ServeArgs>),
     /// Run a scripted scenario and check each step
@@ -222,13 +222,13 @@ pub(crate) struct ServeArgs {
     /// others; objects that exist already are updated. May be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) crds: Vec<PathBuf>,
-    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace, and with
-    /// --nodes deployment, kubelet, replicaset and scheduler
+    /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are garbage-collector and namespace, and
+    /// unless --nodes is 0 cronjob, daemonset, deployment, disruption, job, kubelet, node-lifecycle, replicaset, replicationcontroller, scheduler and statefulset
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Selected,
-    /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
-    pub(crate) nodes: usize,
+    /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) nodes: Option<usize>,
     /// Only the API server: no built-in controllers and no nodes
     #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
     pub(crate) bare: bool,
@@ -247,7 +247,7 @@ impl ServeArgs {
     pub(crate) fn start_controllers(&self, clients: &Client) -> Running {
         match self.bare {
             true => Selected::none().start(0, clients),
-            false => self.controllers.start(self.nodes, clients),
+            false => self.controllers.start(self.nodes.unwrap_or(1), clients),
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Up(Logged<UpArgs>),
     /// Start only the control plane
     ///
-    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. With --nodes, Deployments get Pods that pretend to run.
+    /// It answers like a Kubernetes API server, so kubectl and any client library can use it. Workloads get Pods, which pretend to run on a fake node.
     #[command(after_help = PURPOSE)]
     Serve(Logged<ServeArgs>),
     /// Run a scripted scenario and check each step
@@ -224,12 +224,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) crds: Vec<PathBuf>,
     /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are clusterrole-aggregation,
-    /// garbage-collector and namespace, and with --nodes deployment, kubelet, replicaset, root-ca-certificate-publisher, scheduler and serviceaccount
+    /// garbage-collector and namespace, and unless --nodes is 0 cronjob, daemonset, deployment, disruption, job, kubelet, node-lifecycle,
+    /// replicaset, replicationcontroller, root-ca-certificate-publisher, scheduler, serviceaccount and statefulset
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Selected,
-    /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
-    pub(crate) nodes: usize,
+    /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) nodes: Option<usize>,
     /// How requests are authorized. The kubeconfig that is written may do everything in any case; others are a matter of impersonation (kubectl
     /// --as) and of service account tokens (kubectl create token)
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
@@ -252,7 +253,7 @@ impl ServeArgs {
     pub(crate) fn start_controllers(&self, clients: &Client, authority: &str) -> Running {
         match self.bare {
             true => Selected::none().start(0, clients, authority),
-            false => self.controllers.start(self.nodes, clients, authority),
+            false => self.controllers.start(self.nodes.unwrap_or(1), clients, authority),
         }
     }
 }

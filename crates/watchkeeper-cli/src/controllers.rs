@@ -95,7 +95,10 @@ impl Selected {
         }
         let (theirs, stop) = (clients.clone(), running.stop.clone());
         let mut workloads = cluster::Options::none();
-        self.0.iter().for_each(|name| drop(workloads.select(name, true)));
+        for name in &self.0 {
+            // The others are not among the workloads.
+            let _is_workload = workloads.select(name, true);
+        }
         workloads.nodes = nodes;
         running.spawn("workloads", async move { cluster::run(&theirs, &workloads, stop).await });
         running

@@ -85,7 +85,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Runs the Deployment and the ReplicaSet controller, a scheduler, and so many fake nodes on which Pods pretend to run.
+    /// Runs the controllers of workloads, a scheduler, and so many fake nodes on which Pods pretend to run.
     ///
     /// Without it, objects stay as they are written, and the test plays these parts itself. The garbage collector and the
     /// namespace controller run in any case.

@@ -62,7 +62,7 @@ struct Server(Child);
 impl Server {
     fn start(kubeconfig: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
-            .args(["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()])
+            .args(["serve", "--nodes", "0", "--kubeconfig-out", kubeconfig.to_str().unwrap()])
             .env_remove("RUST_LOG")
             .env_remove("CLICOLOR_FORCE")
             .stdout(Stdio::piped())

@@ -35,8 +35,11 @@ impl PeerPrograms {
     async fn serve(&self) -> Program {
         let kubeconfig = self.kubeconfig();
         let program = Path::new(env!("CARGO_BIN_EXE_watchkeeper"));
-        let mut server =
-            Program::start(&self.env, program, &["serve", "--kubeconfig-out", kubeconfig.to_str().unwrap()]);
+        let mut server = Program::start(
+            &self.env,
+            program,
+            &["serve", "--nodes", "0", "--kubeconfig-out", kubeconfig.to_str().unwrap()],
+        );
         server.until(&["ready"]).await;
         server
     }

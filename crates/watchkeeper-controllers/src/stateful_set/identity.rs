@@ -42,7 +42,7 @@ pub(super) fn new_pod(
     labels.insert(REVISION.to_owned(), revisions::name(of).to_owned());
     let mut pod_spec = pod_spec.unwrap_or_default();
     pod_spec.hostname = Some(name.clone());
-    pod_spec.subdomain = spec.service_name.clone().into();
+    pod_spec.subdomain = spec.service_name.clone();
     let claimed: Vec<_> =
         claims(set, spec, ordinal).into_iter().map(|(of, claim)| volume(of, &claim)).collect();
     let volumes = pod_spec.volumes.get_or_insert_default();

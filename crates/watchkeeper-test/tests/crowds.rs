@@ -1,0 +1,98 @@
+//! A thousand workloads at once, with a restart of all controllers in between: nothing is forgotten, and nothing made twice.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use watchkeeper::source::{Scope, Selection};
+use watchkeeper::{Client, Env, Kind};
+use watchkeeper_controllers::cluster::{self, Options};
+use watchkeeper_test::TestCluster;
+
+const CROWD: usize = 1000;
+
+async fn list<K: Kind<DynamicType: Default>>(client: &Client) -> Vec<K> {
+    let scope = Scope::Namespace("default".to_owned());
+    client.api::<K>().list(&scope, &Selection::default()).await.unwrap().complete().unwrap()
+}
+
+/// Waits until so many objects are done.
+async fn until<K: Kind<DynamicType: Default>>(client: &Client, count: usize, is_done: impl Fn(&K) -> bool) {
+    for _ in 0..600 {
+        let done = list::<K>(client).await.iter().filter(|object| is_done(object)).count();
+        if done >= count {
+            return;
+        }
+        client.env().clock.sleep(Duration::from_secs(1)).await;
+    }
+    panic!("{} of {CROWD} are not done", K::kind(&Default::default()));
+}
+
+/// Creates the crowd, restarts the controllers when a tenth of it is done, and returns how many Pods there are in the end.
+async fn crowd<K>(spec: impl Fn(&str) -> Value, is_done: impl Fn(&K) -> bool) -> usize
+where
+    K: Kind<DynamicType: Default> + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let plane = TestCluster::builder().env(&Env::simulated(1)).without_operator().await;
+    let client = plane.client();
+    let start = || {
+        let (client, stop) = (client.clone(), CancellationToken::new());
+        let token = stop.clone();
+        let run = tokio::spawn(async move { cluster::run(&client, &Options::default(), token).await });
+        (stop, run)
+    };
+    let (stop, run) = start();
+    for number in 0..CROWD {
+        let name = format!("a{number}");
+        let object = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec(&name)});
+        client.api::<K>().create(&serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+    until::<K>(client, CROWD / 10, &is_done).await;
+    stop.cancel();
+    run.await.unwrap();
+    let (_stop, _run) = start();
+    until::<K>(client, CROWD, &is_done).await;
+    list::<Pod>(client).await.len()
+}
+
+fn server(name: &str) -> Value {
+    json!({"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "main", "image": "a"}]}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_deployments_become_available() {
+    let is_done =
+        |it: &Deployment| it.status.as_ref().is_some_and(|status| status.available_replicas == Some(1));
+    assert_eq!(crowd::<Deployment>(server, is_done).await, CROWD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_stateful_sets_become_ready() {
+    let spec = |name: &str| {
+        let mut spec = server(name);
+        spec["serviceName"] = name.into();
+        spec
+    };
+    let is_done =
+        |it: &StatefulSet| it.status.as_ref().is_some_and(|status| status.ready_replicas == Some(1));
+    assert_eq!(crowd::<StatefulSet>(spec, is_done).await, CROWD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_daemon_sets_become_ready() {
+    let is_done =
+        |it: &DaemonSet| it.status.as_ref().is_some_and(|status| status.number_available == Some(1));
+    assert_eq!(crowd::<DaemonSet>(server, is_done).await, CROWD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_jobs_complete() {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]});
+    let is_done = |it: &Job| it.status.as_ref().is_some_and(|status| status.completion_time.is_some());
+    assert_eq!(crowd::<Job>(|_| json!({"template": {"spec": pod}}), is_done).await, CROWD);
+}

@@ -3,6 +3,8 @@
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::spec;
+
 /// The replicas and limits of a Deployment, in Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
@@ -14,7 +16,7 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn of(deployment: &Deployment) -> Self {
-        let Some(spec) = &deployment.spec else {
+        let Some(spec) = spec(deployment) else {
             return Self { replicas: 0, surge: 0, unavailable: 0, is_recreate: false };
         };
         let replicas = spec.replicas.unwrap_or(1);

@@ -14,7 +14,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube_core::Selector;
 use kube_core::params::Patch;
@@ -32,9 +32,15 @@ use self::status::Status;
 use crate::family::{Family, Selecting, adopters, claim_all, controller, in_namespace, selector};
 use crate::now;
 use crate::pods::has_ended;
+use crate::replica_set;
 
 /// The number of Deployments that are reconciled at the same time.
 const WORKERS: usize = 5;
+
+/// The spec of a Deployment. It is not optional in all versions of the API.
+pub(crate) fn spec(deployment: &Deployment) -> Option<&DeploymentSpec> {
+    Option::<&DeploymentSpec>::from(&deployment.spec)
+}
 
 /// Registers the Deployment controller with `manager`.
 ///
@@ -64,7 +70,7 @@ pub fn register(manager: &mut Manager) -> Result<(), SetupError> {
 
 impl Selecting for Deployment {
     fn selector(&self) -> Option<Selector> {
-        selector(&self.spec.as_ref()?.selector)
+        selector(&spec(self)?.selector)
     }
 }
 
@@ -87,7 +93,7 @@ async fn reconcile(
     sets: Family<ReplicaSet>,
     pods: Family<Pod>,
 ) -> Result<Action, Error> {
-    if deployment.spec.is_none() {
+    if spec(&deployment).is_none() {
         return Ok(Action::done());
     }
     let Some(selector) = deployment.selector() else {
@@ -139,7 +145,7 @@ async fn create_set(
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let error = match cx.create(set).await {
         Ok(made) => {
-            let replicas = made.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
+            let replicas = replica_set::spec(&made).and_then(|spec| spec.replicas).unwrap_or_default();
             if replicas > 0 {
                 let message = format!("Scaled up replica set {name} from 0 to {replicas}");
                 cx.event(EventType::Normal, "ScalingReplicaSet", &message);

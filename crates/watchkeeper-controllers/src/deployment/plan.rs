@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use super::limits::Limits;
 use super::rolling::{new_replicas, scale_all, scale_new, scale_old};
 use super::sets::{REVISION, Set, new_set, revision};
+use super::spec;
 use super::status::{self, PROGRESSING, Status, counts, deadline, is_complete, judge, note_pause};
 
 /// What the Deployment controller knows of a Deployment.
@@ -51,7 +52,7 @@ pub(super) fn plan(world: World<'_>) -> Plan {
         return step.plan;
     }
     note_pause(deployment, &mut step.status, now);
-    let is_paused = deployment.spec.as_ref().is_some_and(|spec| spec.paused == Some(true));
+    let is_paused = spec(deployment).is_some_and(|spec| spec.paused == Some(true));
     let is_rescaled = sets
         .iter()
         .any(|set| set.replicas > 0 && set.desired().is_some_and(|desired| desired != limits.replicas));
@@ -178,7 +179,7 @@ impl Step<'_> {
 
     /// Deletes the oldest sets beyond the limit of the revision history, if nothing is left of them.
     fn clean_up(&mut self, sets: &[Set], new: Option<usize>) {
-        let limit = self.deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit);
+        let limit = spec(self.deployment).and_then(|spec| spec.revision_history_limit);
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
         let mut old: Vec<_> = sets
             .iter()

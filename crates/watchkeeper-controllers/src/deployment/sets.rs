@@ -8,7 +8,9 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::limits::Limits;
+use super::spec;
 use super::template::{HASH_LABEL, hash, is_same};
+use crate::replica_set;
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
@@ -36,7 +38,7 @@ pub(super) struct Set {
 
 impl Set {
     pub(super) fn new(object: Arc<ReplicaSet>) -> Self {
-        let spec = object.spec.as_ref();
+        let spec = replica_set::spec(&object);
         Self {
             replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
             annotations: object.metadata.annotations.clone().unwrap_or_default(),
@@ -51,7 +53,7 @@ impl Set {
 
     /// The replicas that the server knows of.
     pub(super) fn replicas_before(&self) -> i32 {
-        self.object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+        replica_set::spec(&self.object).and_then(|spec| spec.replicas).unwrap_or(1)
     }
 
     pub(super) fn is_changed(&self) -> bool {
@@ -90,8 +92,8 @@ impl Set {
     }
 
     pub(super) fn is_of(&self, deployment: &Deployment) -> bool {
-        let theirs = self.object.spec.as_ref().and_then(|spec| spec.template.as_ref());
-        let ours = deployment.spec.as_ref().map(|spec| &spec.template);
+        let theirs = replica_set::spec(&self.object).and_then(|spec| spec.template.as_ref());
+        let ours = spec(deployment).map(|spec| &spec.template);
         theirs.zip(ours).is_some_and(|(theirs, ours)| is_same(theirs, ours))
     }
 
@@ -107,7 +109,7 @@ impl Set {
                 *history = format!("{history}{separator}{before}");
             }
         }
-        let spec = deployment.spec.as_ref();
+        let spec = spec(deployment);
         self.min_ready_seconds = spec.and_then(|spec| spec.min_ready_seconds).unwrap_or_default();
     }
 }
@@ -137,7 +139,7 @@ pub(super) fn new_set(
     revision: i64,
     limits: &Limits,
 ) -> ReplicaSet {
-    let spec = deployment.spec.clone().unwrap_or_default();
+    let spec = spec(deployment).cloned().unwrap_or_default();
     let mut template = spec.template;
     let hash = hash(&template, collisions);
     let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
@@ -158,12 +160,13 @@ pub(super) fn new_set(
             annotations: Some(annotations),
             ..ObjectMeta::default()
         },
-        spec: Some(ReplicaSetSpec {
+        spec: ReplicaSetSpec {
             replicas: Some(replicas),
             min_ready_seconds: spec.min_ready_seconds,
             selector,
             template: Some(template),
-        }),
+        }
+        .into(),
         status: None,
     }
 }

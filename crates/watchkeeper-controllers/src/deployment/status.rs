@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::Limits;
 use super::sets::Set;
+use super::spec;
 use crate::pods::since_then;
 
 pub(super) const PROGRESSING: &str = "Progressing";
@@ -76,7 +77,7 @@ impl Status {
 
 /// The seconds that a rollout has to make progress; none if it has for ever.
 pub(super) fn deadline(deployment: &Deployment) -> Option<Duration> {
-    let seconds = deployment.spec.as_ref()?.progress_deadline_seconds?;
+    let seconds = spec(deployment)?.progress_deadline_seconds?;
     (seconds != i32::MAX).then(|| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
@@ -87,7 +88,7 @@ pub(super) fn note_pause(deployment: &Deployment, status: &mut Status, now: Time
     if deadline(deployment).is_none() || reason.as_deref() == Some(TIMED_OUT) {
         return;
     }
-    let is_paused = deployment.spec.as_ref().is_some_and(|spec| spec.paused == Some(true));
+    let is_paused = spec(deployment).is_some_and(|spec| spec.paused == Some(true));
     match (is_paused, reason.as_deref() == Some(PAUSED)) {
         (true, false) => status.set(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now),
         (false, true) => {

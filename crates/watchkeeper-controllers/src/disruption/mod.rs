@@ -17,7 +17,7 @@ use watchkeeper::{Kind, Object, ObjectName};
 
 use self::plan::Status;
 use crate::family::{controller, in_namespace};
-use crate::now;
+use crate::{deployment, now, replica_set};
 
 /// Registers the controller of PodDisruptionBudgets with `manager`.
 ///
@@ -106,10 +106,11 @@ fn replicas(
             Some(set) => match controller(&set.metadata).filter(|owner| owner.kind == "Deployment") {
                 Some(owner) => {
                     let deployment = cx.get_at::<Deployment>(&cx.key().sibling(&owner.name))?;
-                    let replicas = deployment.and_then(|it| it.spec.as_ref().and_then(|spec| spec.replicas));
+                    let replicas =
+                        deployment.and_then(|it| deployment::spec(&it).and_then(|spec| spec.replicas));
                     return Ok((owner.uid.clone(), replicas));
                 }
-                None => set.spec.as_ref().and_then(|spec| spec.replicas),
+                None => replica_set::spec(&set).and_then(|spec| spec.replicas),
             },
             None => None,
         },

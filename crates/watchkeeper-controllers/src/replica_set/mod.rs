@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::Pod;
 use kube_core::Selector;
 use watchkeeper::controller::{Action, Context, Controller, Error, Manager, SetupError, Watch};
@@ -21,6 +21,11 @@ use crate::pods::template::new_pod;
 
 /// The number of ReplicaSets that are reconciled at the same time.
 const WORKERS: usize = 5;
+
+/// The spec of a ReplicaSet. It is not optional in all versions of the API.
+pub(crate) fn spec(set: &ReplicaSet) -> Option<&ReplicaSetSpec> {
+    Option::<&ReplicaSetSpec>::from(&set.spec)
+}
 
 /// Registers the ReplicaSet controller with `manager`.
 ///
@@ -45,7 +50,7 @@ pub(crate) trait Replicated: Selecting {
 
 impl Selecting for ReplicaSet {
     fn selector(&self) -> Option<Selector> {
-        selector(&self.spec.as_ref()?.selector)
+        selector(&spec(self)?.selector)
     }
 }
 
@@ -71,7 +76,7 @@ pub(crate) fn register_as<K: Replicated>(manager: &mut Manager, component: &str)
 
 async fn reconcile<K: Replicated>(of: Arc<K>, cx: Context<K>, pods: Family<Pod>) -> Result<Action, Error> {
     let set = of.as_set();
-    let Some(spec) = &set.spec else { return Ok(Action::done()) };
+    let Some(spec) = spec(&set) else { return Ok(Action::done()) };
     let Some(selector) = of.selector() else { return Ok(Action::done()) };
     let mut pods = claim_all::<K, Pod>(&cx, &set.metadata, &selector, &pods).await?;
     let now = now(&cx);

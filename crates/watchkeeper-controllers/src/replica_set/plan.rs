@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
+use super::spec;
 use crate::pods::change::Failure;
 use crate::pods::rank::cheapest;
 use crate::pods::{self, Availability};
@@ -45,7 +46,7 @@ pub(super) struct Status {
 }
 
 pub(super) fn replicas(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+    spec(set).and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
 /// Decides what becomes of the number of Pods; `pods` are those that the set controls.
@@ -68,7 +69,7 @@ pub(super) fn status(
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> (Status, Option<Duration>) {
-    let spec = set.spec.as_ref();
+    let spec = spec(set);
     let min_ready = spec.and_then(|spec| spec.min_ready_seconds).unwrap_or_default();
     let template =
         spec.and_then(|spec| spec.template.as_ref()).and_then(|template| template.metadata.as_ref());

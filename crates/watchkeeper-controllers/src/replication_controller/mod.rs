@@ -39,6 +39,7 @@ impl Replicated for ReplicationController {
             selector: labels(self),
             template: spec.template.clone(),
         });
+        let spec = spec.unwrap_or_default().into();
         Cow::Owned(ReplicaSet { metadata: self.metadata.clone(), spec, status: None })
     }
 

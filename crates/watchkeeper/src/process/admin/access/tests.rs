@@ -101,7 +101,8 @@ async fn who_may_get_a_page_may_not_therefore_post_to_it() {
     let headers: HeaderMap = [(AUTHORIZATION, GOOD.parse().unwrap())].into_iter().collect();
     assert_eq!(access.check(&headers, "get", "/metrics").await.as_deref(), Ok("scraper"));
     assert_eq!(access.check(&headers, "post", "/metrics").await.as_deref(), Ok("scraper"));
-    let verbs = judge.asked.lock().iter().filter_map(|review| {
+    let asked = judge.asked.lock();
+    let verbs = asked.iter().filter_map(|review| {
         let verb = review["spec"]["nonResourceAttributes"]["verb"].as_str()?;
         Some(verb.to_owned())
     });

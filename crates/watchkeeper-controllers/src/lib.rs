@@ -9,8 +9,8 @@
 //! - [`cluster`] runs workloads: [`deployment`], [`replica_set`], [`replication_controller`], [`stateful_set`],
 //!   [`daemon_set`], [`job`] and [`cron_job`] make Pods, [`disruption`] counts those that may be evicted, [`scheduler`] binds
 //!   them to [`nodes`] that do not exist, [`kubelet`] pretends to run them, and [`node_lifecycle`] notices nodes that die.
-//!   Each of these registers with a
-//!   [`Manager`](watchkeeper::controller::Manager), so that a program can choose.
+//!   Each of these registers with a [`Manager`](watchkeeper::controller::Manager), so that a program can choose. They need
+//!   the types of Kubernetes 1.36; without the feature `workloads`, the crate compiles with those of every version.
 //!
 //! ```
 //! use tokio_util::sync::CancellationToken;
@@ -34,32 +34,45 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "workloads")]
 pub mod cluster;
+#[cfg(feature = "workloads")]
 pub mod cron_job;
+#[cfg(feature = "workloads")]
 pub mod daemon_set;
+#[cfg(feature = "workloads")]
 pub mod deployment;
+#[cfg(feature = "workloads")]
 pub mod disruption;
+#[cfg(feature = "workloads")]
 mod family;
 pub mod garbage_collector;
+#[cfg(feature = "workloads")]
 pub mod job;
+#[cfg(feature = "workloads")]
 pub mod kubelet;
 pub mod namespace_controller;
+#[cfg(feature = "workloads")]
 pub mod node_lifecycle;
+#[cfg(feature = "workloads")]
 pub mod nodes;
+#[cfg(feature = "workloads")]
 mod pods;
+#[cfg(feature = "workloads")]
 pub mod replica_set;
+#[cfg(feature = "workloads")]
 pub mod replication_controller;
+#[cfg(feature = "workloads")]
 mod revisions;
+#[cfg(feature = "workloads")]
 pub mod scheduler;
 pub mod service_account;
+#[cfg(feature = "workloads")]
 pub mod stateful_set;
 
-use jiff::Timestamp;
-use watchkeeper::Kind;
-use watchkeeper::controller::Context;
-
 /// The time as objects hold it: in whole seconds.
-fn now<K: Kind>(cx: &Context<K>) -> Timestamp {
+#[cfg(feature = "workloads")]
+fn now<K: watchkeeper::Kind>(cx: &watchkeeper::controller::Context<K>) -> jiff::Timestamp {
     let now = cx.env().clock.wall();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
+    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -13,7 +13,9 @@ use watchkeeper::source::Selection;
 use watchkeeper::store::Snapshot;
 use watchkeeper::{Client, Env, Kind, Object, ObjectName};
 use watchkeeper_apiserver::{ApiServer, Authorization, User};
-use watchkeeper_controllers::{cluster, garbage_collector, namespace_controller};
+#[cfg(feature = "workloads")]
+use watchkeeper_controllers::cluster;
+use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
 use crate::manifest;
 use crate::permissions::Permissions;
@@ -61,7 +63,8 @@ pub struct TestClusterBuilder {
     env: Env,
     manifests: Vec<String>,
     patience: Duration,
-    workloads: cluster::Options,
+    #[cfg(feature = "workloads")]
+    nodes: usize,
     operator: Option<User>,
     roles: Vec<String>,
 }
@@ -89,9 +92,9 @@ impl TestClusterBuilder {
     ///
     /// Without it, objects stay as they are written, and the test plays these parts itself. The garbage collector and the
     /// namespace controller run in any case.
+    #[cfg(feature = "workloads")]
     pub fn nodes(mut self, nodes: usize) -> Self {
-        self.workloads = cluster::Options::default();
-        self.workloads.nodes = nodes;
+        self.nodes = nodes;
         self
     }
 
@@ -148,7 +151,7 @@ impl TestClusterBuilder {
 
     /// Starts the cluster without an operator.
     pub async fn without_operator(self) -> TestCluster {
-        let Self { env, manifests, patience, workloads, operator: user, roles } = self;
+        let Self { env, manifests, patience, operator: user, roles, .. } = self;
         let has_user = user.is_some() || !roles.is_empty();
         let mode = if has_user { Authorization::Rbac } else { Authorization::AlwaysAllow };
         let user = user.or_else(|| has_user.then(|| User::service_account("default", "operator")));
@@ -158,9 +161,12 @@ impl TestClusterBuilder {
         let (plane, token) = (client.clone(), stop.clone());
         tokio::spawn(async move {
             let collector = garbage_collector::run(&plane, token.clone());
-            let workloads = cluster::run(&plane, &workloads, token.clone());
-            tokio::join!(collector, namespace_controller::run(&plane, token.clone()), workloads)
+            tokio::join!(collector, namespace_controller::run(&plane, token.clone()))
         });
+        #[cfg(feature = "workloads")]
+        if self.nodes > 0 {
+            run_workloads(self.nodes, &client, &stop);
+        }
         let cluster = TestCluster {
             server,
             client,
@@ -180,6 +186,14 @@ impl TestClusterBuilder {
     }
 }
 
+#[cfg(feature = "workloads")]
+fn run_workloads(nodes: usize, client: &Client, stop: &CancellationToken) {
+    let (client, stop) = (client.clone(), stop.clone());
+    let mut workloads = cluster::Options::default();
+    workloads.nodes = nodes;
+    tokio::spawn(async move { cluster::run(&client, &workloads, stop).await });
+}
+
 impl TestCluster {
     /// Starts a cluster on the real clock, and the operator that `register` registers.
     ///
@@ -196,7 +210,8 @@ impl TestCluster {
             env: Env::system(),
             manifests: Vec::new(),
             patience: PATIENCE,
-            workloads: cluster::Options::none(),
+            #[cfg(feature = "workloads")]
+            nodes: 0,
             operator: None,
             roles: Vec::new(),
         }

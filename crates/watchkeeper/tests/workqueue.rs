@@ -16,8 +16,8 @@ use watchkeeper::process::run_workers;
 use watchkeeper::queue::Deleted;
 use watchkeeper::workqueue::limiter::{self, ItemExponential};
 use watchkeeper::workqueue::{
-    Cause, Key, KeyState, LastError, Priority, QueueFigures, RateLimitingQueue, Relation, RunResult,
-    WorkItem, enqueue, enqueue_mapped,
+    Cause, Key, KeyRecord, KeyState, LastError, Priority, QueueFigures, RateLimitingQueue, Relation,
+    RunResult, WorkItem, enqueue, enqueue_mapped,
 };
 use watchkeeper::{Env, Object, ObjectName};
 
@@ -88,6 +88,12 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     (record.state, record.worked_on_since, record.behind) = (KeyState::Waiting, None, Some(0));
     (record.delayed_until, record.is_backing_off, record.own_backoff) = (at(4), true, Some(SECOND));
     (record.retries, record.last_error, record.last_run) = (1, error(3, "no luck"), Some(run));
+    let runs = |record: &KeyRecord<&str>| -> Vec<_> {
+        record.runs.iter().map(|past| (past.run.result, past.error.clone().map(String::from))).collect()
+    };
+    let failed = (RunResult::Error, Some("no luck".to_owned()));
+    assert_eq!(runs(&seen), [failed.clone()]);
+    record.runs.clone_from(&seen.runs);
     assert_eq!(seen, record);
 
     ready(&queue).unwrap().forget();
@@ -98,6 +104,9 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     (record.state, record.waiting_since, record.behind) = (KeyState::Retrying, None, None);
     record.own_backoff = None;
     (record.retries, record.last_success, record.last_run) = (0, at(3), Some(run));
+    let succeeded = (RunResult::Success, None);
+    assert_eq!(runs(&seen), [succeeded.clone(), failed.clone()]);
+    record.runs.clone_from(&seen.runs);
     assert_eq!(seen, record);
 
     env.clock.sleep(2 * SECOND).await;
@@ -108,6 +117,8 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     record.is_backing_off = false;
     record.last_error = error(5, "hopeless");
     record.last_run = seen.last_run;
+    assert_eq!(runs(&seen), [(RunResult::Terminal, Some("hopeless".to_owned())), succeeded, failed]);
+    record.runs.clone_from(&seen.runs);
     assert_eq!(seen, record);
 }
 
@@ -132,7 +143,8 @@ async fn of_a_long_error_the_beginning_is_kept() {
     queue.add("foo");
     ready(&queue).unwrap().retry(format!("x{}", "ü".repeat(400)));
     let message = queue.explain(&"foo").unwrap().last_error.unwrap().message;
-    assert_eq!((message.len(), message.chars().count()), (511, 256));
+    assert_eq!((message.len(), message.chars().count()), (512, 256));
+    assert!(message.ends_with('…'));
 }
 
 // kubernetes/kubernetes#132805

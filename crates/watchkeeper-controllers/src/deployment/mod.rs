@@ -45,8 +45,7 @@ pub(crate) fn spec(deployment: &Deployment) -> Option<&DeploymentSpec> {
 /// Registers the Deployment controller with `manager`.
 ///
 /// It keeps a ReplicaSet for each template that a Deployment has had, within its `revisionHistoryLimit`, and scales them so that
-/// the Pods of the current template replace the others. It needs a ReplicaSet controller, such as
-/// [`replica_set`](crate::replica_set).
+/// the Pods of the current template replace the others. It needs a ReplicaSet controller, such as [`replica_set`].
 ///
 /// # Errors
 ///

@@ -13,8 +13,10 @@ use crate::kinds::schema::Schema;
 
 mod budget;
 mod cost;
+mod form;
 mod places;
 mod size;
+mod types;
 
 /// The maximum number of brackets, dots and operators in a rule. It bounds the depth of the syntax tree.
 const MOST_SIGNS: usize = 2_000;
@@ -44,8 +46,8 @@ impl Rules {
         Some(Self { compiled, builds })
     }
 
-    /// Returns the problems of a schema's rules: those that do not compile or exceed the cost budget. `at` is the path
-    /// of the schema in the definition.
+    /// Returns the problems of a schema's rules: those that do not compile, have the wrong types or exceed the cost
+    /// budget. `at` is the path of the schema in the definition.
     pub(crate) fn check(&self, schema: &Value, at: &str) -> Vec<Cause> {
         let checked =
             self.compiled.as_ref().and_then(|compiled| with_room(|| cost::check(schema, compiled, at)));

@@ -52,7 +52,10 @@ impl Compiler {
         let (schema, problems) = Schema::compile_with(document, at, &mut self.patterns);
         let mut causes = if problems.is_empty() { schema.check_defaults(at) } else { problems };
         let rules = Rules::compile(document);
-        causes.extend(rules.iter().flat_map(|rules| rules.check(document, at)));
+        // Rules are not judged by a schema that is wrong itself.
+        if causes.is_empty() {
+            causes.extend(rules.iter().flat_map(|rules| rules.check(document, at)));
+        }
         let (document, schema) = (Arc::new(document.clone()), Arc::new(schema));
         let compiled = Compiled { document, schema, rules: rules.map(Arc::new) };
         if causes.is_empty() {

@@ -1,5 +1,6 @@
-//! Static cost limit of rules: the maximum iterations of their loops, from the bounds of the schema and of a request.
+//! Checks of the rules in a definition: their form, their types, and the static limit of their cost.
 //!
+//! The cost is the maximum number of iterations of their loops, from the bounds of the schema and of a request.
 //! The real server estimates the cost of every step. Here only loop iterations count, so that no rule is refused that
 //! the real server accepts.
 
@@ -7,7 +8,7 @@ use kube_cel::CompiledSchema;
 use kube_cel::cel::common::ast::{Expr, IdedExpr, operators};
 use serde_json::Value;
 
-use super::size;
+use super::{form, size, types};
 use crate::failure::Cause;
 
 /// The budget of one rule, and of all rules of a schema.
@@ -17,9 +18,9 @@ const SCHEMA_BUDGET: u64 = 100_000_000;
 /// The maximum size of a request. It bounds lists and maps without `maxItems` or `maxProperties`.
 const REQUEST: u64 = 3 << 20;
 
-/// Returns the rules of a schema that exceed the budget.
+/// Returns the problems of a schema's rules. `at` is the path of the schema in the definition.
 pub(super) fn check(schema: &Value, compiled: &CompiledSchema, at: &str) -> Vec<Cause> {
-    let mut check = Check { causes: Vec::new(), total: 0 };
+    let mut check = Check { causes: Vec::new(), total: 0, root: at, unmatched: None };
     check.walk(schema, compiled, at, Some(1));
     if check.total > SCHEMA_BUDGET {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
@@ -28,19 +29,38 @@ pub(super) fn check(schema: &Value, compiled: &CompiledSchema, at: &str) -> Vec<
     check.causes
 }
 
-struct Check {
+struct Check<'a> {
     causes: Vec<Cause>,
     total: u64,
+    /// The path of the schema of the whole resource.
+    root: &'a str,
+    /// The path of the enclosing list whose elements have no previous state, since nothing identifies them.
+    unmatched: Option<String>,
 }
 
-impl Check {
+impl Check<'_> {
     /// Walks a schema; `times` is the maximum number of occurrences of this part, `None` if only the request's size
     /// bounds it.
     fn walk(&mut self, schema: &Value, compiled: &CompiledSchema, at: &str, times: Option<u64>) {
         for (index, rule) in compiled.validations.iter().enumerate() {
-            let field = format!("{at}.x-kubernetes-validations[{index}].rule");
+            let place = format!("{at}.x-kubernetes-validations[{index}]");
+            let said = &schema["x-kubernetes-validations"][index];
+            if !self.is_sound(schema, index, at, &place) {
+                continue;
+            }
+            let field = format!("{place}.rule");
             match rule {
                 Ok(rule) => {
+                    if let Some(list) = self.unmatched.as_ref().filter(|_| rule.is_transition_rule) {
+                        let problem = format!(
+                            "oldSelf cannot be used on the uncorrelatable portion of the schema within {list}"
+                        );
+                        self.causes.push(Cause::invalid(&field, &rule.rule.rule.as_str().into(), &problem));
+                    }
+                    if let Some(set) = said.get("optionalOldSelf").filter(|_| !rule.is_transition_rule) {
+                        let problem = "may not be set if oldSelf is not used in rule";
+                        self.causes.push(Cause::invalid(&format!("{place}.optionalOldSelf"), set, problem));
+                    }
                     let mut scope = vec![("self", Some(schema)), ("oldSelf", Some(schema))];
                     let turns = turns(rule.program.expression(), &mut scope).max(1);
                     let times = times.unwrap_or(REQUEST / (smallest(schema) + 1));
@@ -64,12 +84,31 @@ impl Check {
         }
         let within = |bound: &str| Some(times?.saturating_mul(schema[bound].as_u64()?));
         if let Some(compiled) = &compiled.items {
+            let outside = self.unmatched.clone();
+            if schema["x-kubernetes-list-type"] != "map" && outside.is_none() {
+                self.unmatched = Some(at.to_owned());
+            }
             self.walk(&schema["items"], compiled, &format!("{at}.items"), within("maxItems"));
+            self.unmatched = outside;
         }
         if let Some(compiled) = &compiled.additional_properties {
             let at = format!("{at}.additionalProperties");
             self.walk(&schema["additionalProperties"], compiled, &at, within("maxProperties"));
         }
+    }
+
+    /// Returns whether a rule has the right form and types, and reports it otherwise.
+    fn is_sound(&mut self, schema: &Value, index: usize, at: &str, place: &str) -> bool {
+        let rule = &schema["x-kubernetes-validations"][index];
+        let mut problems = form::problems(rule, place);
+        if problems.is_empty() {
+            let whole = at == self.root || schema["x-kubernetes-embedded-resource"] == true;
+            let problem = types::problem(rule, schema, whole);
+            problems.extend(problem.map(|problem| form::mistyped(rule, place, problem)));
+        }
+        let is_sound = problems.is_empty();
+        self.causes.append(&mut problems);
+        is_sound
     }
 }
 

@@ -195,3 +195,35 @@ async fn elements_without_keys_have_no_old_self() {
     assert_eq!(causes[0]["message"], format!("Invalid value: \"self.k == oldSelf.k\": {problem}"));
     assert_eq!(causes[0]["field"], format!("{at}.items.x-kubernetes-validations[0].rule"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_old_self_has_no_value_when_the_field_is_new() {
+    let server = Server::start().await;
+    let changed = json!({"rule": "!oldSelf.hasValue() || self != oldSelf.value()", "optionalOldSelf": true});
+    let field = json!({"type": "string", "maxLength": 9, "x-kubernetes-validations": [changed]});
+    let keyed = json!({"type": "object", "properties": {"field": field}});
+    let schema = json!({"type": "object", "properties": {
+        "field": field, "map": {"type": "object", "maxProperties": 9, "additionalProperties": keyed}}});
+    let definition = json!({"metadata": {"name": "bars.wktest.io"}, "spec": {
+        "group": "wktest.io", "scope": "Namespaced", "names": {"kind": "Bar", "plural": "bars"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    post(&server, DEFINITIONS, &definition).await;
+    let bars = "/apis/wktest.io/v1/namespaces/wktest/bars";
+    server.until("served", async || (get(&server, bars).await.0 == 200).then_some(())).await;
+    let bar = |text: &str| {
+        json!({"apiVersion": "wktest.io/v1", "kind": "Bar", "metadata": {"name": "one"},
+            "field": text, "map": {"key": {"field": text}}})
+    };
+    post(&server, bars, &bar("a")).await;
+    let own = format!("{bars}/one");
+    let (code, status) = patch(&server, &own, MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(code, 422, "{status}");
+    let fields: Vec<_> =
+        status["details"]["causes"].as_array().unwrap().iter().map(|it| &it["field"]).collect();
+    assert_eq!(fields, ["field", "map[key].field"]);
+    let message = "Invalid value: \"a\": failed rule: !oldSelf.hasValue() || self != oldSelf.value()";
+    assert_eq!(status["details"]["causes"][0]["message"], message);
+    let change = json!({"field": "b", "map": {"key": {"field": "b"}, "other": {"field": "c"}}});
+    let (code, answer) = patch(&server, &own, MERGE, &change).await;
+    assert_eq!(code, 200, "{answer}");
+}

@@ -14,6 +14,7 @@ use crate::kinds::schema::Schema;
 mod budget;
 mod cost;
 mod form;
+mod optional;
 mod places;
 mod size;
 mod types;
@@ -41,7 +42,9 @@ impl Rules {
     /// Compiles the rules of a schema, if it has any. Every object violates a rule that does not compile.
     pub(crate) fn compile(schema: &Value) -> Option<Self> {
         let signs = most_signs(schema)?;
-        let compiled = (signs <= MOST_SIGNS).then(|| with_room(|| compile_schema(schema))).flatten();
+        let compiled = (signs <= MOST_SIGNS)
+            .then(|| with_room(|| compile_schema(&optional::rewritten(schema))))
+            .flatten();
         let builds = compiled.as_ref().is_some_and(|rules| with_room(|| builds(rules)).unwrap_or(true));
         Some(Self { compiled, builds })
     }
@@ -64,7 +67,7 @@ impl Rules {
         let places = places::of(schema.root(), compiled, value, old);
         match with_room(|| places.iter().position(exceeds(budget::BUDGET))) {
             Some(None) => {}
-            Some(Some(at)) => return vec![Cause::invalid(&places[at].field, &Value::Null, OUT_OF_BUDGET)],
+            Some(Some(at)) => return vec![Cause::invalid(&places[at].shown, &Value::Null, OUT_OF_BUDGET)],
             None => return unfollowed(),
         }
         if self.builds {
@@ -105,7 +108,8 @@ impl Rules {
                 Some("FieldValueDuplicate") => ("FieldValueDuplicate", format!("Duplicate value{shown}")),
                 _ => ("FieldValueInvalid", format!("Invalid value{shown}: {}", error.message)),
             };
-            causes.push((place, Cause { reason, message, field: error.field_path.clone() }));
+            let field = place.map_or(&error.field_path, |at| &places[at].shown).clone();
+            causes.push((place, Cause { reason, message, field }));
         }
         causes.sort_by_key(|(place, _)| *place);
         causes.into_iter().map(|(_, cause)| cause).collect()

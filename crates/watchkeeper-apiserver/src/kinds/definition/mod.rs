@@ -9,6 +9,7 @@ use crate::kinds::registry::Registry;
 mod compile;
 mod kinds;
 mod names;
+mod selectable;
 mod validate;
 
 pub(crate) use compile::{Compiled, Compiler};

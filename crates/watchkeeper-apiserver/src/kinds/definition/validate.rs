@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Compiled, Compiler, is_established, list, text};
+use super::{Compiled, Compiler, is_established, list, selectable, text};
 use crate::failure::Cause;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
@@ -51,7 +51,8 @@ pub(crate) fn validate(
         _ => causes.push(Cause::not_supported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"])),
     }
     if old.is_none_or(|old| old["spec"]["versions"] != spec["versions"]) {
-        validate_versions(&spec["versions"], &mut compiler, &mut causes);
+        let had = old.map_or(&Value::Null, |old| &old["spec"]["versions"]);
+        validate_versions(&spec["versions"], had, &mut compiler, &mut causes);
     }
     let protected = [".k8s.io", ".kubernetes.io"].iter().any(|suffix| group.ends_with(suffix));
     let approval = value["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
@@ -105,7 +106,7 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-fn validate_versions(versions: &Value, compiler: &mut Compiler, causes: &mut Vec<Cause>) {
+fn validate_versions(versions: &Value, had: &Value, compiler: &mut Compiler, causes: &mut Vec<Cause>) {
     let versions = list(versions);
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let problem = "must have exactly one version marked as storage version";
@@ -132,6 +133,14 @@ fn validate_versions(versions: &Value, compiler: &mut Compiler, causes: &mut Vec
             causes.push(Cause::duplicate(&format!("{field}.name"), &name.into()));
         }
         let schema = &version["schema"]["openAPIV3Schema"];
+        let is_common = shared && same("selectableFields");
+        if !hoisted && (!is_common || at == 0) {
+            let before = list(had).iter().find(|before| text(before, "name") == name);
+            let before = before.map_or(&Value::Null, |before| &before["selectableFields"]);
+            let place = if is_common { "spec" } else { field.as_str() };
+            let place = format!("{place}.selectableFields");
+            causes.extend(selectable::problems(&version["selectableFields"], before, schema, &place));
+        }
         let field = format!("{field}.schema.openAPIV3Schema");
         if !schema.is_object() {
             causes.push(Cause::required(&field, ""));

@@ -14,8 +14,10 @@ pub(super) struct Place<'a> {
     pub(super) value: &'a Value,
     /// Whether the value is unchanged and the rule is no transition rule: it is then not evaluated (ratcheting).
     pub(super) tolerated: bool,
-    /// The path that an error names, and the rule.
+    /// The path by which the evaluator names the place, and the rule.
     pub(super) field: String,
+    /// The path as it is shown: with the keys of maps in brackets.
+    pub(super) shown: String,
     pub(super) rule: &'a str,
     compiled: &'a CompilationResult,
     old: Option<&'a Value>,
@@ -40,7 +42,7 @@ impl<'a> Place<'a> {
             self.rule,
             size::MOST
         );
-        Some(Cause { reason: "FieldValueInvalid", message, field: self.field.clone() })
+        Some(Cause { reason: "FieldValueInvalid", message, field: self.shown.clone() })
     }
 }
 
@@ -52,7 +54,7 @@ pub(super) fn of<'a>(
     old: Option<&'a Value>,
 ) -> Vec<Place<'a>> {
     let mut places = Vec::new();
-    walk(schema, compiled, (value, old, false), "", (&mut places, &mut Same::default()));
+    walk(schema, compiled, (value, old, false), ("", ""), (&mut places, &mut Same::default()));
     places
 }
 
@@ -61,29 +63,33 @@ fn walk<'a>(
     schema: &Node,
     compiled: &'a CompiledSchema,
     (value, old, same): (&'a Value, Option<&'a Value>, bool),
-    path: &str,
+    (path, shown): (&str, &str),
     (places, known): (&mut Vec<Place<'a>>, &mut Same),
 ) {
     let same = same || old.is_some_and(|old| known.is(value, old));
     for compiled in compiled.validations.iter().flatten() {
-        let field = match compiled.rule.field_path.as_deref() {
+        let inside = |path: &str| match compiled.rule.field_path.as_deref() {
             Some(inside) => join(path, inside.trim_start_matches('.')),
             None => path.to_owned(),
         };
+        let (field, shown) = (inside(path), inside(shown));
         let tolerated = same && !compiled.is_transition_rule;
-        places.push(Place { value, tolerated, field, rule: &compiled.rule.rule, compiled, old });
+        places.push(Place { value, tolerated, field, shown, rule: &compiled.rule.rule, compiled, old });
     }
     for (name, value) in value.as_object().into_iter().flatten() {
+        let is_key = !compiled.properties.contains_key(name);
         let compiled = compiled.properties.get(name).or(compiled.additional_properties.as_deref());
         if let Some((schema, compiled)) = schema.property(name).zip(compiled) {
             let old = old.and_then(|old| old.get(name));
-            walk(schema, compiled, (value, old, same), &join(path, name), (places, known));
+            let shown = if is_key { format!("{shown}[{name}]") } else { join(shown, name) };
+            walk(schema, compiled, (value, old, same), (&join(path, name), &shown), (places, known));
         }
     }
     if let (Some(items), Some(compiled), Some(list)) = (schema.item(), &compiled.items, value.as_array()) {
         let before = schema.by_keys(old);
         for (at, value) in list.iter().enumerate() {
-            walk(items, compiled, (value, before(value), same), &format!("{path}[{at}]"), (places, known));
+            let (path, shown) = (format!("{path}[{at}]"), format!("{shown}[{at}]"));
+            walk(items, compiled, (value, before(value), same), (&path, &shown), (places, known));
         }
     }
 }

@@ -98,7 +98,9 @@ impl<'a> Type<'a> {
         match (self, other) {
             (a, b) if a.is_unknown() || b.is_unknown() => true,
             (Self::Null, Self::Plain(name)) | (Self::Plain(name), Self::Null) => NULLABLE.contains(name),
-            (Self::Null, Self::List(_) | Self::Map(..)) | (Self::List(_) | Self::Map(..), Self::Null) => false,
+            (Self::Null, Self::List(_) | Self::Map(..)) | (Self::List(_) | Self::Map(..), Self::Null) => {
+                false
+            }
             (Self::Null, _) | (_, Self::Null) => true,
             (Self::Plain(a), Self::Plain(b)) => a == b,
             (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.fits(b),

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::access::attributes::Attributes;
+use crate::access::node;
 use crate::access::rbac::escalation::Granting;
 use crate::access::rbac::index::{Index, aggregate};
 use crate::access::rbac::rule::Rule;
@@ -18,8 +19,9 @@ pub enum Authorization {
     /// Every user may do everything, and requests without credentials are refused.
     #[default]
     AlwaysAllow,
-    /// Roles and role bindings decide, as with `--authorization-mode=RBAC` of kube-apiserver. A new server has its default
-    /// roles. Members of `system:masters` may do everything.
+    /// Roles and role bindings decide, as with `--authorization-mode=Node,RBAC` of kube-apiserver. A new server has its
+    /// default roles. Members of `system:masters` may do everything, and nodes (users `system:node:NAME` in the group
+    /// `system:nodes`) read what Pods on them refer to.
     Rbac,
 }
 
@@ -49,7 +51,21 @@ impl Authorizer {
     pub(crate) fn decide(&self, core: &Mutex<Core>, user: &User, asked: &Attributes<'_>) -> (bool, String) {
         match self.trusts(user) {
             true => (true, String::new()),
-            false => self.with_index(core, |index| index.decide(user, asked)),
+            false => self.with_index(core, |index| {
+                let of_node =
+                    |node: &str| node::decide(&core.lock(), index.cluster_rules(node::ROLE), node, asked);
+                let unrelated = match user.node().map(of_node) {
+                    Some(Ok(())) => return (true, String::new()),
+                    Some(Err(reason)) => reason,
+                    None => String::new(),
+                };
+                let (is_allowed, reason) = index.decide(user, asked);
+                match (is_allowed, unrelated.is_empty(), reason.is_empty()) {
+                    (true, ..) | (_, true, _) => (is_allowed, reason),
+                    (false, _, true) => (false, unrelated),
+                    (false, _, false) => (false, format!("{unrelated}\n{reason}")),
+                }
+            }),
         }
     }
 

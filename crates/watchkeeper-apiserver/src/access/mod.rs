@@ -5,6 +5,7 @@ pub(crate) mod authenticate;
 pub(crate) mod authorize;
 pub(crate) mod impersonate;
 mod local;
+mod node;
 pub(crate) mod rbac;
 pub(crate) mod tokens;
 pub(crate) mod user;

@@ -10,6 +10,7 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const NODE: &str = "system:node:";
+const NODES: &str = "system:nodes";
 
 /// A user, as authentication finds it.
 ///
@@ -62,6 +63,11 @@ impl User {
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.groups.push(group.into());
         self
+    }
+
+    /// The node whose agent the user is.
+    pub(crate) fn node(&self) -> Option<&str> {
+        as_node(&self.name).filter(|_| self.groups.iter().any(|group| group == NODES))
     }
 
     pub(crate) fn is_master(&self) -> bool {

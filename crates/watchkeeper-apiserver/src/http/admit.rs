@@ -11,7 +11,7 @@ use crate::access::authenticate::Caller;
 use crate::access::impersonate;
 use crate::access::rbac::escalation::Granting;
 use crate::access::user::User;
-use crate::failure::Result;
+use crate::failure::{Details, Failure, Result, quoted};
 use crate::http::handler::Call;
 use crate::http::route::{Query, Route, Target};
 use crate::http::shared::Shared;
@@ -117,6 +117,32 @@ impl Call {
             new: &new,
         };
         self.shared.authorizer.check_granting(&self.shared.core, user, &granting)
+    }
+
+    /// Refuses a write of a node to the object of another node.
+    pub(crate) fn check_node(&self, kind: &Kind, draft: &Draft) -> Result<()> {
+        let user = self.user.as_ref().filter(|user| !self.shared.authorizer.trusts(user));
+        let Some(node) = user.and_then(|user| user.node()) else { return Ok(()) };
+        let (_, new) = draft.versions();
+        let object = new.value();
+        match kind.behaviour.node(&object) {
+            Some(other) if other != node => {
+                let (node, shown) = (quoted(node), quoted(other));
+                let why = format!("node {node} is not allowed to modify node {shown}");
+                Err(Failure::new(
+                    403,
+                    "Forbidden",
+                    format!("{} {shown} is forbidden: {why}", kind.resource()),
+                )
+                .with_details(Details {
+                    name: other.to_owned(),
+                    group: kind.group.clone(),
+                    kind: kind.plural.clone(),
+                    ..Details::default()
+                }))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

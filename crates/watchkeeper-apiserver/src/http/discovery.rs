@@ -1,5 +1,8 @@
 //! Discovery documents, aggregated and unaggregated, and `/version`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest;
 use serde_json::{Value, json};
 
 use crate::kinds::behaviour::Subresource;
@@ -28,7 +31,10 @@ pub(crate) fn index(registry: &Registry) -> Value {
         paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
     }
     paths.extend(["/.well-known/openid-configuration", "/openid/v1/jwks"].map(str::to_owned));
-    paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            .map(str::to_owned),
+    );
     paths.sort();
     json!({"paths": paths})
 }
@@ -72,6 +78,7 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             "kind": kind.kind, "verbs": kind.verbs(),
         });
         add_names(&mut resource, kind);
+        resource["storageVersionHash"] = storage_hash(kind).into();
         resources.push(resource);
         for part in kind.subresources() {
             let (group, version, body) = body(kind, &part);
@@ -167,6 +174,18 @@ fn add_names(resource: &mut Value, kind: &Kind) {
             resource[field] = json!(names);
         }
     }
+}
+
+/// Returns the hash by which clients notice that objects are stored in another version.
+fn storage_hash(kind: &Kind) -> String {
+    let stored = match &kind.custom {
+        Some(custom) => custom.storage_version.clone(),
+        // The core group is written as an empty one.
+        None if kind.group.is_empty() || kind.storage.as_str().starts_with('/') => "/v1".to_owned(),
+        None => kind.api_version.clone(),
+    };
+    let hash = digest::digest(&digest::SHA256, format!("{stored}/{}", kind.kind).as_bytes());
+    STANDARD.encode(&hash.as_ref()[..8])
 }
 
 /// Group, version and kind of a subresource's body; both empty for those that the resource stands in.

@@ -24,6 +24,7 @@ use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route, Target, route};
 use crate::http::shared::{BookmarkPeriod, Shared};
 use crate::http::static_routes;
+use crate::http::timeout::check_timeout;
 use crate::http::warnings::warn;
 use crate::kinds::builtin::Review;
 use crate::kinds::kind::Kind;
@@ -67,6 +68,9 @@ async fn respond(
         Ok(user) => user,
         Err(failure) => return reply::failure(&failure),
     };
+    if let Err(failure) = check_timeout(&query) {
+        return reply::failure(&failure);
+    }
     let target = match route {
         Route::Resource(target) => target,
         other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
@@ -178,6 +182,10 @@ impl Call {
             Some("status") if kind.has_status() && self.method != Method::DELETE => {
                 self.object(kind, &key, Part::Status, form, body).await
             }
+            Some(part @ "approval") if kind.has_own_subresource(part) => match self.method {
+                Method::DELETE => Err(Failure::method_not_allowed()),
+                _ => self.object(kind, &key, Part::Approval, form, body).await,
+            },
             Some(part @ "finalize") if kind.has_own_subresource(part) => match self.method {
                 Method::PUT => self.replace(kind, &key, Part::Finalize, form, body).await,
                 _ => Err(Failure::method_not_allowed()),

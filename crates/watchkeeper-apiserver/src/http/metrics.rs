@@ -14,7 +14,8 @@ use crate::state::store::encodings;
 pub(crate) struct RequestCounts(Mutex<BTreeMap<(Request, u16), u64>>);
 
 /// All subresources that are served. Label values must not come from clients.
-const SUBRESOURCES: [&str; 6] = ["binding", "eviction", "finalize", "log", "scale", "status"];
+const SUBRESOURCES: [&str; 8] =
+    ["approval", "binding", "eviction", "finalize", "log", "scale", "status", "token"];
 
 /// The labels of a request for a served resource. Object names are no label, so cardinality is bounded by resources and
 /// verbs.

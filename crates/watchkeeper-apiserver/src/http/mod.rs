@@ -17,6 +17,7 @@ pub(crate) mod shared;
 pub(crate) mod static_routes;
 mod subresources;
 pub(crate) mod table;
+mod timeout;
 mod token_requests;
 pub(crate) mod transaction;
 mod warnings;

@@ -60,6 +60,13 @@ impl Clause<'_> {
     }
 }
 
+/// Returns whether a client accepts JSON.
+pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
+    let clauses = clauses(headers);
+    let json = ["application/json", "application/*", "*/*"];
+    clauses.is_empty() || clauses.iter().any(|clause| json.contains(&clause.media))
+}
+
 /// What the response contains, for the forms that depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {

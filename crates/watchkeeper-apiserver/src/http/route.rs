@@ -27,6 +27,8 @@ pub(crate) enum Route {
         group: String,
         version: String,
     },
+    /// `/openapi/v2`.
+    Swagger,
     /// `/openapi/v3`.
     OpenApi,
     /// `/openapi/v3/{group version}`.
@@ -74,6 +76,7 @@ pub(crate) fn route(path: &str) -> Route {
         },
         ["api"] => Route::Core,
         ["apis"] => Route::Groups,
+        ["openapi", "v2"] => Route::Swagger,
         ["openapi", "v3"] => Route::OpenApi,
         ["openapi", "v3", document @ ..] => Route::OpenApiDocument(document.join("/")),
         [".well-known", "openid-configuration"] => Route::Issuer,

@@ -34,10 +34,10 @@ pub(crate) fn answer(
         Route::Metrics => reply::text(200, shared.requests.text()),
         Route::Health { name, checks } => health(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, discovery::aggregated(registry, true))
+            cached(headers, discovery::aggregated(registry, true), AGGREGATED)
         }
         Route::Groups if negotiate::wants_aggregated(headers) => {
-            aggregated(headers, discovery::aggregated(registry, false))
+            cached(headers, discovery::aggregated(registry, false), AGGREGATED)
         }
         Route::Core => json(discovery::core_versions()),
         Route::Groups => json(discovery::groups(registry)),
@@ -45,6 +45,8 @@ pub(crate) fn answer(
         Route::GroupVersion { group, version } => {
             discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
         }
+        Route::Swagger if !negotiate::accepts_json(headers) => reply::plain(406, ""),
+        Route::Swagger => cached(headers, openapi::swagger(registry), "application/json"),
         // The real server sends JSON as plain text here.
         Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
         Route::OpenApiDocument(name) => {
@@ -89,7 +91,11 @@ fn health(name: &str, check: &[String], query: &Query) -> Reply {
     }
 }
 
-fn aggregated(headers: &HeaderMap, Document { text, etag }: &Document) -> Reply {
+/// The media type of aggregated discovery.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Answers with a document, or with 304 if the client has it already.
+fn cached(headers: &HeaderMap, Document { text, etag }: &Document, form: &'static str) -> Reply {
     let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
     let mut reply = if known.is_some_and(|known| known.contains(etag)) {
         let mut reply = reply::plain(304, "");
@@ -100,7 +106,6 @@ fn aggregated(headers: &HeaderMap, Document { text, etag }: &Document) -> Reply 
     };
     let headers = reply.headers_mut();
     if headers.contains_key(http::header::CONTENT_TYPE) {
-        let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(form));
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));

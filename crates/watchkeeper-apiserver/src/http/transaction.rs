@@ -47,6 +47,7 @@ impl Call {
         let bytes = self.body.get().map_or(0, Bytes::len).max(old);
         let draft = self.work(if self.may_grow(kind) { usize::MAX } else { bytes }, || work(&seen))?;
         self.check_grants(kind, &draft)?;
+        self.check_node(kind, &draft)?;
         let limit = if bytes > LARGE || kind.is_definition() { LARGE_TRIES } else { TRIES };
         let stored = self.commit_if_current(kind, |core| core.store(&draft));
         if tries < limit || !stored.as_ref().is_err_and(|failure| failure.outdated) {

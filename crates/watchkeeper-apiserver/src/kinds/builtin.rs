@@ -1,13 +1,15 @@
 //! The table of built-in kinds: their names, their properties, and the [`Behaviour`] of each.
 
 use crate::kinds::behaviour::{
-    Behaviour, CertificateSigningRequest, ConfigMap, ControllerRevision, CoreEvent, CronJob, CsiDriver,
-    CsiNode, CustomResourceDefinition, DaemonSet, Deployment, EndpointSlice, Endpoints, Event,
-    HorizontalPodAutoscaler, Ingress, IngressClass, Job, Lease, LimitRange, Namespace, NetworkPolicy, Node,
-    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodTemplate, PriorityClass,
-    ReplicaSet, ReplicationController, ResourceQuota, Role, RoleBinding, RuntimeClass, Secret, Service,
-    ServiceAccount, StatefulSet, StorageClass, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    VolumeAttachment, WebhookConfiguration,
+    ApiService, Behaviour, CertificateSigningRequest, ConfigMap, ControllerRevision, CoreEvent, CronJob,
+    CsiDriver, CsiNode, CsiStorageCapacity, CustomResourceDefinition, DaemonSet, Deployment, DeviceClass,
+    EndpointSlice, Endpoints, Event, FlowSchema, HorizontalPodAutoscaler, Ingress, IngressClass, Job, Lease,
+    LimitRange, Namespace, NetworkPolicy, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodDisruptionBudget, PodTemplate, PriorityClass, PriorityLevelConfiguration, ReplicaSet,
+    ReplicationController, ResourceClaim, ResourceClaimTemplate, ResourceQuota, ResourceSlice, Role,
+    RoleBinding, RuntimeClass, Secret, Service, ServiceAccount, StatefulSet, StorageClass,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, VolumeAttachment, VolumeAttributesClass,
+    WebhookConfiguration,
 };
 
 /// Which names a kind's objects may have.
@@ -165,6 +167,9 @@ impl Builtin {
 const ALL: &[&str] = &["all"];
 const EXTENSIONS: &[&str] = &["api-extensions"];
 const RBAC: &str = "rbac.authorization.k8s.io";
+const FLOW: &str = "flowcontrol.apiserver.k8s.io";
+const RESOURCE: &str = "resource.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const POD_FIELDS: &[&str] = &[
@@ -206,6 +211,11 @@ const NEW_EVENT_FIELDS: &[&str] = &[
 
 /// Every kind that is served from the start, in the order in which discovery lists the groups.
 pub(crate) const BUILTINS: &[Builtin] = &[
+    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices", &ApiService)
+        .cluster()
+        .category(EXTENSIONS)
+        .status("{}")
+        .conditional(),
     kind("", "v1", "ConfigMap", "configmaps", &ConfigMap).short(&["cm"]),
     kind("", "v1", "Endpoints", "endpoints", &Endpoints).short(&["ep"]).create_on_update(),
     kind("", "v1", "Event", "events", &CoreEvent).short(&["ev"]).create_on_update().fields(EVENT_FIELDS),
@@ -344,16 +354,22 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .create_on_update()
         .names(NameRule::PathSegment),
     kind(RBAC, "v1", "Role", "roles", &Role).create_on_update().names(NameRule::PathSegment),
-    kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", &CsiDriver).cluster().conditional(),
-    kind("storage.k8s.io", "v1", "CSINode", "csinodes", &CsiNode).cluster().conditional(),
-    kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", &StorageClass)
+    kind(STORAGE, "v1", "CSIDriver", "csidrivers", &CsiDriver).returns_deleted().cluster().conditional(),
+    kind(STORAGE, "v1", "CSINode", "csinodes", &CsiNode).returns_deleted().cluster().conditional(),
+    kind(STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities", &CsiStorageCapacity).conditional(),
+    kind(STORAGE, "v1", "StorageClass", "storageclasses", &StorageClass)
         .returns_deleted()
         .cluster()
         .short(&["sc"]),
-    kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", &VolumeAttachment)
+    kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments", &VolumeAttachment)
+        .returns_deleted()
         .cluster()
         .status("{}")
         .conditional(),
+    kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses", &VolumeAttributesClass)
+        .returns_deleted()
+        .cluster()
+        .short(&["vac"]),
     kind(
         ADMISSION,
         "v1",
@@ -422,6 +438,29 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .create_on_update()
         .conditional(),
     kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", &EndpointSlice).generation(),
+    kind(RESOURCE, "v1", "DeviceClass", "deviceclasses", &DeviceClass)
+        .returns_deleted()
+        .cluster()
+        .generation(),
+    kind(RESOURCE, "v1", "ResourceClaim", "resourceclaims", &ResourceClaim).returns_deleted().status("{}"),
+    kind(RESOURCE, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", &ResourceClaimTemplate)
+        .returns_deleted(),
+    kind(RESOURCE, "v1", "ResourceSlice", "resourceslices", &ResourceSlice)
+        .returns_deleted()
+        .cluster()
+        .generation()
+        .fields(&["spec.driver", "spec.nodeName"]),
+    kind(FLOW, "v1", "FlowSchema", "flowschemas", &FlowSchema).cluster().status("{}").generation(),
+    kind(
+        FLOW,
+        "v1",
+        "PriorityLevelConfiguration",
+        "prioritylevelconfigurations",
+        &PriorityLevelConfiguration,
+    )
+    .cluster()
+    .status("{}")
+    .generation(),
 ];
 
 /// A kind that is only ever created, and answered at once: nothing is stored.

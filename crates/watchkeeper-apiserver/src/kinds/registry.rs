@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     waiters: ByName,
     /// The aggregated discovery documents of the other groups and of the core group, made on first use.
     documents: [OnceLock<Document>; 2],
+    /// The OpenAPI document of all kinds, made on first use.
+    swagger: OnceLock<Document>,
 }
 
 impl Registry {
@@ -67,6 +69,7 @@ impl Registry {
             holders,
             waiters: ByName::new(),
             documents: Default::default(),
+            swagger: OnceLock::new(),
         };
         registry.reindex();
         registry
@@ -81,6 +84,7 @@ impl Registry {
             holders: self.holders.clone(),
             waiters: self.waiters.clone(),
             documents: Default::default(),
+            swagger: OnceLock::new(),
         }
     }
 
@@ -88,6 +92,7 @@ impl Registry {
     pub(crate) fn reindex(&mut self) {
         self.index.clear();
         self.documents = Default::default();
+        self.swagger = OnceLock::new();
         let kinds = self.builtins.iter().chain(self.customs.values().flatten());
         for kind in kinds.filter(|kind| kind.is_served()) {
             let versions = self.index.entry(kind.group.clone()).or_default();
@@ -106,6 +111,11 @@ impl Registry {
     /// Returns the aggregated discovery document, of the `core` group or of the others; the first caller makes it.
     pub(crate) fn document(&self, core: bool, make: impl FnOnce() -> Document) -> &Document {
         self.documents[usize::from(core)].get_or_init(make)
+    }
+
+    /// Returns the OpenAPI document of all kinds; the first caller makes it.
+    pub(crate) fn swagger(&self, make: impl FnOnce() -> Document) -> &Document {
+        self.swagger.get_or_init(make)
     }
 
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {

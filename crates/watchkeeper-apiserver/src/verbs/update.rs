@@ -25,6 +25,8 @@ pub(crate) enum Part {
     Main,
     /// The status alone.
     Status,
+    /// The status alone, as an approver writes it.
+    Approval,
     /// The finalizers of a namespace's spec alone.
     Finalize,
     /// The number of replicas alone.
@@ -53,6 +55,7 @@ impl Part {
         match self {
             Self::Main | Self::Applied(false) => "",
             Self::Status | Self::Applied(true) => "status",
+            Self::Approval => "approval",
             Self::Finalize => "finalize",
             Self::Scale(_) => "scale",
         }
@@ -196,7 +199,7 @@ impl Seen {
         let main = part.is_main();
         let mut causes = meta::validate(kind, &after);
         causes.extend(meta::validate_update(before, &after));
-        let status = matches!(part, Part::Status | Part::Applied(true));
+        let status = matches!(part, Part::Status | Part::Approval | Part::Applied(true));
         let mut findings = Findings::default();
         let change = Change { kind, old: Some(before), new: &after, status, defined: &self.kinds };
         kind.behaviour.validate(&change, &mut findings);
@@ -293,11 +296,14 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
             }
             new
         }
-        Part::Status | Part::Applied(true) => {
+        Part::Status | Part::Approval | Part::Applied(true) => {
             let mut after = before.clone();
             copy_field(&new, &mut after, "status");
             remove_null(&mut after, "status");
-            kind.behaviour.prepare_status(before, &mut after);
+            match part {
+                Part::Approval => kind.behaviour.prepare_approval(before, &mut after),
+                _ => kind.behaviour.prepare_status(before, &mut after),
+            }
             for field in kind.behaviour.status_metadata().iter().chain(&["managedFields"]) {
                 let value = new["metadata"].get(field).cloned();
                 let metadata = meta::metadata_mut(&mut after);

@@ -7,6 +7,7 @@ mod common;
 mod controllers;
 mod escalation;
 mod impersonation;
+mod nodes;
 mod reviews;
 mod roles;
 mod socket;

@@ -176,6 +176,11 @@ impl Index {
         self.roles.get(&Key::new(namespace, &role.name)).ok_or_else(|| not_found(role))
     }
 
+    /// Returns the rules of a role of the cluster; none if there is no such role.
+    pub(crate) fn cluster_rules(&self, role: &str) -> &[Rule] {
+        self.roles.get(&Key::new("", role)).map_or(&[], |rules| rules)
+    }
+
     /// Returns what is granted to a user in a namespace and in the cluster, or in the cluster only if it is empty.
     pub(crate) fn grants<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = Grant<'a>> {
         let groups = user.groups.iter().map(|group| Subject::Group(group.clone()));

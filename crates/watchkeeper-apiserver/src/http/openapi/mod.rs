@@ -1,5 +1,6 @@
-//! OpenAPI v3 documents, generated from the type table and the schemas of custom resources.
+//! OpenAPI documents, generated from the type table and the schemas of custom resources.
 
+mod swagger;
 mod words;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,8 @@ use crate::kinds::kind::Kind;
 use crate::kinds::registry::{Registry, Version};
 use crate::types::{self, Field, Id, Merge, Patch, ValueType};
 use words::Words;
+
+pub(crate) use swagger::swagger;
 
 /// A hash that changes with the table and with every release, as descriptions may change.
 static TABLE: LazyLock<String> =
@@ -169,6 +172,9 @@ fn schema_name(name: &str) -> String {
         Some(("meta", version)) => format!("io.k8s.apimachinery.pkg.apis.meta.{version}"),
         Some(("apiextensions", version)) => {
             format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{version}")
+        }
+        Some(("apiregistration", version)) => {
+            format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}")
         }
         Some((group, version)) => format!("io.k8s.api.{group}.{version}"),
         None => package.to_owned(),

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value};
 
@@ -48,8 +49,9 @@ macro_rules! each {
 /// Custom resources have no types here, but share some fields with all kinds.
 fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
     use api::{admissionregistration, apps, autoscaling, batch, certificates, coordination, core, discovery};
-    use api::{events, networking, node, policy, rbac, scheduling, storage};
+    use api::{events, flowcontrol, networking, node, policy, rbac, scheduling, storage};
     generator.subschema_for::<core::v1::ConfigMap>();
+    collect_newer(group, version, generator);
     match (group, version) {
         ("", "v1") => each!(generator: core::v1::Endpoints, core::v1::Event,
             core::v1::LimitRange, core::v1::Namespace, core::v1::Node, core::v1::PersistentVolume,
@@ -62,6 +64,7 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
             admissionregistration::v1::ValidatingAdmissionPolicyBinding,
             admissionregistration::v1::ValidatingWebhookConfiguration),
         ("apiextensions.k8s.io", "v1") => each!(generator: apiextensions::v1::CustomResourceDefinition),
+        ("apiregistration.k8s.io", "v1") => each!(generator: apiregistration::v1::APIService),
         ("apps", "v1") => each!(generator: apps::v1::ControllerRevision, apps::v1::DaemonSet,
             apps::v1::Deployment, apps::v1::ReplicaSet, apps::v1::StatefulSet),
         ("autoscaling", "v1") => each!(generator: autoscaling::v1::HorizontalPodAutoscaler),
@@ -70,6 +73,8 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
         ("certificates.k8s.io", "v1") => each!(generator: certificates::v1::CertificateSigningRequest),
         ("coordination.k8s.io", "v1") => each!(generator: coordination::v1::Lease),
         ("discovery.k8s.io", "v1") => each!(generator: discovery::v1::EndpointSlice),
+        ("flowcontrol.apiserver.k8s.io", "v1") => each!(generator: flowcontrol::v1::FlowSchema,
+            flowcontrol::v1::PriorityLevelConfiguration),
         ("events.k8s.io", "v1") => each!(generator: events::v1::Event),
         ("networking.k8s.io", "v1") => each!(generator: networking::v1::Ingress,
             networking::v1::IngressClass, networking::v1::NetworkPolicy),
@@ -82,4 +87,21 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
             storage::v1::CSIStorageCapacity, storage::v1::StorageClass, storage::v1::VolumeAttachment),
         _ => {}
     }
+}
+
+k8s_openapi::k8s_if_ge_1_34! {
+    /// The kinds that older versions of the published types lack.
+    fn collect_newer(group: &str, version: &str, generator: &mut SchemaGenerator) {
+        use api::{resource, storage};
+        match (group, version) {
+            ("resource.k8s.io", "v1") => each!(generator: resource::v1::DeviceClass, resource::v1::ResourceClaim,
+                resource::v1::ResourceClaimTemplate, resource::v1::ResourceSlice),
+            ("storage.k8s.io", "v1") => each!(generator: storage::v1::VolumeAttributesClass),
+            _ => {}
+        }
+    }
+}
+
+k8s_openapi::k8s_if_le_1_33! {
+    fn collect_newer(_group: &str, _version: &str, _generator: &mut SchemaGenerator) {}
 }

@@ -2,14 +2,38 @@
 
 use serde_json::{Value, json};
 
-use super::Behaviour;
+use super::{Behaviour, Subresource};
 use crate::kinds::age::human;
 use crate::kinds::cells::{Row, list, text};
+use crate::kinds::fill::copy_field;
 
 #[derive(Debug)]
 pub(in crate::kinds) struct CertificateSigningRequest;
 
+/// The conditions that only an approval sets.
+const VERDICTS: [&str; 2] = ["Approved", "Denied"];
+
 impl Behaviour for CertificateSigningRequest {
+    fn subresources(&self) -> &'static [Subresource] {
+        &[Subresource { name: "approval", body: None, verbs: &["get", "patch", "update"] }]
+    }
+
+    /// The signer's write keeps the verdict of the approver.
+    fn prepare_status(&self, before: &Value, after: &mut Value) {
+        let is_verdict = |condition: &Value| VERDICTS.iter().any(|verdict| condition["type"] == *verdict);
+        let kept = list(&before["status"]["conditions"]).iter().filter(|it| is_verdict(it));
+        let sent = list(&after["status"]["conditions"]).iter().filter(|it| !is_verdict(it));
+        let conditions: Vec<_> = kept.chain(sent).cloned().collect();
+        if !conditions.is_empty() {
+            after["status"]["conditions"] = conditions.into();
+        }
+    }
+
+    /// The approver's write keeps the certificate.
+    fn prepare_approval(&self, before: &Value, after: &mut Value) {
+        copy_field(&before["status"], &mut after["status"], "certificate");
+    }
+
     fn headers(&self) -> &'static str {
         "Name Age SignerName Requestor RequestedDuration Condition"
     }

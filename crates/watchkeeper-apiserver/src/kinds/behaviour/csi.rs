@@ -1,4 +1,4 @@
-//! CSIDrivers and CSINodes.
+//! CSIDrivers, CSINodes and CSIStorageCapacities.
 
 use serde_json::{Value, json};
 
@@ -39,5 +39,19 @@ impl Behaviour for CsiNode {
 
     fn row(&self, row: &Row<'_>) -> Value {
         json!([row.name(), count(&row.spec()["drivers"]), row.age()])
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::kinds) struct CsiStorageCapacity;
+
+impl Behaviour for CsiStorageCapacity {
+    fn headers(&self) -> &'static str {
+        "Name StorageClassName Capacity"
+    }
+
+    fn row(&self, row: &Row<'_>) -> Value {
+        let object = row.object;
+        json!([row.name(), text(&object["storageClassName"]), or(text(&object["capacity"]), "<unset>")])
     }
 }

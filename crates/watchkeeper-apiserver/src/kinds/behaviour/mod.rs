@@ -17,6 +17,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::size;
 use crate::types::normalize::normalize;
 
+mod api_service;
 mod certificate_signing_request;
 mod config_map;
 mod controller_revision;
@@ -30,6 +31,7 @@ mod deployment;
 mod endpoint_slice;
 mod endpoints;
 mod event;
+mod flow_control;
 mod horizontal_pod_autoscaler;
 mod ingress;
 mod job;
@@ -46,6 +48,7 @@ mod pod_template;
 mod priority_class;
 mod rbac;
 mod replica_set;
+mod resource_claim;
 mod resource_quota;
 mod runtime_class;
 mod secret;
@@ -58,11 +61,12 @@ mod volume_attachment;
 mod webhook_configuration;
 mod workload;
 
+pub(super) use api_service::ApiService;
 pub(super) use certificate_signing_request::CertificateSigningRequest;
 pub(super) use config_map::ConfigMap;
 pub(super) use controller_revision::ControllerRevision;
 pub(super) use cron_job::CronJob;
-pub(super) use csi::{CsiDriver, CsiNode};
+pub(super) use csi::{CsiDriver, CsiNode, CsiStorageCapacity};
 pub(super) use custom_resource::CustomResource;
 pub(super) use custom_resource_definition::CustomResourceDefinition;
 pub(super) use daemon_set::DaemonSet;
@@ -70,6 +74,7 @@ pub(super) use deployment::Deployment;
 pub(super) use endpoint_slice::EndpointSlice;
 pub(super) use endpoints::Endpoints;
 pub(super) use event::{CoreEvent, Event};
+pub(super) use flow_control::{FlowSchema, PriorityLevelConfiguration};
 pub(super) use horizontal_pod_autoscaler::HorizontalPodAutoscaler;
 pub(super) use ingress::{Ingress, IngressClass};
 pub(super) use job::Job;
@@ -85,13 +90,14 @@ pub(super) use pod_template::PodTemplate;
 pub(super) use priority_class::PriorityClass;
 pub(super) use rbac::{Role, RoleBinding};
 pub(super) use replica_set::{ReplicaSet, ReplicationController};
+pub(super) use resource_claim::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 pub(super) use resource_quota::ResourceQuota;
 pub(super) use runtime_class::RuntimeClass;
 pub(super) use secret::Secret;
 pub(super) use service::Service;
 pub(super) use service_account::ServiceAccount;
 pub(super) use stateful_set::StatefulSet;
-pub(super) use storage_class::StorageClass;
+pub(super) use storage_class::{StorageClass, VolumeAttributesClass};
 pub(super) use validating_admission_policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 pub(super) use volume_attachment::VolumeAttachment;
 pub(super) use webhook_configuration::WebhookConfiguration;
@@ -187,6 +193,14 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
     fn grants(&self) -> Option<Grants> {
         None
     }
+
+    /// The node that an object stands for: no other node may write it.
+    fn node<'a>(&self, _object: &'a Value) -> Option<&'a str> {
+        None
+    }
+
+    /// Completes an object after a write of its approval.
+    fn prepare_approval(&self, _before: &Value, _after: &mut Value) {}
 
     /// Converts a stored object into the version of `kind`, all but its `apiVersion`.
     fn to_served(&self, _kind: &Kind, _object: &mut Value) {}

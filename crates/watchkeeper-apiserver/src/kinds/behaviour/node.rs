@@ -9,6 +9,10 @@ use crate::kinds::cells::{Row, list, or, text};
 pub(in crate::kinds) struct Node;
 
 impl Behaviour for Node {
+    fn node<'a>(&self, node: &'a Value) -> Option<&'a str> {
+        node["metadata"]["name"].as_str()
+    }
+
     fn field_value(&self, node: &Value, path: &str) -> Option<String> {
         (path == "spec.unschedulable")
             .then(|| node["spec"]["unschedulable"].as_bool().unwrap_or(false).to_string())

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
@@ -26,8 +27,8 @@ import (
 var served = []string{
 	"v1", "admissionregistration.k8s.io/v1", "apiextensions.k8s.io/v1", "apps/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1",
 	"autoscaling/v1", "autoscaling/v2", "batch/v1", "certificates.k8s.io/v1", "coordination.k8s.io/v1", "discovery.k8s.io/v1",
-	"events.k8s.io/v1", "networking.k8s.io/v1", "node.k8s.io/v1", "policy/v1", "rbac.authorization.k8s.io/v1", "scheduling.k8s.io/v1",
-	"storage.k8s.io/v1",
+	"events.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1", "networking.k8s.io/v1", "node.k8s.io/v1", "policy/v1",
+	"rbac.authorization.k8s.io/v1", "resource.k8s.io/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "apiregistration.k8s.io/v1",
 }
 
 // Types with their own encoding in JSON or protobuf.
@@ -211,7 +212,8 @@ func main() {
 	known := runtime.NewScheme()
 	die(scheme.AddToScheme(known))
 	die(apiextensionsv1.AddToScheme(known))
-	fmt.Println("# Made by generate/main.go from k8s.io/api, k8s.io/apimachinery, k8s.io/apiextensions-apiserver and k8s.io/client-go v0.36.3 (Apache-2.0).")
+	die(apiregistrationv1.AddToScheme(known))
+	fmt.Println("# Made by generate/main.go from k8s.io/api, k8s.io/apimachinery, k8s.io/apiextensions-apiserver, k8s.io/kube-aggregator and k8s.io/client-go v0.36.3 (Apache-2.0).")
 	var roots []string
 	for _, text := range served {
 		gv, err := schema.ParseGroupVersion(text)

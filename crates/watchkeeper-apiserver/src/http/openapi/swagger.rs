@@ -149,7 +149,6 @@ fn paths(kind: &Kind) -> BTreeMap<String, Value> {
     let namespaces = if kind.namespaced { "namespaces/{namespace}/" } else { "" };
     let all = format!("/{}/{namespaces}{}", document_name(&kind.group, &kind.version), kind.plural);
     let verbs = kind.verbs();
-    let allows = |verb: &str| verbs.iter().any(|known| *known == verb);
     let mut collection = Map::new();
     let mut object = Map::new();
     for (verb, method, action, is_collection) in [
@@ -161,7 +160,7 @@ fn paths(kind: &Kind) -> BTreeMap<String, Value> {
         ("patch", "patch", "patch", false),
         ("delete", "delete", "delete", false),
     ] {
-        if allows(verb) {
+        if verbs.contains(&verb) {
             let into = if is_collection { &mut collection } else { &mut object };
             into.insert(method.to_owned(), operation(kind, verb, action));
         }

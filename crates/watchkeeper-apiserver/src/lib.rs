@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod admission;
 mod codec;
 mod failure;
 mod fields;
@@ -42,6 +43,7 @@ mod verbs;
 
 pub use access::authorize::Authorization;
 pub use access::user::User;
+pub use admission::selection::Admission;
 pub use http::reply::ReplyBody;
 pub use listen::credentials::{Credentials, CredentialsError};
 pub use listen::serve::{ListenOptions, Listening, ServeError};

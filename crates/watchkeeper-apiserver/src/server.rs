@@ -21,6 +21,7 @@ use crate::access::authenticate::Caller;
 use crate::access::authorize::{Authorization, Authorizer};
 use crate::access::tokens::Tokens;
 use crate::access::user::User;
+use crate::admission::selection::Admission;
 use crate::http::handler::handle;
 use crate::http::reply::ReplyBody;
 use crate::http::shared::{BOOKMARK_PERIOD, BookmarkPeriod, Shared};
@@ -71,6 +72,7 @@ impl ApiServer {
             bookmark_period: BOOKMARK_PERIOD,
             streaming_lists: true,
             authorization: Authorization::default(),
+            admission: Admission::default(),
         }
     }
 
@@ -191,6 +193,7 @@ pub struct ApiServerBuilder {
     bookmark_period: Duration,
     streaming_lists: bool,
     authorization: Authorization,
+    admission: Admission,
 }
 
 impl ApiServerBuilder {
@@ -224,11 +227,19 @@ impl ApiServerBuilder {
         self
     }
 
+    /// The admission plugins, which complete or refuse what clients write. The default is none.
+    ///
+    /// With `Priority`, the priority classes of the system are created at the start.
+    pub fn admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
+    }
+
     /// Builds a new server in memory.
     pub fn build(self) -> ApiServer {
         let mut core = Core::new(&self.env, self.history);
         core.create_defaults();
-        self.create_default_roles(&mut core);
+        self.create_for_settings(&mut core);
         self.with(Arc::new(Mutex::new(core)), None)
     }
 
@@ -271,7 +282,7 @@ impl ApiServerBuilder {
         if is_fresh {
             core.create_defaults();
         }
-        self.create_default_roles(&mut core);
+        self.create_for_settings(&mut core);
         core.resume_duties();
         let core = Arc::new(Mutex::new(core));
         let secret = secret::kept_in(folder.as_ref(), &self.env.generator.fork("apiserver tokens"))?;
@@ -279,7 +290,11 @@ impl ApiServerBuilder {
         Ok(self.with_secret(core, Some(durable), &secret))
     }
 
-    fn create_default_roles(&self, core: &mut Core) {
+    /// Creates the objects that the settings need.
+    fn create_for_settings(&self, core: &mut Core) {
+        if self.admission.needs_priorities() {
+            core.create_priority_classes();
+        }
         if self.authorization == Authorization::Rbac {
             core.create_default_roles();
         }
@@ -296,6 +311,7 @@ impl ApiServerBuilder {
         let tokens = Tokens::new(secret, &self.env.clock);
         let mut shared = Shared::new(&self.env, core, durable, tokens);
         shared.authorizer = Authorizer::new(self.authorization);
+        shared.admission = Arc::new(self.admission.chain());
         shared.bookmark_period = self.bookmark_period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
         shared.streaming_lists = self.streaming_lists;
         ApiServer { shared: Arc::new(shared) }

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use watchkeeper::Client;
 use watchkeeper::process::{AdminArgs, ClientArgs, LogArgs};
-use watchkeeper_apiserver::Authorization;
+use watchkeeper_apiserver::{Admission, Authorization};
 
 use crate::controllers::{Running, Selected};
 use crate::faults::FaultArgs;
@@ -235,6 +235,9 @@ pub(crate) struct ServeArgs {
     /// --as) and of service account tokens (kubectl create token)
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub(crate) authorization: Mode,
+    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there is Priority
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    pub(crate) admission: Admission,
     /// Only the API server: no built-in controllers and no nodes
     #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
     pub(crate) bare: bool,

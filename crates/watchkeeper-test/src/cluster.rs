@@ -12,7 +12,7 @@ use watchkeeper::informer::{Change, SharedInformer, SharedInformerFactory, on_ch
 use watchkeeper::source::Selection;
 use watchkeeper::store::Snapshot;
 use watchkeeper::{Client, Env, Kind, Object, ObjectName};
-use watchkeeper_apiserver::{ApiServer, Authorization, User};
+use watchkeeper_apiserver::{Admission, ApiServer, Authorization, User};
 #[cfg(feature = "workloads")]
 use watchkeeper_controllers::cluster;
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
@@ -67,6 +67,7 @@ pub struct TestClusterBuilder {
     nodes: usize,
     operator: Option<User>,
     roles: Vec<String>,
+    admission: Admission,
 }
 
 impl TestClusterBuilder {
@@ -138,6 +139,12 @@ impl TestClusterBuilder {
         self
     }
 
+    /// Lets these admission plugins complete or refuse what is written; none by default.
+    pub fn admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
+    }
+
     /// Starts the cluster, and the operator that `register` registers.
     ///
     /// # Panics
@@ -151,11 +158,11 @@ impl TestClusterBuilder {
 
     /// Starts the cluster without an operator.
     pub async fn without_operator(self) -> TestCluster {
-        let Self { env, manifests, patience, operator: user, roles, .. } = self;
+        let Self { env, manifests, patience, operator: user, roles, admission, .. } = self;
         let has_user = user.is_some() || !roles.is_empty();
         let mode = if has_user { Authorization::Rbac } else { Authorization::AlwaysAllow };
         let user = user.or_else(|| has_user.then(|| User::service_account("default", "operator")));
-        let server = ApiServer::builder(&env).authorization(mode).build();
+        let server = ApiServer::builder(&env).authorization(mode).admission(admission).build();
         let client = Client::from_kube(server.client(), &env);
         let stop = CancellationToken::new();
         let (plane, token) = (client.clone(), stop.clone());
@@ -214,6 +221,7 @@ impl TestCluster {
             nodes: 0,
             operator: None,
             roles: Vec::new(),
+            admission: Admission::none(),
         }
     }
 

@@ -32,4 +32,4 @@ mod permissions;
 
 pub use cluster::{TestCluster, TestClusterBuilder};
 pub use permissions::Permissions;
-pub use watchkeeper_apiserver::User;
+pub use watchkeeper_apiserver::{Admission, User};

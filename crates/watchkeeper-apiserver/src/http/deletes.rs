@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 use tokio::task::yield_now;
 
+use crate::admission::attempt::Attempt;
 use crate::failure::{Failure, Result};
 use crate::http::body::{LARGE, RequestBody};
 use crate::http::handler::Call;
@@ -67,6 +68,7 @@ impl Call {
         }
         let plan = || Departure::plan(kind, &old, options, self.now());
         let departure = self.work(old.bytes.len(), plan)?;
+        self.admit_delete(kind, &key.name, &old, options)?;
         self.commit_if_current(kind, |core| core.depart(&departure))
     }
 
@@ -93,6 +95,7 @@ impl Call {
                 };
                 let plan = || Departure::plan(&kind, &stored, options, self.now());
                 let departure = self.work(stored.bytes.len(), plan)?;
+                self.admit_delete(&kind, "", &stored, options)?;
                 match self.commit(|core| core.depart(&departure)) {
                     Err(failure) if failure.outdated => yield_now().await,
                     Err(failure) if failure.code != 404 => return Err(failure),
@@ -107,6 +110,19 @@ impl Call {
             }
         }
         Ok(())
+    }
+
+    /// Lets admission refuse a delete; `name` is the one of the URL.
+    fn admit_delete(
+        &self,
+        kind: &Arc<Kind>,
+        name: &str,
+        old: &Stored,
+        options: &DeleteOptions,
+    ) -> Result<()> {
+        let Some(session) = &self.admission else { return Ok(()) };
+        let attempt = Attempt::write(session, kind, &old.key, None, options.dry_run);
+        Attempt { name, ..attempt }.delete(&old.value_in(kind))
     }
 
     fn delete_options(&self, body: &[u8]) -> Result<DeleteOptions> {

@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::user::User;
+use crate::admission::session::Session;
 use crate::failure::{Failure, Result};
 use crate::http::admit::admit;
 use crate::http::backlog::Backlog;
@@ -76,6 +77,7 @@ async fn respond(
         other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
     };
     let own_period = head.extensions.get::<BookmarkPeriod>();
+    let admission = session(shared, &head.method, user.as_ref());
     let call = Call {
         shared: shared.clone(),
         bookmark_period: own_period.map_or(shared.bookmark_period, |BookmarkPeriod(period)| *period),
@@ -84,6 +86,7 @@ async fn respond(
         query,
         target,
         user,
+        admission,
         stop,
         body: OnceLock::new(),
         tries: AtomicUsize::new(0),
@@ -97,6 +100,7 @@ async fn respond(
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
         // Lets the request that changed the object continue, and others run.
         yield_now().await;
+        call.admission.iter().for_each(|session| session.begin());
         let body = Full::new(call.body.get().cloned().unwrap_or_default());
         answered = call.answer(call.find(), body).await;
     }
@@ -105,10 +109,26 @@ async fn respond(
         Ok(reply) => reply,
         Err(failure) => warn(reply::failure(&failure), &failure.warnings),
     };
+    let reply = match &call.admission {
+        Some(session) => warn(reply, &session.take_warnings()),
+        None => reply,
+    };
     if let Some(request) = counted {
         shared.requests.count(request, reply.status());
     }
     reply
+}
+
+/// Begins the admission of a request that writes, if there are plugins.
+fn session(shared: &Shared, method: &Method, user: Option<&Arc<User>>) -> Option<Arc<Session>> {
+    if shared.admission.is_empty()
+        || ![Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+    {
+        return None;
+    }
+    let user = user.cloned().unwrap_or_else(|| Arc::new(User::admin()));
+    let (now, seed) = (shared.clock.wall(), shared.generator.next_u64());
+    Some(Arc::new(Session::new(shared.admission.clone(), shared.core.clone(), user, now, seed)))
 }
 
 /// A request for a resource.
@@ -120,6 +140,8 @@ pub(crate) struct Call {
     pub(crate) target: Target,
     /// The user who makes it; `None` for the server's own admin.
     pub(crate) user: Option<Arc<User>>,
+    /// Its admission, if it writes and there are plugins.
+    pub(crate) admission: Option<Arc<Session>>,
     pub(crate) stop: Option<CancellationToken>,
     /// The interval of bookmarks, if it is a watch.
     pub(crate) bookmark_period: Duration,

@@ -13,6 +13,8 @@ use watchkeeper::clock::{Clock, Generator};
 
 use crate::access::authorize::Authorizer;
 use crate::access::tokens::Tokens;
+use crate::admission::chain::Chain;
+use crate::admission::selection::Admission;
 use crate::http::body::{LARGE_AT_ONCE, LARGE_WAITING};
 use crate::http::metrics::RequestCounts;
 use crate::persist::durable::Durable;
@@ -34,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) bookmark_period: Duration,
     pub(crate) streaming_lists: bool,
     pub(crate) authorizer: Authorizer,
+    pub(crate) admission: Arc<Chain>,
     /// Signs the tokens of service accounts.
     pub(crate) tokens: Tokens,
     pub(crate) generator: Generator,
@@ -56,6 +59,7 @@ impl Shared {
             bookmark_period: BOOKMARK_PERIOD,
             streaming_lists: true,
             authorizer: Authorizer::default(),
+            admission: Arc::new(Admission::none().chain()),
             tokens,
             generator: env.generator.fork("apiserver watches"),
             requests: RequestCounts::default(),

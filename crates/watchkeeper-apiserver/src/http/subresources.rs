@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::Value;
 
+use crate::admission::attempt::Attempt;
 use crate::failure::{self, Failure, Result};
 use crate::http::body::RequestBody;
 use crate::http::handler::Call;
@@ -62,14 +63,22 @@ impl Call {
             ("binding", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
-                let binding = self.read_about(&body, ("v1", "Binding"), key)?;
+                let mut binding = self.read_about(&body, ("v1", "Binding"), key)?;
+                self.admit_body(kind, key, ("binding", "v1", "Binding"), &mut binding, write.dry_run)?;
                 self.commit(|core| core.bind(kind, key, &binding, write.dry_run))?;
                 Ok(reply::value(201, form, &failure::success()))
             }
             ("eviction", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
                 let body = self.read_body(body).await?;
-                let eviction = self.read_about(&body, ("policy/v1", "Eviction"), key)?;
+                let mut eviction = self.read_about(&body, ("policy/v1", "Eviction"), key)?;
+                self.admit_body(
+                    kind,
+                    key,
+                    ("eviction", "policy/v1", "Eviction"),
+                    &mut eviction,
+                    write.dry_run,
+                )?;
                 let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
                 options.dry_run |= write.dry_run;
                 self.commit(|core| core.evict(kind, key, &options))?;
@@ -77,6 +86,22 @@ impl Call {
             }
             _ => Err(Failure::method_not_allowed()),
         }
+    }
+
+    /// Lets admission change or refuse the body of a POST to a subresource, given as its name and the kind of its body.
+    pub(super) fn admit_body(
+        &self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        (subresource, api_version, body): (&str, &'static str, &'static str),
+        value: &mut Value,
+        dry_run: bool,
+    ) -> Result<()> {
+        let Some(session) = &self.admission else { return Ok(()) };
+        let attempt = Attempt::write(session, kind, key, None, dry_run);
+        let attempt = attempt.of(subresource, Some((api_version, body)));
+        attempt.mutate(value)?;
+        attempt.validate(Some(value))
     }
 
     /// Decodes a body of `kind` whose `metadata.name` must be the pod of the path.

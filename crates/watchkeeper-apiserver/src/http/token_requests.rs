@@ -47,6 +47,7 @@ impl Call {
         }
         self.set_managers(&mut value, TYPE, "token")?;
         check_names(&value, key)?;
+        self.admit_body(kind, key, ("token", TYPE.0, TYPE.1), &mut value, false)?;
         let account = self.read(kind, |core| core.get(kind, key))?;
         let uid = meta::text(&value, "uid");
         if !["", &account.uid].contains(&uid) {

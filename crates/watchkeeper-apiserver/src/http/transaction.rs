@@ -42,12 +42,18 @@ impl Call {
         work: impl FnOnce(&Seen) -> Result<Draft>,
     ) -> Result<(Arc<Stored>, bool)> {
         let tries = 1 + self.tries.fetch_add(1, Ordering::Relaxed);
-        let seen = self.read(kind, |core| see(core))?;
+        let mut seen = self.read(kind, |core| see(core))?;
+        if let Some(session) = &self.admission {
+            seen.fix(session);
+        }
         let old = seen.old.as_ref().map_or(0, |old| old.bytes.len());
         let bytes = self.body.get().map_or(0, Bytes::len).max(old);
-        let draft = self.work(if self.may_grow(kind) { usize::MAX } else { bytes }, || work(&seen))?;
+        let mut draft = self.work(if self.may_grow(kind) { usize::MAX } else { bytes }, || work(&seen))?;
         self.check_grants(kind, &draft)?;
         self.check_node(kind, &draft)?;
+        if let Some(session) = &self.admission {
+            draft.charge(session.take_charges());
+        }
         let limit = if bytes > LARGE || kind.is_definition() { LARGE_TRIES } else { TRIES };
         let stored = self.commit_if_current(kind, |core| core.store(&draft));
         if tries < limit || !stored.as_ref().is_err_and(|failure| failure.outdated) {

@@ -35,13 +35,22 @@ impl Call {
         let mut value = self.work(body.len(), || self.read_object(kind, &body, &mut write))?;
         let namespace = self.target.namespace.as_deref().unwrap_or_default();
         identify(kind, &mut value);
-        let name = place(kind, namespace, &mut value).map(|()| Name::of(&value));
+        let name = place(kind, namespace, &mut value).map(|()| self.name_of(&value));
         let created = name.and_then(|name| {
             let see = |core: &Core| core.see_new(kind, namespace, &name);
             self.write(kind, see, |seen| seen.create(kind, value, &write, true))
         });
         let created = created.map_err(|failure| failure.of(&write))?;
         Ok(self.written(form, kind, Part::Main, created, write, ""))
+    }
+
+    /// Returns the name of a new object. One that is to be generated is the same in each attempt.
+    fn name_of(&self, value: &Value) -> Name {
+        let name = Name::of(value);
+        match &self.admission {
+            Some(session) => name.from(session.generator()),
+            None => name,
+        }
     }
 
     /// PUT: replaces an object, or the part of it that the endpoint serves, by the body.
@@ -149,6 +158,7 @@ impl Call {
             },
             applied: false,
             warnings: Vec::new(),
+            admission: self.admission.clone(),
         })
     }
 

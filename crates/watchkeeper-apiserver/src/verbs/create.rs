@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use watchkeeper::clock::Generator;
 
+use crate::admission::attempt::Attempt;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
@@ -29,12 +31,19 @@ pub(crate) struct Name {
     given: String,
     /// The prefix of a name to generate.
     base: String,
+    /// What to generate it from, if not from the server's generator.
+    generator: Option<Generator>,
 }
 
 impl Name {
     pub(crate) fn of(value: &Value) -> Self {
         let text = |field: &str| meta::text(value, field).to_owned();
-        Self { given: text("name"), base: text("generateName") }
+        Self { given: text("name"), base: text("generateName"), generator: None }
+    }
+
+    /// Generates the name from another generator than the server's.
+    pub(crate) fn from(self, generator: Generator) -> Self {
+        Self { generator: Some(generator), ..self }
     }
 }
 
@@ -84,7 +93,9 @@ impl Core {
         Ok(seen)
     }
 
-    fn name_object(&self, kind: &Kind, namespace: &str, Name { given, base }: &Name) -> Result<Key> {
+    fn name_object(&self, kind: &Kind, namespace: &str, name: &Name) -> Result<Key> {
+        let Name { given, base, generator } = name;
+        let generator = generator.as_ref().unwrap_or(&self.generator);
         if !given.is_empty() {
             return Ok(Key::new(namespace, given));
         }
@@ -99,7 +110,7 @@ impl Core {
         for _ in 0..NAME_TRIES {
             name = base[..cut].to_owned();
             for _ in 0..SUFFIX_LENGTH {
-                name.push(NAME_ALPHABET[self.generator.below(NAME_ALPHABET.len() as u64) as usize] as char);
+                name.push(NAME_ALPHABET[generator.below(NAME_ALPHABET.len() as u64) as usize] as char);
             }
             let key = Key::new(namespace, &name);
             if self.store.get(&kind.storage, &key).is_none() {
@@ -126,12 +137,15 @@ impl Seen {
         self.open.clone()?;
         kind.behaviour.defaults(kind, &mut value)?;
         let metadata = meta::metadata_mut(&mut value);
-        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        for field in
+            ["selfLink", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+        {
             metadata.remove(field);
         }
         if !write.applied {
             track(kind, kind.blank(), &mut value, Managers::default(), &write.writer(kind, "", &self.now()));
         }
+        self.mutate_new(kind, &mut value, write)?;
         meta::set(&mut value, "name", &self.key.name);
         let sent_version = meta::text(&value, "resourceVersion").to_owned();
         self.fill_system_fields(kind, &mut value);
@@ -148,6 +162,9 @@ impl Seen {
         if !sent_version.is_empty() && sent_version != "0" {
             return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
         }
+        if let Some(attempt) = write.attempt(kind, &self.key, None) {
+            attempt.validate(Some(&value))?;
+        }
         let value = kind.to_storage(value);
         if !write.dry_run {
             size::check(kind, || stored_at(kind, &self.key, false), &value)?;
@@ -162,6 +179,13 @@ impl Seen {
             same: false,
         };
         Ok(self.draft(kind, &self.key, outcome))
+    }
+
+    /// Lets admission change a new object. A generated name is not known to it.
+    fn mutate_new(&self, kind: &Arc<Kind>, value: &mut Value, write: &Write) -> Result<()> {
+        let Some(attempt) = write.attempt(kind, &self.key, None) else { return Ok(()) };
+        let name = if self.generated { "" } else { attempt.name };
+        Attempt { name, ..attempt }.mutate(value)
     }
 
     fn fill_system_fields(&self, kind: &Kind, value: &mut Value) {

@@ -6,9 +6,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use watchkeeper::clock::{Clock, Generator};
 
+use crate::admission::plugin::Charge;
+use crate::admission::session::Session;
 use crate::failure::{Failure, Result};
 use crate::fields;
 use crate::kinds::behaviour::{Contents, Context};
@@ -40,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) generator: Generator,
     clock: Clock,
+    /// The time of the request, where all its attempts have the same.
+    fixed: Option<Timestamp>,
 }
 
 /// An object to be stored. It is encoded already, so that under the lock its text is only copied.
@@ -61,6 +66,8 @@ pub(crate) struct Draft {
     same: bool,
     /// Whether no finalizer or grace period keeps the object, if it is terminating.
     released: bool,
+    /// The conditions and effects that admission adds to its commit.
+    charges: Vec<Box<dyn Charge>>,
 }
 
 /// The result of a verb, from which a draft is made.
@@ -81,6 +88,11 @@ pub(crate) struct Outcome {
 }
 
 impl Draft {
+    /// Adds conditions and effects to the commit.
+    pub(crate) fn charge(&mut self, charges: Vec<Box<dyn Charge>>) {
+        self.charges = charges;
+    }
+
     /// The version that it replaces, and the result.
     pub(crate) fn versions(&self) -> (Option<&Stored>, &Stored) {
         (self.old.as_deref(), &self.encoded)
@@ -109,7 +121,13 @@ impl Context for Seen {
 
 impl Seen {
     pub(crate) fn now(&self) -> String {
-        meta::timestamp(self.clock.wall())
+        meta::timestamp(self.fixed.unwrap_or_else(|| self.clock.wall()))
+    }
+
+    /// Takes time and randomness from the request, so that each of its attempts makes the same object.
+    pub(crate) fn fix(&mut self, session: &Session) {
+        self.fixed = Some(session.now());
+        self.generator = session.generator();
     }
 
     /// Returns the stored object, or a 404.
@@ -146,6 +164,7 @@ impl Seen {
             peers_at: self.peers_at,
             definition: made,
             same,
+            charges: Vec::new(),
         }
     }
 }
@@ -165,6 +184,7 @@ impl Core {
             registry: kind.is_definition().then(|| self.registry.clone()),
             generator: self.generator.clone(),
             clock: self.clock.clone(),
+            fixed: None,
             key: key.clone(),
         }
     }
@@ -206,6 +226,7 @@ impl Core {
             return Err(Failure::outdated());
         }
         let Some(old) = &draft.old else {
+            self.take_charges(draft)?;
             let new = if draft.dry_run { draft.encoded.clone() } else { self.store_as_is(draft) };
             return Ok((new, true));
         };
@@ -213,6 +234,7 @@ impl Core {
             // A no-op write: the version stays, and watches see nothing.
             return Ok((old.clone(), false));
         }
+        self.take_charges(draft)?;
         let released = old.terminating && draft.released;
         if !draft.dry_run && !released {
             return Ok((self.store_as_is(draft), false));
@@ -222,6 +244,15 @@ impl Core {
         }
         // The write that removes the last finalizer is answered with the version before the removal.
         Ok((draft.encoded.clone(), false))
+    }
+
+    /// Checks the charges of a draft, all of them before any is booked.
+    fn take_charges(&mut self, draft: &Draft) -> Result<()> {
+        draft.charges.iter().try_for_each(|charge| charge.check(self))?;
+        if !draft.dry_run {
+            draft.charges.iter().for_each(|charge| charge.book(self));
+        }
+        Ok(())
     }
 
     /// Stores the draft of a definition even if other definitions have changed meanwhile, deciding on its names under the

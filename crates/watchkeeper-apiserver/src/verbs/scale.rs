@@ -1,5 +1,6 @@
 //! The scale subresource: replicas and selector of any scalable kind as a `Scale`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -66,6 +67,26 @@ impl Seen {
         self.set_scale(kind, old, &scale, write)
     }
 
+    /// Lets admission change or refuse a scale.
+    fn admit_scale<'a>(
+        &self,
+        kind: &Arc<Kind>,
+        old: &Arc<Stored>,
+        scale: &'a Value,
+        write: &Write,
+    ) -> Result<Cow<'a, Value>> {
+        if write.admission.is_none() {
+            return Ok(Cow::Borrowed(scale));
+        }
+        let (before, mut scale) = (Core::scale_of(kind, old)?, scale.clone());
+        if let Some(attempt) = write.attempt(kind, &self.key, Some(&before)) {
+            let attempt = attempt.of("scale", Some(("autoscaling/v1", "Scale")));
+            attempt.mutate(&mut scale)?;
+            attempt.validate(Some(&scale))?;
+        }
+        Ok(Cow::Owned(scale))
+    }
+
     fn set_scale(&self, kind: &Arc<Kind>, old: &Arc<Stored>, scale: &Value, write: &Write) -> Result<Draft> {
         let paths = kind.scale.as_ref().ok_or_else(Failure::no_such_path)?;
         if !scale.is_object() {
@@ -75,6 +96,7 @@ impl Seen {
         if version != 0 && version != old.revision {
             return Err(Failure::conflict(kind, &old.key.name, MODIFIED));
         }
+        let scale = &self.admit_scale(kind, old, scale, write)?;
         let replicas = match &scale["spec"]["replicas"] {
             Value::Null => 0,
             number => number.as_i64().filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| {

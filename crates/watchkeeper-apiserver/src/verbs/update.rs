@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::admission::attempt::Attempt;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{self, Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
@@ -154,10 +155,15 @@ impl Seen {
         if !known.is_empty() {
             self.track_update(kind, before, &mut after, sent.unwrap_or(known), part, write);
         }
+        if let Some(attempt) = part_attempt(kind, &old.key, before, part, write) {
+            attempt.mutate(&mut after)?;
+            after = merge_part(kind, before, after, part);
+            keep_system_fields(before, &mut after);
+        }
         if part.is_main() {
             kind.behaviour.prepare_update(before, &mut after, self);
         }
-        self.settle(kind, old, (stored, converted), after, part, write.dry_run)
+        self.settle(kind, old, (stored, converted), after, part, write)
     }
 
     /// Records the writer of the changed fields. An apply has done so already.
@@ -193,7 +199,7 @@ impl Seen {
         (stored, converted): (Value, Option<Value>),
         mut after: Value,
         part: Part,
-        dry_run: bool,
+        write: &Write,
     ) -> Result<Draft> {
         let before = converted.as_ref().unwrap_or(&stored);
         let main = part.is_main();
@@ -212,9 +218,12 @@ impl Seen {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             meta::metadata_mut(&mut after).insert("generation".to_owned(), generation.into());
         }
+        if let Some(attempt) = part_attempt(kind, &old.key, before, part, write) {
+            attempt.validate(Some(&after))?;
+        }
         let value = kind.to_storage(after);
         let same = fields::same(&value, &stored) && old.written.is_none();
-        if !same && !dry_run {
+        if !same && !write.dry_run {
             size::check(kind, || stored_at(kind, &old.key, false), &value)?;
         }
         let outcome = Outcome {
@@ -222,12 +231,25 @@ impl Seen {
             old: Some((old.clone(), stored)),
             accept: kind.is_definition() && main,
             posted: false,
-            dry_run,
+            dry_run: write.dry_run,
             compiled: findings.compiled,
             same,
         };
         Ok(self.draft(kind, &old.key, outcome))
     }
+}
+
+/// Returns the attempt to update a part of an object. Admission sees a scale as an object of its own, before.
+fn part_attempt<'a>(
+    kind: &'a Arc<Kind>,
+    key: &'a Key,
+    before: &'a Value,
+    part: Part,
+    write: &'a Write,
+) -> Option<Attempt<'a>> {
+    let is_whole = !matches!(part, Part::Scale(_));
+    let attempt = is_whole.then(|| write.attempt(kind, key, Some(before))).flatten()?;
+    Some(attempt.of(part.subresource(), None))
 }
 
 /// The real server's message about an object that does not meet a precondition.

@@ -1,9 +1,16 @@
-//! The context of a write: field manager, strictness of field validation, dry run and warnings.
+//! The context of a write: field manager, strictness of field validation, dry run, warnings and admission.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::admission::attempt::Attempt;
+use crate::admission::session::Session;
 use crate::codec::yaml;
 use crate::failure::{Failure, Result, quoted};
 use crate::fields::Writer;
 use crate::kinds::kind::Kind;
+use crate::state::store::Key;
 
 /// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,8 @@ pub(crate) struct Write {
     pub(crate) applied: bool,
     /// Warnings for the response.
     pub(crate) warnings: Vec<String>,
+    /// The admission of the request; `None` for writes of the server itself, and without plugins.
+    pub(crate) admission: Option<Arc<Session>>,
 }
 
 impl Write {
@@ -38,7 +47,19 @@ impl Write {
             validation: Validation::Ignore,
             applied: false,
             warnings: Vec::new(),
+            admission: None,
         }
+    }
+
+    /// Returns the attempt to write an object, for admission: a create without an `old` one.
+    pub(crate) fn attempt<'a>(
+        &'a self,
+        kind: &'a Arc<Kind>,
+        key: &'a Key,
+        old: Option<&'a Value>,
+    ) -> Option<Attempt<'a>> {
+        let session = self.admission.as_deref()?;
+        Some(Attempt::write(session, kind, key, old, self.dry_run))
     }
 
     /// Reports unknown fields, by field validation.

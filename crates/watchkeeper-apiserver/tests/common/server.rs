@@ -92,6 +92,19 @@ impl Server {
         }
     }
 
+    /// As [`Server::start`], with all admission plugins; a real server has them always.
+    pub(crate) async fn with_admission() -> Self {
+        match std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG") {
+            Some(_) => Self::start().await,
+            None => Self::embedded_with_admission("*").await,
+        }
+    }
+
+    /// An embedded server with a list of admission plugins.
+    pub(crate) async fn embedded_with_admission(list: &str) -> Self {
+        Self::embedded(|settings| settings.admission(list.parse().unwrap())).await
+    }
+
     /// An embedded server, for tests that cannot run on a real one.
     pub(crate) async fn embedded(settings: impl FnOnce(ApiServerBuilder) -> ApiServerBuilder) -> Self {
         let env = Env::simulated(1);

@@ -1,0 +1,43 @@
+//! The chain of plugins, in the order of the real server.
+
+use serde_json::Value;
+
+use crate::admission::attempt::Attempt;
+use crate::admission::plugin::Plugin;
+use crate::admission::plugins::priority::Priority;
+use crate::failure::Result;
+
+/// Makes a plugin.
+type Make = fn() -> Box<dyn Plugin>;
+
+/// All plugins by name, in the order in which they run.
+pub(super) const PLUGINS: &[(&str, Make)] = &[(PRIORITY, || Box::new(Priority))];
+
+/// The plugin that resolves priority classes.
+pub(super) const PRIORITY: &str = "Priority";
+
+/// The plugins of a server.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    plugins: Vec<Box<dyn Plugin>>,
+}
+
+impl Chain {
+    /// The plugins with these names.
+    pub(super) fn of(is_selected: impl Fn(&str) -> bool) -> Self {
+        let selected = PLUGINS.iter().filter(|(name, _)| is_selected(name));
+        Self { plugins: selected.map(|(_, make)| make()).collect() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.plugins.is_empty()
+    }
+
+    pub(super) fn mutate(&self, attempt: &Attempt<'_>, object: &mut Value) -> Result<()> {
+        self.plugins.iter().try_for_each(|plugin| plugin.mutate(attempt, object))
+    }
+
+    pub(super) fn validate(&self, attempt: &Attempt<'_>, object: Option<&Value>) -> Result<()> {
+        self.plugins.iter().try_for_each(|plugin| plugin.validate(attempt, object))
+    }
+}

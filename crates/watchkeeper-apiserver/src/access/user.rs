@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
+
 /// The group of users that authorization never refuses.
 pub(crate) const MASTERS: &str = "system:masters";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
@@ -68,6 +70,23 @@ impl User {
     /// The node whose agent the user is.
     pub(crate) fn node(&self) -> Option<&str> {
         as_node(&self.name).filter(|_| self.groups.iter().any(|group| group == NODES))
+    }
+
+    /// The user as reviews show it.
+    pub(crate) fn shown(&self) -> Value {
+        let mut info = Map::new();
+        for (field, text) in [("username", &self.name), ("uid", &self.uid)] {
+            if !text.is_empty() {
+                info.insert(field.to_owned(), text.as_str().into());
+            }
+        }
+        if !self.groups.is_empty() {
+            info.insert("groups".to_owned(), json!(self.groups));
+        }
+        if !self.extra.is_empty() {
+            info.insert("extra".to_owned(), json!(self.extra));
+        }
+        info.into()
     }
 
     pub(crate) fn is_master(&self) -> bool {

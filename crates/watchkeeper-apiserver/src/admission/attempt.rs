@@ -22,7 +22,6 @@ pub(crate) enum Operation {
 
 /// An attempt to write an object.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "not every plugin needs everything")]
 pub(crate) struct Attempt<'a> {
     pub(crate) session: &'a Session,
     pub(crate) operation: Operation,
@@ -40,7 +39,6 @@ pub(crate) struct Attempt<'a> {
     pub(crate) old: Option<&'a Value>,
 }
 
-#[allow(dead_code, reason = "not every plugin needs everything")]
 impl<'a> Attempt<'a> {
     /// The attempt to write the object at `key`: a create without an `old` one.
     pub(crate) fn write(
@@ -117,6 +115,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the commit of the write depend on a charge. Only for creates and updates of a resource itself or of its status.
+    #[allow(dead_code, reason = "for quotas")]
     pub(crate) fn charge(&self, charge: impl Charge + 'static) {
         self.session.charge(Box::new(charge));
     }

@@ -5,13 +5,20 @@ use serde_json::Value;
 use crate::admission::attempt::Attempt;
 use crate::admission::plugin::Plugin;
 use crate::admission::plugins::priority::Priority;
+use crate::admission::reinvocation::Reinvocation;
+use crate::admission::webhooks::mutating::MutatingWebhooks;
+use crate::admission::webhooks::validating::ValidatingWebhooks;
 use crate::failure::Result;
 
 /// Makes a plugin.
 type Make = fn() -> Box<dyn Plugin>;
 
 /// All plugins by name, in the order in which they run.
-pub(super) const PLUGINS: &[(&str, Make)] = &[(PRIORITY, || Box::new(Priority))];
+pub(super) const PLUGINS: &[(&str, Make)] = &[
+    (PRIORITY, || Box::new(Priority)),
+    ("MutatingAdmissionWebhook", || Box::new(MutatingWebhooks::default())),
+    ("ValidatingAdmissionWebhook", || Box::new(ValidatingWebhooks::default())),
+];
 
 /// The plugin that resolves priority classes.
 pub(super) const PRIORITY: &str = "Priority";
@@ -34,6 +41,15 @@ impl Chain {
     }
 
     pub(super) fn mutate(&self, attempt: &Attempt<'_>, object: &mut Value) -> Result<()> {
+        *attempt.session.reinvocation() = Reinvocation::default();
+        self.mutate_once(attempt, object)?;
+        match attempt.session.reinvocation().begin_second(object) {
+            true => self.mutate_once(attempt, object),
+            false => Ok(()),
+        }
+    }
+
+    fn mutate_once(&self, attempt: &Attempt<'_>, object: &mut Value) -> Result<()> {
         self.plugins.iter().try_for_each(|plugin| plugin.mutate(attempt, object))
     }
 

@@ -5,8 +5,13 @@
 //! asked again, because a write that was overtaken starts over.
 
 pub(crate) mod attempt;
+mod cache;
 pub(crate) mod chain;
+mod expression;
 pub(crate) mod plugin;
 mod plugins;
+mod reinvocation;
+mod rules;
 pub(crate) mod selection;
 pub(crate) mod session;
+mod webhooks;

@@ -4,44 +4,89 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use watchkeeper::clock::Generator;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
+use watchkeeper::clock::{Clock, Generator};
 
 use crate::access::user::User;
 use crate::admission::chain::Chain;
 use crate::admission::plugin::Charge;
+use crate::admission::reinvocation::Reinvocation;
+use crate::admission::webhooks::calls::Calls;
 use crate::state::core::Core;
 
 /// The admission of one request. The request has one time and one seed, so that each of its attempts makes the same
 /// object.
-#[allow(dead_code, reason = "not every plugin needs everything")]
 pub(crate) struct Session {
     chain: Arc<Chain>,
     core: Arc<Mutex<Core>>,
     user: Arc<User>,
     now: Timestamp,
+    clock: Clock,
     seed: u64,
     warnings: Mutex<Vec<String>>,
     charges: Mutex<Vec<Box<dyn Charge>>>,
+    /// The options of the request, without their kind.
+    options: Mutex<Value>,
+    calls: Calls,
+    reinvocation: Mutex<Reinvocation>,
 }
 
-#[allow(dead_code, reason = "not every plugin needs everything")]
 impl Session {
     pub(crate) fn new(
         chain: Arc<Chain>,
         core: Arc<Mutex<Core>>,
         user: Arc<User>,
-        now: Timestamp,
+        clock: &Clock,
         seed: u64,
     ) -> Self {
-        let (warnings, charges) = (Mutex::default(), Mutex::default());
-        Self { chain, core, user, now, seed, warnings, charges }
+        Self {
+            chain,
+            core,
+            user,
+            now: clock.wall(),
+            clock: clock.clone(),
+            seed,
+            warnings: Mutex::default(),
+            charges: Mutex::default(),
+            options: Mutex::new(json!({})),
+            calls: Calls::default(),
+            reinvocation: Mutex::default(),
+        }
     }
 
     /// Forgets what an earlier attempt left behind.
     pub(crate) fn begin(&self) {
         self.warnings.lock().clear();
         self.charges.lock().clear();
+    }
+
+    /// Sets the options of the request.
+    pub(crate) fn set_options(&self, options: Value) {
+        *self.options.lock() = options;
+    }
+
+    /// Makes the calls that the last attempt lacked. Returns whether there were any.
+    pub(crate) async fn make_calls(&self) -> bool {
+        self.calls.make(&self.core, &self.clock).await
+    }
+
+    pub(super) fn options(&self) -> Value {
+        self.options.lock().clone()
+    }
+
+    pub(super) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// The state of the mutating plugins.
+    pub(super) fn reinvocation(&self) -> MutexGuard<'_, Reinvocation> {
+        self.reinvocation.lock()
+    }
+
+    /// Returns the uid of the calls of a webhook, the same in each attempt.
+    pub(super) fn uid(&self, hook: &str) -> String {
+        self.generator().fork(hook).uuid()
     }
 
     /// The time of the request.

@@ -32,6 +32,8 @@ pub(crate) struct Failure {
     pub(crate) warnings: Vec<String>,
     /// The kind changed while the request was processed; the request is retried.
     pub(crate) outdated: bool,
+    /// The `Status` of somebody else, such as a webhook, which is sent as it is.
+    pub(crate) given: Option<Box<Value>>,
 }
 
 pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
@@ -46,12 +48,30 @@ impl Failure {
             proceed: None,
             warnings: Vec::new(),
             outdated: false,
+            given: None,
         })
     }
 
     pub(crate) fn with_details(mut self: Box<Self>, details: Details) -> Box<Self> {
         self.details = Some(details);
         self
+    }
+
+    /// A `Status` of somebody else, with its code and message.
+    pub(crate) fn given(status: Value) -> Box<Self> {
+        let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+        let message = status["message"].as_str().unwrap_or_default().to_owned();
+        let mut failure = Self::new(code, "", message);
+        failure.given = Some(Box::new(status));
+        failure
+    }
+
+    /// An internal error in the words of the real server.
+    pub(crate) fn internal_error(message: &str) -> Box<Self> {
+        let cause = Cause { reason: "", message: message.to_owned(), field: String::new() };
+        let shown = format!("Internal error occurred: {message}");
+        Self::new(500, "InternalError", shown)
+            .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Box<Self> {
@@ -163,6 +183,9 @@ impl Failure {
 
     /// Returns the `Status` object as sent on the wire.
     pub(crate) fn to_value(&self) -> Value {
+        if let Some(status) = &self.given {
+            return (**status).clone();
+        }
         let mut metadata = Map::new();
         if let Some(proceed) = &self.proceed {
             metadata.insert("continue".to_owned(), proceed.as_str().into());
@@ -191,7 +214,10 @@ impl Details {
         }
         if !self.causes.is_empty() {
             let causes = self.causes.iter().map(|cause| {
-                let mut value = json!({"reason": cause.reason, "message": cause.message});
+                let mut value = json!({"message": cause.message});
+                if !cause.reason.is_empty() {
+                    value["reason"] = cause.reason.into();
+                }
                 if !cause.field.is_empty() {
                     value["field"] = cause.field.as_str().into();
                 }

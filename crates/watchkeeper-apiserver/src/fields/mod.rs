@@ -8,6 +8,7 @@ use crate::failure::{Cause, Details, Failure};
 use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::MergeType;
 
+pub(crate) mod json_patch;
 mod last_applied;
 pub(crate) mod set;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::yield_now;
 
 use crate::admission::attempt::Attempt;
@@ -63,7 +63,9 @@ impl Call {
     fn delete(&self, kind: &Arc<Kind>, key: &Key, options: &DeleteOptions) -> Result<Deleted> {
         let tries = 1 + self.tries.fetch_add(1, Ordering::Relaxed);
         let old = self.read(kind, |core| core.get(kind, key))?;
-        if tries > if old.bytes.len() > LARGE { LARGE_TRIES } else { TRIES } {
+        let limit = if old.bytes.len() > LARGE { LARGE_TRIES } else { TRIES };
+        // Admission cannot run under the lock.
+        if tries > limit && self.admission.is_none() {
             return self.commit_if_current(kind, |core| core.delete_one(kind, key, options));
         }
         let plan = || Departure::plan(kind, &old, options, self.now());
@@ -95,7 +97,15 @@ impl Call {
                 };
                 let plan = || Departure::plan(&kind, &stored, options, self.now());
                 let departure = self.work(stored.bytes.len(), plan)?;
-                self.admit_delete(&kind, "", &stored, options)?;
+                match self.admit_delete(&kind, "", &stored, options) {
+                    Err(failure) if failure.outdated => {
+                        if !self.call_webhooks().await {
+                            yield_now().await;
+                        }
+                        continue;
+                    }
+                    admitted => admitted?,
+                }
                 match self.commit(|core| core.depart(&departure)) {
                     Err(failure) if failure.outdated => yield_now().await,
                     Err(failure) if failure.code != 404 => return Err(failure),
@@ -130,7 +140,7 @@ impl Call {
             let (value, _) = negotiate::read_value(&self.headers, body, ("v1", "DeleteOptions"))?
                 .map_err(|problem| Failure::bad_request(format!("couldn't get version/kind; {problem}")))?;
             // Options in a body replace those of the query.
-            return DeleteOptions::read(&value);
+            return self.read_options(value);
         }
         let mut value = json!({});
         if let Some(grace) = self.query.number("gracePeriodSeconds")? {
@@ -146,6 +156,14 @@ impl Call {
         if !dry_run.is_empty() {
             value["dryRun"] = json!(dry_run);
         }
-        DeleteOptions::read(&value)
+        self.read_options(value)
+    }
+
+    fn read_options(&self, value: Value) -> Result<DeleteOptions> {
+        let options = DeleteOptions::read(&value)?;
+        if let Some(session) = &self.admission {
+            session.set_options(value);
+        }
+        Ok(options)
     }
 }

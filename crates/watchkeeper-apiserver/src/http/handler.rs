@@ -1,6 +1,6 @@
 //! The path of a request: from the URL to a kind and one of its endpoints.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -99,7 +99,9 @@ async fn respond(
     let mut answered = call.answer(found, body).await;
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
         // Lets the request that changed the object continue, and others run.
-        yield_now().await;
+        if !call.call_webhooks().await {
+            yield_now().await;
+        }
         call.admission.iter().for_each(|session| session.begin());
         let body = Full::new(call.body.get().cloned().unwrap_or_default());
         answered = call.answer(call.find(), body).await;
@@ -127,8 +129,8 @@ fn session(shared: &Shared, method: &Method, user: Option<&Arc<User>>) -> Option
         return None;
     }
     let user = user.cloned().unwrap_or_else(|| Arc::new(User::admin()));
-    let (now, seed) = (shared.clock.wall(), shared.generator.next_u64());
-    Some(Arc::new(Session::new(shared.admission.clone(), shared.core.clone(), user, now, seed)))
+    let seed = shared.generator.next_u64();
+    Some(Arc::new(Session::new(shared.admission.clone(), shared.core.clone(), user, &shared.clock, seed)))
 }
 
 /// A request for a resource.
@@ -257,6 +259,17 @@ impl Call {
             Method::DELETE => self.delete_object(kind, key, form, body).await,
             _ => Err(Failure::method_not_allowed()),
         }
+    }
+
+    /// Calls the webhooks whose answers the last attempt lacked. Returns whether there were any.
+    pub(crate) async fn call_webhooks(&self) -> bool {
+        let Some(session) = &self.admission else { return false };
+        let called = session.make_calls().await;
+        if called {
+            // The attempt did not fail because of another write.
+            self.tries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tries| tries.checked_sub(1)).ok();
+        }
+        called
     }
 
     /// Finds what the URL names; `None` if its group or version is not served.

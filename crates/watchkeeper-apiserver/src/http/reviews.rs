@@ -1,7 +1,7 @@
 //! Access and identity reviews: virtual kinds that are answered and never stored.
 
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::access::attributes::{Attributes, Object, Resource};
 use crate::access::user::User;
@@ -60,7 +60,7 @@ impl Call {
         let status = match review.answer {
             Answer::User => {
                 let metadata = json!({"creationTimestamp": meta::timestamp(self.now())});
-                return Ok(json!({"metadata": metadata, "status": {"userInfo": shown(&self.user())}}));
+                return Ok(json!({"metadata": metadata, "status": {"userInfo": self.user().shown()}}));
             }
             Answer::Rules => {
                 let namespace = text(&value["spec"]["namespace"]);
@@ -129,7 +129,7 @@ impl Call {
         let audiences: Vec<_> = audiences.map(|audience| text(audience).to_owned()).collect();
         Ok(match self.shared.tokens.verify(&self.shared.core, token, &audiences) {
             Ok(verified) => {
-                json!({"authenticated": true, "user": shown(&verified.user), "audiences": verified.audiences})
+                json!({"authenticated": true, "user": verified.user.shown(), "audiences": verified.audiences})
             }
             Err(error) => json!({"user": {}, "error": error}),
         })
@@ -147,23 +147,6 @@ fn subject(spec: &Value) -> User {
     let extra = spec["extra"].as_object().into_iter().flatten();
     user.extra = extra.map(|(key, values)| (key.clone(), texts(values))).collect();
     user
-}
-
-/// The user as a `UserInfo`.
-fn shown(user: &User) -> Value {
-    let mut info = Map::new();
-    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
-        if !text.is_empty() {
-            info.insert(field.to_owned(), text.as_str().into());
-        }
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    info.into()
 }
 
 /// Validates an access review.

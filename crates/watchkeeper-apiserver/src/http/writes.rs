@@ -148,6 +148,9 @@ impl Call {
         if !causes.is_empty() {
             return Err(Failure::invalid_options(options, causes));
         }
+        if let Some(session) = &self.admission {
+            session.set_options(self.shown_options());
+        }
         Ok(Write {
             dry_run: !dry_run.is_empty(),
             manager: if manager.is_empty() { self.agent() } else { manager.to_owned() },
@@ -160,6 +163,21 @@ impl Call {
             warnings: Vec::new(),
             admission: self.admission.clone(),
         })
+    }
+
+    /// The options of a write, as admission sees them.
+    fn shown_options(&self) -> Value {
+        let mut options = json!({});
+        for field in ["fieldManager", "fieldValidation"] {
+            if !self.query.text(field).is_empty() {
+                options[field] = self.query.text(field).into();
+            }
+        }
+        let dry_run = self.query.all("dryRun");
+        if !dry_run.is_empty() {
+            options["dryRun"] = json!(dry_run);
+        }
+        options
     }
 
     /// The default field manager: the product name of the user agent.

@@ -375,7 +375,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         "v1",
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",
-        &WebhookConfiguration,
+        &WebhookConfiguration { mutating: true },
     )
     .cluster()
     .category(EXTENSIONS)
@@ -409,7 +409,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         "v1",
         "ValidatingWebhookConfiguration",
         "validatingwebhookconfigurations",
-        &WebhookConfiguration,
+        &WebhookConfiguration { mutating: false },
     )
     .cluster()
     .category(EXTENSIONS)

@@ -228,6 +228,13 @@ impl Registry {
         (before, touched)
     }
 
+    /// Returns the other served versions and groups under which the objects of a kind can be written.
+    pub(crate) fn equivalents(&self, kind: &Arc<Kind>) -> Vec<Arc<Kind>> {
+        let all = self.builtins.iter().chain(self.customs.values().flatten());
+        let others = all.filter(|other| other.storage == kind.storage && other.is_served());
+        others.filter(|other| !Arc::ptr_eq(other, kind)).cloned().collect()
+    }
+
     /// Returns the names of all definitions.
     pub(crate) fn definitions(&self) -> Vec<String> {
         self.customs.keys().cloned().collect()

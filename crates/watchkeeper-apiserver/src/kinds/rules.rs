@@ -20,7 +20,7 @@ mod size;
 mod types;
 
 /// The maximum number of brackets, dots and operators in a rule. It bounds the depth of the syntax tree.
-const MOST_SIGNS: usize = 2_000;
+pub(crate) const MOST_SIGNS: usize = 2_000;
 /// Enough for the deepest rule. Untouched pages cost no memory.
 const STACK: usize = 256 << 20;
 
@@ -162,13 +162,13 @@ fn most_signs(schema: &Value) -> Option<usize> {
     }
 }
 
-fn signs(rule: &str) -> usize {
+pub(crate) fn signs(rule: &str) -> usize {
     rule.chars().filter(|letter| "([{.?+-*/%<>=!".contains(*letter)).count()
 }
 
 /// Runs `work`, which recurses deeply, on a large stack. Returns `None` if it panics, as the parser does on some
 /// invalid rules.
-fn with_room<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(|| stacker::grow(STACK, work))).ok()
 }
 

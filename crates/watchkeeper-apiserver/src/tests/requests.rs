@@ -44,6 +44,7 @@ fn get(server: &ApiServer, path: &str) -> Call {
         query: Query::parse(uri.query()),
         target,
         user: None,
+        admission: None,
         stop: None,
         bookmark_period: server.shared.bookmark_period,
         body: OnceLock::new(),

@@ -10,7 +10,6 @@ pub(crate) mod delete;
 pub(crate) mod draft;
 pub(crate) mod duties;
 mod evict;
-pub(crate) mod json_patch;
 pub(crate) mod list;
 pub(crate) mod merge_patch;
 pub(crate) mod patch;

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::codec::json;
 use crate::failure::{Cause, Failure, Result, quoted};
+use crate::fields::json_patch::{self, Misfit, Operation};
 use crate::kinds::identity::{Mismatch, identify, mismatch, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::state::store::Key;
 use crate::types::normalize::found_type;
 use crate::verbs::draft::{Draft, Seen};
-use crate::verbs::json_patch::{self, Misfit, Operation};
 use crate::verbs::merge_patch::merge;
 use crate::verbs::strategic;
 use crate::verbs::update::{MODIFIED, Part, check_same_name, version_of};

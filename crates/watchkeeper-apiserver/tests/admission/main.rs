@@ -4,7 +4,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod hook;
 mod priority;
+mod webhooks;
 
 use serde_json::{Value, json};
 

@@ -1,0 +1,101 @@
+//! CEL expressions of webhooks and policies.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{Context, Program, Value as CelValue};
+use serde_json::Value;
+
+use crate::kinds::rules::{MOST_SIGNS, signs, with_room};
+
+/// A compiled expression. One that does not compile fails each evaluation.
+pub(super) struct Expression {
+    text: String,
+    program: Result<Program, String>,
+}
+
+impl Expression {
+    pub(super) fn compile(text: &str) -> Self {
+        let program = match signs(text) > MOST_SIGNS {
+            true => Err("compilation failed: the expression is too long or too deep".to_owned()),
+            false => with_room(|| Program::compile(text).map_err(|error| error.to_string()))
+                .unwrap_or_else(|| Err("the parser failed".to_owned()))
+                .map_err(|why| format!("compilation failed: {why}")),
+        };
+        Self { text: text.to_owned(), program }
+    }
+
+    /// Evaluates a condition.
+    pub(super) fn holds(&self, scope: &Scope) -> Result<bool, String> {
+        match self.evaluate(scope)? {
+            CelValue::Bool(holds) => Ok(holds),
+            _ => Err(format!("expression '{}' resulted in error: it is not a bool", self.text)),
+        }
+    }
+
+    pub(super) fn evaluate(&self, scope: &Scope) -> Result<CelValue, String> {
+        let failed = |why: &dyn fmt::Display| format!("expression '{}' resulted in error: {why}", self.text);
+        let program = self.program.as_ref().map_err(|why| failed(why))?;
+        let result = with_room(|| program.execute(&scope.0));
+        result.ok_or_else(|| failed(&"it cannot be evaluated"))?.map_err(|why| failed(&why))
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expression").field(&self.text).finish()
+    }
+}
+
+/// The variables of an expression.
+pub(super) struct Scope(Context<'static>);
+
+impl Scope {
+    pub(super) fn new() -> Self {
+        Self(Context::default().with_all())
+    }
+
+    /// Adds a variable.
+    pub(super) fn with(mut self, name: &str, value: &Value) -> Self {
+        self.0.add_variable_from_value(name, to_cel(value));
+        self
+    }
+}
+
+fn to_cel(value: &Value) -> CelValue {
+    match value {
+        Value::Null => CelValue::Null,
+        Value::Bool(value) => CelValue::Bool(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => CelValue::Int(number),
+            (None, number) => CelValue::Float(number.unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => CelValue::String(Arc::new(text.clone())),
+        Value::Array(list) => CelValue::List(Arc::new(list.iter().map(to_cel).collect())),
+        Value::Object(fields) => {
+            let entries = fields.iter().map(|(name, value)| (Key::from(name.as_str()), to_cel(value)));
+            CelValue::Map(Map { map: Arc::new(entries.collect()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_condition_sees_its_variables() {
+        let scope = Scope::new()
+            .with("object", &json!({"spec": {"replicas": 3}, "metadata": {"labels": {"a/b": "c"}}}));
+        let holds = |text: &str| Expression::compile(text).holds(&scope);
+        assert_eq!(holds("object.spec.replicas > 2 && object.metadata.labels['a/b'] == 'c'"), Ok(true));
+        assert_eq!(holds("has(object.spec.paused)"), Ok(false));
+        assert!(holds("object.spec.other == 1").is_err_and(|why| why.contains("resulted in error")));
+        assert!(holds("object.spec.replicas").is_err());
+        assert!(holds("object.(").is_err_and(|why| why.contains("compilation failed")));
+    }
+}

@@ -7,7 +7,7 @@
 //! may do if [`ApiServerBuilder::authorization`] says so.
 //!
 //! It answers as kube-apiserver 1.36 does; `docs/apiserver-conformance.md` lists the known differences. Request bodies
-//! may be JSON, YAML or protobuf; responses are JSON or YAML. Not served: webhooks, client certificates, and
+//! may be JSON, YAML or protobuf; responses are JSON or YAML. Not served: client certificates, and
 //! subresources that need a kubelet (logs, exec, port-forward). Such requests are refused, or negotiated down to a
 //! format that is served.
 //!

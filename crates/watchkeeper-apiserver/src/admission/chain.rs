@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::admission::attempt::Attempt;
 use crate::admission::plugin::Plugin;
 use crate::admission::plugins::priority::Priority;
+use crate::admission::policies::validating::ValidatingPolicies;
 use crate::admission::reinvocation::Reinvocation;
 use crate::admission::webhooks::mutating::MutatingWebhooks;
 use crate::admission::webhooks::validating::ValidatingWebhooks;
@@ -17,6 +18,7 @@ type Make = fn() -> Box<dyn Plugin>;
 pub(super) const PLUGINS: &[(&str, Make)] = &[
     (PRIORITY, || Box::new(Priority)),
     ("MutatingAdmissionWebhook", || Box::new(MutatingWebhooks::default())),
+    ("ValidatingAdmissionPolicy", || Box::new(ValidatingPolicies::default())),
     ("ValidatingAdmissionWebhook", || Box::new(ValidatingWebhooks::default())),
 ];
 
@@ -43,7 +45,8 @@ impl Chain {
     pub(super) fn mutate(&self, attempt: &Attempt<'_>, object: &mut Value) -> Result<()> {
         *attempt.session.reinvocation() = Reinvocation::default();
         self.mutate_once(attempt, object)?;
-        match attempt.session.reinvocation().begin_second(object) {
+        let again = attempt.session.reinvocation().begin_second(object);
+        match again {
             true => self.mutate_once(attempt, object),
             false => Ok(()),
         }

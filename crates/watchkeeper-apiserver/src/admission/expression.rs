@@ -39,7 +39,9 @@ impl Expression {
         let failed = |why: &dyn fmt::Display| format!("expression '{}' resulted in error: {why}", self.text);
         let program = self.program.as_ref().map_err(|why| failed(why))?;
         let result = with_room(|| program.execute(&scope.0));
-        result.ok_or_else(|| failed(&"it cannot be evaluated"))?.map_err(|why| failed(&why))
+        result
+            .ok_or_else(|| failed(&"it cannot be evaluated"))?
+            .map_err(|why| failed(&lower_case(&why.to_string())))
     }
 }
 
@@ -58,10 +60,27 @@ impl Scope {
     }
 
     /// Adds a variable.
-    pub(super) fn with(mut self, name: &str, value: &Value) -> Self {
-        self.0.add_variable_from_value(name, to_cel(value));
+    pub(super) fn with(self, name: &str, value: &Value) -> Self {
+        self.with_value(name, to_cel(value))
+    }
+
+    /// Adds a variable with the result of another expression.
+    pub(super) fn with_value(mut self, name: &str, value: CelValue) -> Self {
+        self.0.add_variable_from_value(name, value);
         self
     }
+}
+
+/// A map of named values.
+pub(super) fn map(values: &[(&str, CelValue)]) -> CelValue {
+    let entries = values.iter().map(|(name, value)| (Key::from(*name), value.clone()));
+    CelValue::Map(Map { map: Arc::new(entries.collect()) })
+}
+
+/// Messages of the real server's engine begin in lower case.
+fn lower_case(message: &str) -> String {
+    let mut letters = message.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn to_cel(value: &Value) -> CelValue {

@@ -10,6 +10,7 @@ pub(crate) mod chain;
 mod expression;
 pub(crate) mod plugin;
 mod plugins;
+mod policies;
 mod reinvocation;
 mod rules;
 pub(crate) mod selection;

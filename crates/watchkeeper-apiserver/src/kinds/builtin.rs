@@ -1,6 +1,7 @@
 //! The table of built-in kinds: their names, their properties, and the [`Behaviour`] of each.
 
 use crate::kinds::behaviour::{
+    AdmissionPolicy, AdmissionPolicyBinding,
     ApiService, Behaviour, CertificateSigningRequest, ConfigMap, ControllerRevision, CoreEvent, CronJob,
     CsiDriver, CsiNode, CsiStorageCapacity, CustomResourceDefinition, DaemonSet, Deployment, DeviceClass,
     EndpointSlice, Endpoints, Event, FlowSchema, HorizontalPodAutoscaler, Ingress, IngressClass, Job, Lease,
@@ -8,7 +9,7 @@ use crate::kinds::behaviour::{
     PodDisruptionBudget, PodTemplate, PriorityClass, PriorityLevelConfiguration, ReplicaSet,
     ReplicationController, ResourceClaim, ResourceClaimTemplate, ResourceQuota, ResourceSlice, Role,
     RoleBinding, RuntimeClass, Secret, Service, ServiceAccount, StatefulSet, StorageClass,
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, VolumeAttachment, VolumeAttributesClass,
+    VolumeAttachment, VolumeAttributesClass,
     WebhookConfiguration,
 };
 
@@ -373,6 +374,28 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     kind(
         ADMISSION,
         "v1",
+        "MutatingAdmissionPolicy",
+        "mutatingadmissionpolicies",
+        &AdmissionPolicy { rules: "mutations", headers: "Name Mutations:integer ParamKind Age" },
+    )
+    .cluster()
+    .category(EXTENSIONS)
+    .generation()
+    .conditional(),
+    kind(
+        ADMISSION,
+        "v1",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        &AdmissionPolicyBinding { acts: false },
+    )
+    .cluster()
+    .category(EXTENSIONS)
+    .generation()
+    .conditional(),
+    kind(
+        ADMISSION,
+        "v1",
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",
         &WebhookConfiguration { mutating: true },
@@ -386,7 +409,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         "v1",
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
-        &ValidatingAdmissionPolicy,
+        &AdmissionPolicy { rules: "validations", headers: "Name Validations:integer ParamKind Age" },
     )
     .cluster()
     .category(EXTENSIONS)
@@ -398,7 +421,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         "v1",
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",
-        &ValidatingAdmissionPolicyBinding,
+        &AdmissionPolicyBinding { acts: true },
     )
     .cluster()
     .category(EXTENSIONS)

@@ -228,6 +228,12 @@ impl Registry {
         (before, touched)
     }
 
+    /// Returns a served kind by the name of the kind.
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+        let mut all = self.builtins.iter().chain(self.customs.values().flatten());
+        all.find(|known| known.is_served() && known.api_version == api_version && known.kind == kind).cloned()
+    }
+
     /// Returns the other served versions and groups under which the objects of a kind can be written.
     pub(crate) fn equivalents(&self, kind: &Arc<Kind>) -> Vec<Arc<Kind>> {
         let all = self.builtins.iter().chain(self.customs.values().flatten());

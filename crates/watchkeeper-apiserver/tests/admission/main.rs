@@ -5,6 +5,7 @@
 mod common;
 
 mod hook;
+mod policies;
 mod priority;
 mod webhooks;
 

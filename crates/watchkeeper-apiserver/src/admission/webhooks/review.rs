@@ -165,7 +165,7 @@ impl Attempt<'_> {
     }
 
     /// Converts an object between two versions of the resource. Objects of a subresource's own kind have one version.
-    pub(super) fn convert(&self, object: Value, from: &Kind, to: &Kind) -> Value {
+    pub(in crate::admission) fn convert(&self, object: Value, from: &Kind, to: &Kind) -> Value {
         match std::ptr::eq(from, to) || self.body.is_some() {
             true => object,
             false => to.to_served(from.to_storage(object)),

@@ -17,6 +17,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::size;
 use crate::types::normalize::normalize;
 
+mod admission_policy;
 mod api_service;
 mod certificate_signing_request;
 mod config_map;
@@ -56,11 +57,11 @@ mod service;
 mod service_account;
 mod stateful_set;
 mod storage_class;
-mod validating_admission_policy;
 mod volume_attachment;
 mod webhook_configuration;
 mod workload;
 
+pub(super) use admission_policy::{AdmissionPolicy, AdmissionPolicyBinding};
 pub(super) use api_service::ApiService;
 pub(super) use certificate_signing_request::CertificateSigningRequest;
 pub(super) use config_map::ConfigMap;
@@ -98,7 +99,6 @@ pub(super) use service::Service;
 pub(super) use service_account::ServiceAccount;
 pub(super) use stateful_set::StatefulSet;
 pub(super) use storage_class::{StorageClass, VolumeAttributesClass};
-pub(super) use validating_admission_policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 pub(super) use volume_attachment::VolumeAttachment;
 pub(super) use webhook_configuration::WebhookConfiguration;
 

@@ -1,0 +1,6 @@
+//! Admission policies in CEL: `ValidatingAdmissionPolicy`.
+
+mod matching;
+mod params;
+mod policy;
+pub(super) mod validating;

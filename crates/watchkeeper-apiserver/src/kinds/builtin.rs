@@ -1,16 +1,14 @@
 //! The table of built-in kinds: their names, their properties, and the [`Behaviour`] of each.
 
 use crate::kinds::behaviour::{
-    AdmissionPolicy, AdmissionPolicyBinding,
-    ApiService, Behaviour, CertificateSigningRequest, ConfigMap, ControllerRevision, CoreEvent, CronJob,
-    CsiDriver, CsiNode, CsiStorageCapacity, CustomResourceDefinition, DaemonSet, Deployment, DeviceClass,
-    EndpointSlice, Endpoints, Event, FlowSchema, HorizontalPodAutoscaler, Ingress, IngressClass, Job, Lease,
-    LimitRange, Namespace, NetworkPolicy, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    PodDisruptionBudget, PodTemplate, PriorityClass, PriorityLevelConfiguration, ReplicaSet,
-    ReplicationController, ResourceClaim, ResourceClaimTemplate, ResourceQuota, ResourceSlice, Role,
-    RoleBinding, RuntimeClass, Secret, Service, ServiceAccount, StatefulSet, StorageClass,
-    VolumeAttachment, VolumeAttributesClass,
-    WebhookConfiguration,
+    AdmissionPolicy, AdmissionPolicyBinding, ApiService, Behaviour, CertificateSigningRequest, ConfigMap,
+    ControllerRevision, CoreEvent, CronJob, CsiDriver, CsiNode, CsiStorageCapacity, CustomResourceDefinition,
+    DaemonSet, Deployment, DeviceClass, EndpointSlice, Endpoints, Event, FlowSchema, HorizontalPodAutoscaler,
+    Ingress, IngressClass, Job, Lease, LimitRange, Namespace, NetworkPolicy, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PodTemplate, PriorityClass, PriorityLevelConfiguration,
+    ReplicaSet, ReplicationController, ResourceClaim, ResourceClaimTemplate, ResourceQuota, ResourceSlice,
+    Role, RoleBinding, RuntimeClass, Secret, Service, ServiceAccount, StatefulSet, StorageClass,
+    VolumeAttachment, VolumeAttributesClass, WebhookConfiguration,
 };
 
 /// Which names a kind's objects may have.

@@ -20,6 +20,7 @@ mod verify;
 mod watch;
 
 pub use backoff::Backoff;
+pub(crate) use health::SharedHealth;
 pub use health::{Cause, Health, Phase};
 pub(crate) use metadata::list_metadata;
 pub use metrics::ListReason;

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use watchkeeper::controller::AccessCheck;
 use watchkeeper::process::pod_namespace;
 use watchkeeper::queue::QueueKind;
 
@@ -20,6 +21,9 @@ pub struct Options {
     /// Namespace of the Lease of the leader election; that of the pod by default
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
+    /// What to do at the start if permissions are missing; all that are missing are named
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AccessCheck::Warn)]
+    pub access_check: AccessCheck,
 }
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
@@ -39,6 +43,7 @@ impl Default for Options {
             queue: QueueKind::default(),
             leader_elect: false,
             leader_election_namespace: None,
+            access_check: AccessCheck::Off,
         }
     }
 }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use watchkeeper::controller::{MissingAccess, Preflight, Role};
 use watchkeeper::explain::{Explain, ProgramPhase};
 use watchkeeper::informer::{CachesBehind, InformerPanicked, InformerStopped, NotSynced};
 use watchkeeper::leader::{ElectionError, LeaderElection, LeaderElectionLost};
 use watchkeeper::process::metrics::{
     InformerCollector, QueueCollector, register_credentials, register_election, register_events,
-    register_reports,
+    register_process, register_reports,
 };
 use watchkeeper::process::{AdminArgs, AdminError, Pages};
 use watchkeeper::record::EventSink;
+use watchkeeper::source::Scope;
 use watchkeeper::{Client, ObjectName, RateLimitingQueue, SharedInformerFactory, record};
 
 use crate::COMPONENT;
@@ -48,6 +50,9 @@ pub enum RunError {
     /// The caches lack what the leader before has written.
     #[error(transparent)]
     Behind(#[from] CachesBehind),
+    /// Permissions are missing.
+    #[error(transparent)]
+    Access(#[from] MissingAccess),
 }
 
 const RESYNC: Duration = Duration::from_secs(30);
@@ -67,12 +72,14 @@ pub struct Program {
     workers: usize,
     election: Option<LeaderElection>,
     explain: Explain,
+    preflight: Preflight,
 }
 
 impl Program {
     /// Assembles the program; registers its metrics and readiness checks with `pages`.
     pub fn new(client: &Client, options: &Options, pages: &mut Pages) -> Result<Self, RunError> {
         let (recorder, sink) = record::recorder(COMPONENT, client);
+        register_process(&mut pages.metrics);
         register_reports(&mut pages.metrics, &client.env().reporter);
         register_credentials(&mut pages.metrics, client);
         register_events(&mut pages.metrics, &recorder);
@@ -83,9 +90,12 @@ impl Program {
             .name(COMPONENT)
             .metrics(Arc::new(informers))
             .build();
+        let mut preflight =
+            Preflight::new(COMPONENT, options.access_check, client).needs(Scope::Cluster, &needed());
         let election = match options.election() {
             Some(namespace) => {
                 let namespace = namespace.ok_or(RunError::NoNamespace)?;
+                preflight = preflight.needs(Scope::Namespace(namespace.clone()), &needed_to_lead());
                 Some(LeaderElection::builder(client, &namespace, COMPONENT).recorder(&recorder).build()?)
             }
             None => None,
@@ -109,7 +119,7 @@ impl Program {
         pages.explain = Some(Arc::new(explain.clone()));
         pages.ready.caches(&factory);
         pages.live.informers(&factory);
-        Ok(Self { factory, controller, sink, workers: options.workers.get(), election, explain })
+        Ok(Self { factory, controller, sink, workers: options.workers.get(), election, explain, preflight })
     }
 
     /// The queue of Foos to reconcile.
@@ -120,7 +130,7 @@ impl Program {
     /// Runs until `stop`, or until a part panics, which the error names. Returns when all tasks have ended; dropping the future ends them
     /// too.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
-        let Self { factory, controller, sink, workers, election, explain } = self;
+        let Self { factory, controller, sink, workers, election, explain, preflight } = self;
         tracing::info!("starting the Foo controller");
         // Whichever part ends first stops the others.
         let stop = &stop.child_token();
@@ -130,7 +140,9 @@ impl Program {
         let work = async {
             let (_worked, _stop) = (worked.clone().drop_guard(), stop.clone().drop_guard());
             tracing::info!("waiting for informer caches to sync");
-            factory.wait_for_sync(stop).await?;
+            let permitted = async { Ok::<_, RunError>(preflight.require().await?) };
+            let synced = async { Ok::<_, RunError>(factory.wait_for_sync(stop).await?) };
+            tokio::try_join!(permitted, synced)?;
             let Some(election) = election else {
                 explain.set_phase(ProgramPhase::Running);
                 controller.run(workers, stop.clone()).await;
@@ -146,11 +158,36 @@ impl Program {
             });
             led.await?.unwrap_or(Ok(()))
         };
-        let (result, ()) = tokio::join!(work, sink.grace(EVENTS).run(worked.clone()));
+        let warn = worked.run_until_cancelled(preflight.warn());
+        let (result, (), _) = tokio::join!(work, sink.grace(EVENTS).run(worked.clone()), warn);
         // If an informer panicked, that is the root cause.
         factory.join().await?;
         result
     }
+}
+
+/// The permissions of the controller.
+fn needed() -> Role {
+    let mut role = Role::default();
+    for (group, resource, verbs) in [
+        ("samplecontroller.k8s.io", "foos", &["list", "watch"][..]),
+        ("samplecontroller.k8s.io", "foos/status", &["update"]),
+        ("apps", "deployments", &["list", "watch", "create", "update"]),
+        ("", "events", &["create", "patch"]),
+    ] {
+        verbs.iter().for_each(|verb| role.add(group, resource, verb));
+    }
+    role
+}
+
+/// The permissions of the election, in the namespace of its Lease.
+fn needed_to_lead() -> Role {
+    let (mut role, group) = (Role::default(), "coordination.k8s.io");
+    role.add(group, "leases", "create");
+    ["get", "list", "watch", "update"]
+        .iter()
+        .for_each(|verb| role.add_named(group, "leases", COMPONENT, verb));
+    role
 }
 
 /// Runs the controller until `stop`, without metrics; see [`Program::run`].

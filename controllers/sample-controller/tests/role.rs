@@ -4,26 +4,66 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Event;
 use sample_controller::api::Foo;
-use sample_controller::{CRD_STATUS_SUBRESOURCE, EXAMPLE, Options};
+use sample_controller::{CRD_STATUS_SUBRESOURCE, EXAMPLE, Options, RunError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
+use watchkeeper::controller::AccessCheck;
 use watchkeeper_test::TestCluster;
 
 const ROLES: &str = include_str!("../artifacts/deploy/rbac.yaml");
 const NAMESPACE: &str = include_str!("../artifacts/deploy/namespace.yaml");
+
+/// The options of the Deployment, with another check.
+fn deployed(access_check: AccessCheck) -> Options {
+    Options {
+        leader_elect: true,
+        leader_election_namespace: Some("sample-controller".to_owned()),
+        access_check,
+        ..Options::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_controller_asks_for_its_permissions_at_the_start_and_names_those_that_are_missing() {
+    let no_create = ROLES.replacen("[list, watch, create, update]", "[list, watch, update]", 1);
+    let no_renewal = ROLES.replacen("[get, list, watch, update]", "[get, list, watch]", 1);
+    for (roles, missing) in [
+        (ROLES, None),
+        (&no_create, Some("permissions are missing cluster-wide: create deployments.apps\n")),
+        (
+            &no_renewal,
+            Some(
+                "permissions are missing in namespace sample-controller: \
+                 update leases.coordination.k8s.io sample-controller\n",
+            ),
+        ),
+    ] {
+        let cluster = TestCluster::builder().env(&Env::simulated(1)).manifest(CRD_STATUS_SUBRESOURCE);
+        let cluster = cluster.manifest(NAMESPACE).role(roles).without_operator().await;
+        let (client, stop) = (cluster.recorded_client(), CancellationToken::new());
+        let options = deployed(AccessCheck::Fail);
+        let run = sample_controller::run(&client, &options, stop.clone());
+        let Some(missing) = missing else {
+            let work = async {
+                cluster.apply(EXAMPLE).await;
+                cluster.eventually::<Foo>("default/example-foo", |foo| foo.status.is_some()).await;
+                stop.cancel();
+            };
+            tokio::join!(run, work).0.unwrap();
+            continue;
+        };
+        let error = run.await.unwrap_err();
+        assert!(matches!(error, RunError::Access(_)) && error.to_string().starts_with(missing), "{error}");
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_roles_grant_what_the_controller_does_and_nothing_else() {
     let cluster = TestCluster::builder().env(&Env::simulated(1)).manifest(CRD_STATUS_SUBRESOURCE);
     let cluster = cluster.manifest(NAMESPACE).without_operator().await;
     let (client, stop) = (cluster.recorded_client(), CancellationToken::new());
-    let token = stop.clone();
-    let options = Options {
-        leader_elect: true,
-        leader_election_namespace: Some("sample-controller".to_owned()),
-        ..Options::default()
-    };
+    let (token, options) = (stop.clone(), deployed(AccessCheck::Off));
     let controller = tokio::spawn(async move { sample_controller::run(&client, &options, token).await });
     cluster.apply(EXAMPLE).await;
     cluster.eventually::<Foo>("default/example-foo", |foo| foo.status.is_some()).await;

@@ -22,7 +22,10 @@ pub(crate) fn table(rows: Vec<Vec<Cell>>) -> Vec<String> {
         let cells = row.into_iter().enumerate().map(|(column, (style, text))| {
             let width = if column == last { 0 } else { widths[column] + 2 };
             let padding = " ".repeat(width.saturating_sub(text.chars().count()));
-            format!("{style}{text}{style:#}{padding}")
+            match text.is_empty() {
+                true => padding,
+                false => format!("{style}{text}{style:#}{padding}"),
+            }
         });
         cells.collect()
     };

@@ -127,14 +127,14 @@ fn facts(view: &KeyView, now: &str) -> Vec<Vec<Cell>> {
         row("worker", worker.to_string());
     }
     if let Some(behind) = view.behind {
-        row("before it", format!("{behind} keys"));
+        row("before it", if behind == 1 { "1 key".to_owned() } else { format!("{behind} keys") });
     }
     if view.failures > 0 {
         row("failures", format!("{} in a row", view.failures));
     }
     if let Some(outcome) = &view.last_outcome {
         let when = when(now, &outcome.at);
-        row("last run", format!("{} after {:.3} s, {when}", outcome.result, outcome.seconds));
+        row("last run", format!("{} after {}, {when}", outcome.result, lasting(outcome.seconds)));
     }
     if let Some(error) = &view.last_error {
         row("last error", format!("{}: {}", when(now, &error.at), error.message));
@@ -175,6 +175,15 @@ fn when(now: &str, at: &str) -> String {
         _ => format!("{} days", seconds / 86_400),
     };
     if passed.is_negative() { format!("in {span}") } else { format!("{span} ago") }
+}
+
+/// A duration, in the unit that suits it.
+fn lasting(seconds: f64) -> String {
+    match seconds {
+        0.0..0.001 => format!("{:.0} µs", seconds * 1e6),
+        0.001..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
 }
 
 /// The time of day of a time in RFC 3339.
@@ -274,5 +283,11 @@ mod tests {
         assert_eq!(when(now, "2026-01-01T00:10:36.000Z"), "in 36 s");
         assert_eq!(when(now, "2025-12-31T20:00:00.000Z"), "4 h ago");
         assert_eq!(when(now, "never"), "never");
+    }
+
+    #[test]
+    fn a_duration_is_given_in_the_unit_that_suits_it() {
+        let durations = [0.000_079, 0.038, 4.25].map(lasting);
+        assert_eq!(durations, ["79 µs", "38 ms", "4.2 s"]);
     }
 }

@@ -100,6 +100,26 @@ async fn a_full_sink_misses_events_alone_and_that_is_counted_and_told_once() {
 }
 
 #[tokio::test]
+async fn a_slow_sink_in_a_burst_is_told_of_once_until_it_has_caught_up() {
+    let env = Env::simulated(1);
+    let events = EventBroadcaster::with_capacity(&env, 10);
+    let (mut slow, recorder) = (events.subscribe(), events.recorder("me"));
+    for number in 0..100 {
+        say(&recorder, &number.to_string());
+        if number % 3 == 0 {
+            slow.recv().await;
+        }
+    }
+    assert!(recorder.dropped() > 40, "{}", recorder.dropped());
+    assert_eq!(env.reporter.errors(), 1);
+    for _ in 0..5 {
+        slow.recv().await;
+    }
+    (0..10).for_each(|number| say(&recorder, &number.to_string()));
+    assert_eq!(env.reporter.errors(), 2, "half of the queue was free");
+}
+
+#[tokio::test]
 async fn a_broadcaster_of_no_capacity_has_room_for_one_and_one_without_sinks_counts_what_it_drops() {
     let events = broadcaster(0);
     let recorder = events.recorder("me");

@@ -35,7 +35,7 @@ pub use index_key::IndexKey;
 #[cfg(all(feature = "admin", feature = "clap", feature = "logging"))]
 pub use manager::ManagerArgs;
 pub use manager::{
-    AccessCheck, Manager, ManagerBuilder, ManagerError, ManagerHandle, MissingAccess, Role, Rule,
+    AccessCheck, Manager, ManagerBuilder, ManagerError, ManagerHandle, MissingAccess, Preflight, Role, Rule,
 };
 pub use outcome::{Action, Error};
 pub use predicate::{annotations_changed, either, generation_changed, labels_changed};

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, select_all};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::manager::ManagerError;
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::env::Env;
 use crate::informer::SharedInformer;
 use crate::object::Kind;
@@ -28,9 +30,6 @@ pub enum OnStale {
     Exit,
 }
 
-/// How often caches are looked at.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// The policy, and the caches that it is about.
 pub(super) struct Staleness {
     policy: OnStale,
@@ -43,6 +42,8 @@ struct Watched {
     cache: String,
     /// Since when the cache may have missed changes, and why.
     stale: Box<dyn Fn() -> Option<(Instant, String)> + Send + Sync>,
+    /// Waits until that begins or ends.
+    turn: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
 impl Staleness {
@@ -52,12 +53,14 @@ impl Staleness {
 
     /// Notes that a controller depends on an informer.
     pub(super) fn add<W: Kind>(&mut self, controller: &str, informer: &SharedInformer<W>) {
-        let (cache, informer) = (informer.name().to_owned(), informer.clone());
+        let (cache, informer, turning) = (informer.name().to_owned(), informer.clone(), informer.clone());
         let stale = move || {
             let health = informer.health();
             health.stale_since().map(|since| (since, health.degraded.map(|(_, why)| why).unwrap_or_default()))
         };
-        self.watched.push(Watched { controller: controller.to_owned(), cache, stale: Box::new(stale) });
+        let turn = move || turning.staleness_turns().boxed();
+        let (controller, stale, turn) = (controller.to_owned(), Box::new(stale), Box::new(turn));
+        self.watched.push(Watched { controller, cache, stale, turn });
     }
 
     /// Applies the policy to controllers until `stop`.
@@ -71,6 +74,8 @@ impl Staleness {
             return Ok(());
         }
         loop {
+            // Waited for before the caches are looked at, so that no change is lost in between.
+            let turns: Vec<_> = self.watched.iter().map(|watched| (watched.turn)()).collect();
             for (controller, pause) in &pauses {
                 let stale = self.stale(controller, env.clock.now());
                 match stale {
@@ -92,9 +97,30 @@ impl Staleness {
                     _ => {}
                 }
             }
-            if stop.run_until_cancelled(env.clock.sleep(LOOK)).await.is_none() {
+            if stop.run_until_cancelled(self.next(turns, &env.clock)).await.is_none() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Waits until one of `turns`, or until a cache has been out of date for too long. Cancel-safe.
+    async fn next(&self, turns: Vec<BoxFuture<'static, ()>>, clock: &Clock) {
+        let now = clock.now();
+        let since = self.watched.iter().filter_map(|watched| Some((watched.stale)()?.0));
+        let due = since.map(|since| since + self.after).filter(|due| *due > now).min();
+        let turn = async {
+            match turns.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(turns).await),
+            }
+        };
+        match due {
+            Some(due) => tokio::select! {
+                biased;
+                () = turn => {}
+                () = clock.sleep_until(due) => {}
+            },
+            None => turn.await,
         }
     }
 

@@ -6,19 +6,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::TryStreamExt;
-
 use crate::env::Env;
 use crate::object::{Object, ObjectName, ResourceVersion};
-use crate::source::{ApiSource, ListOptions, ListerWatcher};
+use crate::reflector::list_metadata;
+use crate::source::{ApiSource, ListOptions};
 use crate::store::Indexer;
-use crate::wire::{ApiError, ListMeta, ListSplitter, Pages};
+use crate::wire::{ApiError, OBJECT_CAP};
 
 /// The number of items in a page: metadata is small.
 const PAGE: u32 = 5_000;
-
-/// How long one page may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a list that failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -56,42 +52,12 @@ pub(super) async fn catch_up<K>(
 }
 
 async fn list(source: &ApiSource, env: &Env) -> Result<Listed, ApiError> {
-    let (mut listed, mut pages) = (Listed::default(), Pages::default());
-    let mut options = ListOptions { limit: PAGE, ..ListOptions::default() };
-    loop {
-        let page = page(source, &options, &mut listed.objects);
-        let late =
-            |_| ApiError::new(crate::wire::Class::Timeout, format!("no answer within {PAGE_TIMEOUT:?}"));
-        let (meta, first) = env.clock.timeout(PAGE_TIMEOUT, page).await.map_err(late)??;
-        // All pages are of one version.
-        listed.version = meta.version;
-        if meta.continue_token.is_empty() {
-            return Ok(listed);
-        }
-        pages.turn(&meta.continue_token, first)?;
-        options.continue_token = meta.continue_token;
-    }
-}
-
-/// Reads one page; returns its metadata and its first object.
-async fn page(
-    source: &ApiSource,
-    options: &ListOptions,
-    objects: &mut BTreeMap<ObjectName, ResourceVersion>,
-) -> Result<(ListMeta, Option<ObjectName>), ApiError> {
-    let mut chunks = source.list(options).await?;
-    let (mut splitter, mut first) = (ListSplitter::default(), None);
-    while let Some(chunk) = chunks.try_next().await? {
-        splitter.feed(&chunk, |item| {
-            // What is too large or has no name is not cached either.
-            let Some(object) = item.ok().and_then(|bytes| Object::<()>::from_json(bytes).ok()) else {
-                return;
-            };
-            first.get_or_insert_with(|| object.key());
-            objects.insert(object.key(), object.version().clone());
-        })?;
-    }
-    Ok((splitter.finish()?, first))
+    let options = ListOptions { limit: PAGE, ..ListOptions::default() };
+    let mut objects = BTreeMap::new();
+    let version = list_metadata(source, &env.clock, OBJECT_CAP, options, |object| {
+        objects.insert(object.key(), object.version().clone());
+    });
+    Ok(Listed { version: version.await?, objects })
 }
 
 impl Listed {

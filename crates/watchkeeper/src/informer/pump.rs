@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::InformerMetrics;
@@ -13,7 +12,7 @@ use crate::env::Env;
 use crate::latch::Latch;
 use crate::object::{Kind, Maker};
 use crate::queue::{DeltaQueue, Popped};
-use crate::reflector::{Health, Options, Phase, Reflector};
+use crate::reflector::{Options, Phase, Reflector, SharedHealth};
 use crate::source::ListerWatcher;
 
 /// The loop of every informer and controller, and its observable state.
@@ -22,7 +21,7 @@ pub(super) struct Pump<K: Kind> {
     pub(super) name: String,
     pub(super) env: Env,
     pub(super) queue: Arc<DeltaQueue<K>>,
-    pub(super) health: Arc<Mutex<Health>>,
+    pub(super) health: Arc<SharedHealth>,
     pub(super) metrics: Arc<dyn InformerMetrics>,
     /// Set when it has run and stopped.
     pub(super) stopped: Latch,

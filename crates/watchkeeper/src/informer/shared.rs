@@ -372,6 +372,11 @@ impl<K: Kind> SharedInformer<K> {
         self.0.pump.health.lock().clone()
     }
 
+    /// Waits until the cache begins or ends to be [stale](Health::stale_since) after this call. Cancel-safe.
+    pub(crate) fn staleness_turns(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.0.pump.health.turn()
+    }
+
     /// Returns the version of the last change that the reflector queued; the store may lag behind it.
     pub fn last_sync_version(&self) -> ResourceVersion {
         self.0.pump.health.lock().version.clone()

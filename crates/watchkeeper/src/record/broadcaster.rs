@@ -21,8 +21,8 @@ const CAPACITY: usize = 1000;
 /// Passes every event of its recorders to every sink. Clones share it.
 ///
 /// A sink receives the events that are recorded after it has [subscribed](Self::subscribe), in order. If its queue is
-/// full, it misses the event, which is counted; the first one missed is also reported. No other sink is affected, and
-/// recorders never wait.
+/// full, it misses the event, which is counted; the first one missed is also reported, and the next one only after half of
+/// the queue was free again. No other sink is affected, and recorders never wait.
 ///
 /// When the last clone and the last recorder are dropped, the sinks receive the remaining events and end.
 ///
@@ -64,8 +64,16 @@ struct Sinks {
 
 struct Sink {
     queue: mpsc::Sender<Arc<Occurrence>>,
-    /// Whether the last event was missed: only the first of a row is reported.
-    missed: bool,
+    /// The number of events missed since it was last caught up: only the first of them is reported.
+    missed: u64,
+}
+
+impl Sink {
+    /// Whether it has missed events, and half of its queue is free again: in a burst, a slow sink makes room for one event after
+    /// the other.
+    fn has_caught_up(&self) -> bool {
+        self.missed > 0 && 2 * self.queue.capacity() >= self.queue.max_capacity()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +108,7 @@ impl EventBroadcaster {
         let (sender, queue) = mpsc::channel(self.0.capacity);
         let mut sinks = self.0.sinks.lock();
         if !sinks.shut_down {
-            sinks.open.push(Sink { queue: sender, missed: false });
+            sinks.open.push(Sink { queue: sender, missed: 0 });
         }
         EventStream { queue, counters: self.0.counters.clone() }
     }
@@ -130,23 +138,30 @@ impl Hub {
     pub(super) fn send(&self, event: Occurrence) {
         let event = Arc::new(event);
         self.recent.push(event.clone());
-        let (mut dropped, mut first_missed) = (0, false);
+        let (mut dropped, mut first_missed, mut caught_up) = (0, false, Vec::new());
         {
             let mut sinks = self.sinks.lock();
             if sinks.open.is_empty() {
                 dropped = 1;
             }
             sinks.open.retain_mut(|sink| {
+                if sink.has_caught_up() {
+                    caught_up.push(std::mem::take(&mut sink.missed));
+                }
                 let sent = sink.queue.try_send(event.clone());
                 dropped += u64::from(sent.is_err());
-                let is_full = matches!(sent, Err(TrySendError::Full(_)));
-                first_missed |= is_full && !sink.missed;
-                sink.missed = is_full;
+                if matches!(sent, Err(TrySendError::Full(_))) {
+                    first_missed |= sink.missed == 0;
+                    sink.missed += 1;
+                }
                 !matches!(sent, Err(TrySendError::Closed(_)))
             });
         }
         self.counters.recorded.fetch_add(1, Relaxed);
         self.counters.dropped.fetch_add(dropped, Relaxed);
+        for missed in caught_up {
+            tracing::info!(missed, "a sink of events has caught up");
+        }
         if first_missed {
             // Outside the lock: a report hook may record an event.
             self.env.reporter.error("events", &event.object().to_string(), &Full(event.to_string()));

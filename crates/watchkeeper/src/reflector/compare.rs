@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use futures::StreamExt;
 use hashbrown::HashMap;
 
-use super::run::{PATIENCE, silent};
+use super::metadata::list_metadata;
 use crate::clock::Clock;
 use crate::object::{Kind, Object, ObjectName, ResourceVersion};
 use crate::source::{ListOptions, ListerWatcher, VersionMatch};
-use crate::wire::{ApiError, ListMeta, ListSplitter, Pages};
+use crate::wire::ApiError;
 
 /// The states of a cache at one moment, from which those that a list confirms are removed.
 #[derive(Debug)]
@@ -43,10 +42,8 @@ impl<K> Comparison<K> {
         Self { cached, differences: Vec::new() }
     }
 
-    /// Compares one item of the list.
-    fn item(&mut self, bytes: &[u8]) {
-        // An item without a name is nobody's.
-        let Ok(listed) = Object::<()>::from_json(bytes) else { return };
+    /// Compares one object of the list.
+    fn item(&mut self, listed: &Object<()>) {
         let key = listed.key();
         let cached = self.cached.remove(&key);
         let difference =
@@ -94,45 +91,15 @@ pub(super) async fn compare<K: Kind, S: ListerWatcher>(
     at: ResourceVersion,
     mut comparison: Comparison<K>,
 ) -> Result<Compared, ApiError> {
-    let mut options = ListOptions {
+    let options = ListOptions {
         limit,
         version: at,
         version_match: VersionMatch::Exact,
         metadata_only: true,
         ..ListOptions::default()
     };
-    let (mut first, mut pages) = (None, Pages::default());
-    loop {
-        let meta = page(&*source, &clock, cap, &options, &mut comparison).await?;
-        let version = first.get_or_insert(meta.version).clone();
-        if meta.continue_token.is_empty() {
-            return Ok(comparison.finish(version));
-        }
-        pages.turn(&meta.continue_token, None)?;
-        // The token carries the version.
-        options.version = ResourceVersion::UNSET;
-        options.continue_token = meta.continue_token;
-    }
-}
-
-async fn page<K: Kind, S: ListerWatcher>(
-    source: &S,
-    clock: &Clock,
-    cap: usize,
-    options: &ListOptions,
-    comparison: &mut Comparison<K>,
-) -> Result<ListMeta, ApiError> {
-    let mut stream = clock.timeout(PATIENCE, source.list(options)).await.map_err(|_| silent())??;
-    let mut splitter = ListSplitter::with_cap(cap);
-    while let Some(chunk) = clock.timeout(PATIENCE, stream.next()).await.map_err(|_| silent())? {
-        splitter.feed(&chunk?, |item| {
-            if let Ok(bytes) = item {
-                comparison.item(bytes);
-            }
-        })?;
-        crate::fair::give_way().await;
-    }
-    Ok(splitter.finish()?)
+    let version = list_metadata(&*source, &clock, cap, options, |object| comparison.item(&object)).await?;
+    Ok(comparison.finish(version))
 }
 
 #[cfg(test)]
@@ -149,7 +116,9 @@ mod tests {
             Object::<()>::from_json(json(name, uid, *version).as_bytes()).unwrap()
         });
         let mut comparison = Comparison::new(objects.collect(), Generator::seeded(1).hasher());
-        listed.iter().for_each(|(name, uid, version)| comparison.item(json(name, uid, *version).as_bytes()));
+        listed.iter().for_each(|(name, uid, version)| {
+            comparison.item(&Object::from_json(json(name, uid, *version).as_bytes()).unwrap());
+        });
         comparison.finish(9.into()).differences.iter().map(ToString::to_string).collect()
     }
 

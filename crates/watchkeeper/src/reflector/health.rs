@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 use super::bad::Failure;
 use super::metrics::ListReason;
 use super::run::Reflector;
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::object::{Kind, ResourceVersion};
 use crate::report::WithCauses;
 use crate::source::ListerWatcher;
@@ -139,26 +144,85 @@ impl Health {
     }
 
     /// Records that the watch works.
-    pub(super) fn recovered(&mut self) {
+    fn recovered(&mut self) {
         (self.watch_failed, self.degraded, self.stale) = (false, None, None);
+    }
+}
+
+/// The health of a reflector, which others read and wait for.
+#[derive(Debug, Default)]
+pub(crate) struct SharedHealth {
+    health: Mutex<Health>,
+    /// Notified when the cache begins or ends to be stale.
+    turned: Arc<Notify>,
+}
+
+impl SharedHealth {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Health> {
+        self.health.lock()
+    }
+
+    /// Waits until the cache begins or ends to be stale after this call. Cancel-safe.
+    pub(crate) fn turn(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.turned.clone().notified_owned()
+    }
+
+    /// Applies a change that may begin or end a problem of the cache called `name`; an end is logged.
+    fn update(&self, name: &str, clock: &Clock, change: impl FnOnce(&mut Health)) {
+        let mut health = self.health.lock();
+        let (degraded, stale) = (health.degraded.as_ref().map(|(since, _)| *since), health.stale.is_some());
+        change(&mut health);
+        let ended = degraded.filter(|_| health.degraded.is_none());
+        let has_turned = stale != health.stale.is_some();
+        drop(health);
+        if let Some(since) = ended {
+            let seconds = clock.now().saturating_duration_since(since).as_secs();
+            tracing::info!(reflector = name, seconds, "the cache is kept up to date again");
+        }
+        if has_turned {
+            self.turned.notify_waiters();
+        }
+    }
+
+    /// Records that the watch works, unless it has to show that by delivering something.
+    pub(super) fn lasts(&self, name: &str, clock: &Clock) {
+        self.update(name, clock, |health| {
+            if !health.unheard {
+                health.recovered();
+            }
+        });
     }
 }
 
 impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
     pub(super) fn contact(&self, version: &ResourceVersion) {
-        let mut health = self.health.lock();
-        health.version.clone_from(version);
-        health.last_contact = Some(self.env.clock.now());
-        (health.unheard, health.stale) = (false, None);
-        if !health.watch_failed {
-            health.degraded = None;
-        }
+        self.update(|health| {
+            health.version.clone_from(version);
+            health.last_contact = Some(self.env.clock.now());
+            (health.unheard, health.stale) = (false, None);
+            if !health.watch_failed {
+                health.degraded = None;
+            }
+        });
+    }
+
+    /// Records that the watch brings nothing because nothing has changed.
+    pub(super) fn quiet(&self) {
+        self.update(|health| {
+            health.recovered();
+            health.unheard = false;
+            health.last_contact = Some(self.env.clock.now());
+        });
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Health)) {
+        self.health.update(&self.name, &self.env.clock, change);
     }
 
     /// Keeps the time at which the problem began, with the newest reason.
     pub(super) fn degrade(&self, cause: Cause, phase: &'static str, why: &str) {
         self.degrade_fresh(cause, phase, why);
-        self.health.lock().stale.get_or_insert_with(|| self.env.clock.now());
+        self.update(|health| _ = health.stale.get_or_insert_with(|| self.env.clock.now()));
     }
 
     /// Does the same for a cache that is right all the same.

@@ -84,16 +84,17 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
 
     /// Records that the kind is not served now: the empty cache is right.
     fn absent(&self) {
-        {
-            let mut health = self.health.lock();
+        let is_optional = self.is_optional();
+        self.update(|health| {
             (health.phase, health.last_contact) = (Phase::Parked, Some(self.env.clock.now()));
             (health.watch_failed, health.stale) = (false, None);
-            if self.is_optional() {
+            if is_optional {
                 health.degraded = None;
-                return;
             }
+        });
+        if !is_optional {
+            self.degrade_fresh(Cause::NotServed, PHASE, WHY);
         }
-        self.degrade_fresh(Cause::NotServed, PHASE, WHY);
     }
 
     fn is_optional(&self) -> bool {

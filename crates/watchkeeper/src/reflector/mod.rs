@@ -11,6 +11,7 @@ mod health;
 mod initial;
 mod kind;
 mod list;
+mod metadata;
 mod metrics;
 mod options;
 mod plan;
@@ -19,7 +20,9 @@ mod verify;
 mod watch;
 
 pub use backoff::Backoff;
+pub(crate) use health::SharedHealth;
 pub use health::{Cause, Health, Phase};
+pub(crate) use metadata::list_metadata;
 pub use metrics::ListReason;
 pub(crate) use metrics::ReflectorMetrics;
 pub(crate) use options::Options;

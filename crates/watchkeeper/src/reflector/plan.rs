@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     internal_errors: InternalErrors,
     /// Whether watches are refused, so that the kind is listed again and again.
     is_polling: bool,
+    /// The watches refused in a row; none before one was permitted.
+    refusals: Option<u32>,
     /// The delays between questions whether a parked kind is served.
     discovery: Backoff,
     /// The versions seen so far.
@@ -107,6 +109,9 @@ pub(super) const VERY_SHORT: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
 /// The number of failures in a row after which the version itself, or the streamed list, is suspected.
 const SUSPECT: u32 = 3;
+/// The number of refused watches in a row that are tried again, if one was permitted before: an API server that has just started
+/// may not have read the roles yet.
+const DOUBTED: u32 = 3;
 /// The time for which a missing support of streamed lists is remembered.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 /// Internal errors of a server that are farther apart than this are not in a row.
@@ -132,6 +137,7 @@ impl Plan {
             paged_until: None,
             internal_errors: InternalErrors { limit: options.retry_internal_errors, row: None },
             is_polling: false,
+            refusals: None,
             discovery: Backoff::new(DISCOVERY.0, DISCOVERY.1),
             history: History::new(options.silence),
             set_back: None,
@@ -260,7 +266,7 @@ impl Plan {
 
     /// Records that a watch was opened.
     pub(crate) fn watch_opened(&mut self, now: Instant) {
-        self.is_polling = false;
+        (self.is_polling, self.refusals) = (false, Some(0));
         self.history.opened(now, &self.generator);
     }
 
@@ -284,6 +290,10 @@ impl Plan {
             return if planted!(DeafToExpiry) { self.delay(error, now) } else { self.relist(error, now) };
         }
         if ended.is_refused() {
+            if let Some(refusals) = self.refusals.as_mut().filter(|refusals| **refusals < DOUBTED) {
+                *refusals += 1;
+                return self.delay(error, now);
+            }
             self.failures = 0;
             (self.is_polling, self.reason) = (true, ListReason::Polled);
             self.state = self.first_page();

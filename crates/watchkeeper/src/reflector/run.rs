@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::health::{Health, Phase};
+use super::health::{Phase, SharedHealth};
 use super::options::Options;
 use super::plan::{Ask, Plan};
 use super::verify::Verifier;
@@ -25,7 +24,7 @@ pub(crate) struct Reflector<K: Kind, S> {
     pub(super) plan: Plan,
     pub(super) env: Env,
     pub(super) name: String,
-    pub(super) health: Arc<Mutex<Health>>,
+    pub(super) health: Arc<SharedHealth>,
     pub(super) options: Options,
     pub(super) verifier: Verifier,
     /// The number of the current or the last list among the questions to the server.
@@ -43,7 +42,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
         queue: Arc<DeltaQueue<K>>,
         maker: Maker<K>,
         env: &Env,
-        health: Arc<Mutex<Health>>,
+        health: Arc<SharedHealth>,
         options: Options,
     ) -> Self {
         let env = env.fork(&format!("reflector {name}"));

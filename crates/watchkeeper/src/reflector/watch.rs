@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 
-use super::health::{Cause, Health, Phase};
+use super::health::{Cause, Phase, SharedHealth};
 use super::initial::Initial;
 use super::plan::{Due, Ended, Probed, SetBack, VERY_SHORT};
 use super::run::{PATIENCE, Reflector, silent};
@@ -61,7 +60,9 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.notify(error);
                 tracing::debug!(reflector = self.name, "{error}");
             }
-            Ended::NotOpened(error) if ended.is_refused() => self.polled(error, !was_polling),
+            Ended::NotOpened(error) if self.plan.is_polling() && ended.is_refused() => {
+                self.polled(error, !was_polling)
+            }
             Ended::NotOpened(error) => self.failed("cannot watch", error),
             Ended::Failed(error) => self.failed("the watch failed", error),
             Ended::Closed | Ended::TimedOut | Ended::Differs if wait.is_zero() => {}
@@ -100,7 +101,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                     self.verify(step)?;
                     continue;
                 }
-                never = lasting(&self.health, &self.env.clock, opened), if is_watching && !is_proven => match never {},
+                never = lasting(&self.health, &self.name, &self.env.clock, opened), if is_watching && !is_proven => match never {},
                 () = self.env.clock.sleep_until(wake_at) => match due {
                     Some((at, Due::Probe)) if at < deadline => {
                         self.plan.history.probe();
@@ -196,12 +197,7 @@ impl<K: Kind, S: ListerWatcher> Reflector<K, S> {
                 self.failed("the watch brings nothing; cannot list", &error);
                 return Err(silent());
             }
-            (Probed::Quiet, _) => {
-                let mut health = self.health.lock();
-                health.recovered();
-                health.unheard = false;
-                health.last_contact = Some(self.env.clock.now());
-            }
+            (Probed::Quiet, _) => self.quiet(),
             (Probed::GoOn, Err(error)) => {
                 tracing::debug!(reflector = self.name, "cannot ask for the server's version: {error}");
             }
@@ -236,14 +232,9 @@ async fn answer_of(
 }
 
 /// Clears a failure of watches once this one has lasted, even if it delivered nothing. Cancel-safe.
-async fn lasting(health: &Mutex<Health>, clock: &Clock, opened: Instant) -> Infallible {
+async fn lasting(health: &SharedHealth, name: &str, clock: &Clock, opened: Instant) -> Infallible {
     clock.sleep_until(opened + VERY_SHORT).await;
-    {
-        let mut health = health.lock();
-        if !health.unheard {
-            health.recovered();
-        }
-    }
+    health.lasts(name, clock);
     std::future::pending().await
 }
 

@@ -1,9 +1,9 @@
 //! The part of a slot that few keys need, in an allocation of its own.
 
-use super::known::{LastError, LastRun, RunResult};
+use super::known::{LastError, RunResult};
 use super::priority::Priority;
 use super::recent::Recent;
-use super::runs::Runs;
+use super::runs::{Run, Runs};
 use super::slots::{Place, Slot};
 use super::tick::Tick;
 use super::trigger::Trigger;
@@ -14,7 +14,7 @@ pub(super) struct Extra {
     pub(super) last_error: Option<Box<LastError<Tick>>>,
     /// From the first park on until a run ends, also while the key is ready or with a worker in between.
     pub(super) parking: Option<Box<Parking>>,
-    pub(super) last_run: Option<LastRun<Tick>>,
+    pub(super) last_run: Option<Run>,
     /// The number of that run in [`Runs`].
     pub(super) run_number: u64,
     /// Empty in a queue to which no key was added with a trigger.
@@ -72,17 +72,18 @@ impl<T> Slot<T> {
         extra.triggers.give_back();
     }
 
-    /// Ends the row of parkings, with a run or because the queue shuts down.
+    /// Ends the row of parkings without a run, because the queue shuts down.
     pub(super) fn end_parking(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.parking = None;
         }
     }
 
-    /// Notes how a run ended, if anything else is known of the key; returns when the change arrived that led to it.
+    /// Notes how a run ended, and with it the row of parkings, if anything else is known of the key; returns when the change arrived that led to it.
     #[inline]
-    pub(super) fn ran(&mut self, run: LastRun<Tick>, runs: &mut Runs) -> Option<Tick> {
+    pub(super) fn ran(&mut self, run: Run, runs: &mut Runs) -> Option<Tick> {
         let extra = self.extra.as_mut()?;
+        extra.parking = None;
         let error = match run.result {
             RunResult::Success | RunResult::RequeueAfter => None,
             _ => extra.last_error.as_ref().map(|error| &*error.message),

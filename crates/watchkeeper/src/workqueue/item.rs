@@ -11,6 +11,7 @@ use super::known::{RunResult, message};
 use super::priority::Priority;
 use super::queue::{Taken, Ticket};
 use super::rate_limiting::RateLimitingQueue;
+use super::shared::release;
 use super::tick::Tick;
 use super::trigger::TriggerRecord;
 use crate::clock::Instant;
@@ -139,7 +140,11 @@ impl<T: Key> WorkItem<T> {
 
     /// Finishes successful work: the key's failures are forgotten.
     pub fn forget(mut self) {
-        self.settle(Outcome::Success(None));
+        let Some(ticket) = self.ticket.take() else { return };
+        let (queue, now) = (&self.queue.0, self.queue.0.now());
+        let mut state = queue.shared.begin(now);
+        state.keys.succeed(ticket, self.remarks, now);
+        release(state);
     }
 
     /// Finishes failed work: reports `error` and adds the key again, rate limited.

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::delaying::Delays;
 use super::item::Key;
-use super::known::{Glance, KeyRecord, LastRun, RunResult};
+use super::known::{Glance, KeyRecord, RunResult};
 use super::limiter::RateLimiter;
 use super::metrics::QueueFigures;
 use super::priority::Priority;
 use super::queue::{Added, Queue, Taken, Ticket};
-use super::runs::Runs;
+use super::runs::{Run, Runs};
 use super::slots::Number;
 use super::state::KeyState;
 use super::tick::Tick;
@@ -131,8 +131,7 @@ impl<T: Key> Keys<T> {
 
     /// Hands out the next key to the worker of that number.
     pub(super) fn get(&mut self, worker: u16, now: Tick) -> Option<Taken<T>> {
-        let (taken, waited) = self.queue.get(now)?;
-        self.queue.slots[taken.ticket.number()].worker = worker;
+        let (taken, waited) = self.queue.get(worker, now)?;
         self.figures.queue_duration.record(waited);
         Some(taken)
     }
@@ -149,14 +148,12 @@ impl<T: Key> Keys<T> {
         now: Tick,
     ) -> u32 {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
-        let result = remarks.result.unwrap_or_else(|| outcome.result());
+        let result = outcome.result();
         let slot = &mut self.queue.slots[number];
-        slot.end_parking();
         let mut retry = 0;
         match outcome {
             Outcome::Success(again) => {
-                slot.forgive();
-                slot.last_success = Some(now);
+                slot.succeeded(now);
                 if let Some(delay) = again
                     && open
                 {
@@ -185,22 +182,35 @@ impl<T: Key> Keys<T> {
                 }
             }
         }
-        let slot = &mut self.queue.slots[number];
-        let worked = slot.started.map_or(0, |started| now.since(started));
-        let run = LastRun { ended: now, took: Duration::from_nanos(worked), result, saw: remarks.saw };
+        self.end(ticket, result, remarks, now);
+        retry
+    }
+
+    /// Takes a key back from its worker after a success: [`settle`](Self::settle) for the most frequent outcome.
+    #[inline]
+    pub(super) fn succeed(&mut self, ticket: Ticket, remarks: Remarks, now: Tick) {
+        self.queue.slots[ticket.number()].succeeded(now);
+        self.end(ticket, RunResult::Success, remarks, now);
+    }
+
+    /// Ends a run whose outcome is entered in the slot.
+    #[inline]
+    fn end(&mut self, ticket: Ticket, result: RunResult, remarks: Remarks, now: Tick) {
+        let slot = &mut self.queue.slots[ticket.number()];
+        let took = slot.worked(now);
+        let run = Run { ended: now, took, result: remarks.result.unwrap_or(result), saw: remarks.saw };
         if let Some(arrived) = slot.ran(run, &mut self.runs) {
             self.figures.latency.record(now.since(arrived));
         }
-        let worked = self.queue.done(ticket, now);
-        self.figures.work_duration.record(worked);
-        retry
+        self.queue.done(ticket);
+        self.figures.work_duration.record(took);
     }
 
     /// Takes a key back from a worker that could not begin its run, which does not count as one.
     pub(super) fn park(&mut self, ticket: Ticket, priority: Priority, until: Tick, now: Tick) {
         if self.queue.is_shutting_down() {
             self.queue.slots[ticket.number()].end_parking();
-            self.queue.done(ticket, now);
+            self.queue.done(ticket);
         } else {
             self.delays.park(&mut self.queue, ticket, priority, until, now);
         }

@@ -79,22 +79,15 @@ pub(crate) struct Glance<T> {
 /// The last run of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LastRun<I = Instant> {
+pub struct LastRun {
     /// The time at which it ended.
-    pub ended: I,
+    pub ended: Instant,
     /// How long it took.
     pub took: Duration,
     /// How it ended.
     pub result: RunResult,
     /// The resource version that it worked on, if the worker [said so](super::WorkItem::saw) and it is a number.
     pub saw: Option<NonZeroU64>,
-}
-
-impl LastRun<Tick> {
-    pub(super) fn at(self, epoch: Instant) -> LastRun {
-        let Self { ended, took, result, saw } = self;
-        LastRun { ended: ended.instant(epoch), took, result, saw }
-    }
 }
 
 /// A run of a key, of which there may have been others since.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::buckets::Buckets;
 use super::priority::Priority;
 use super::state::KeyState;
 use super::trigger::Cause;
@@ -66,6 +67,19 @@ pub struct Running {
     pub longest: Duration,
 }
 
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+static DURATIONS: Buckets<11> =
+    Buckets::new([10, 100, 1_000, 10_000, 100_000, MS, 10 * MS, 100 * MS, SECOND, 10 * SECOND, u64::MAX]);
+
+#[rustfmt::skip]
+static LATENCIES: Buckets<18> = Buckets::new([
+    MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS,
+    SECOND, 5 * SECOND / 2, 5 * SECOND, 10 * SECOND, 30 * SECOND,
+    60 * SECOND, 120 * SECOND, 300 * SECOND, 600 * SECOND, u64::MAX,
+]);
+
 /// A histogram of durations, in client-go's ten buckets from 10 ns to 10 s, and one beyond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
@@ -76,16 +90,13 @@ pub struct Histogram {
 
 impl Histogram {
     pub(super) fn record(&mut self, nanos: u64) {
-        // The bounds are powers of ten in nanoseconds, from 10^1 to 10^10, and belong to the bucket below them.
-        let digits = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
-        self.counts[digits.min(10)] += 1;
+        self.counts[DURATIONS.of(nanos)] += 1;
         self.sum = self.sum.saturating_add(nanos);
     }
 
     /// Returns the upper bound of each bucket in seconds, and its own count, not cumulated; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        const BOUNDS: [f64; 11] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, f64::INFINITY];
-        BOUNDS.into_iter().zip(self.counts)
+        DURATIONS.in_seconds().zip(self.counts)
     }
 
     /// Returns the number of durations.
@@ -102,27 +113,20 @@ impl Histogram {
 /// A histogram of latencies, in buckets from a millisecond to ten minutes, and one beyond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    counts: [u64; LATENCIES.len() + 1],
+    counts: [u64; 18],
     /// In nanoseconds.
     sum: u64,
 }
 
-/// The upper bounds of the buckets of [`Latencies`], in milliseconds.
-const LATENCIES: [u64; 17] =
-    [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-
 impl Latencies {
     pub(super) fn record(&mut self, nanos: u64) {
-        // Rounded up: a bound belongs to the bucket below it.
-        let millis = nanos.div_ceil(1_000_000);
-        self.counts[LATENCIES.partition_point(|bound| *bound < millis)] += 1;
+        self.counts[LATENCIES.of(nanos)] += 1;
         self.sum = self.sum.saturating_add(nanos);
     }
 
     /// Returns the upper bound of each bucket in seconds, and its own count, not cumulated; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        let bounds = LATENCIES.into_iter().map(|millis| millis as f64 / 1_000.0);
-        bounds.chain([f64::INFINITY]).zip(self.counts)
+        LATENCIES.in_seconds().zip(self.counts)
     }
 
     /// Returns the number of latencies.

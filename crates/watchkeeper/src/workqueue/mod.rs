@@ -9,6 +9,7 @@
 //! by a [`limiter`]), `shared` (the lock and the wake-ups), and `rate_limiting` (the public API).
 
 mod bucket;
+mod buckets;
 mod delaying;
 mod enqueue;
 mod extra;

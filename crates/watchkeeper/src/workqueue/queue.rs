@@ -163,14 +163,14 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.ready.push(&mut self.slots, number);
     }
 
-    /// Returns the next key, and the nanoseconds since it was added. Continues during a shutdown, until no key is
+    /// Hands out the next key to the worker of that number; returns the nanoseconds since it was added, too. Continues during a shutdown, until no key is
     /// waiting.
-    pub(super) fn get(&mut self, now: Tick) -> Option<(Taken<T>, u64)> {
+    pub(super) fn get(&mut self, worker: u16, now: Tick) -> Option<(Taken<T>, u64)> {
         let number = self.ready.pop(&mut self.slots)?;
         self.working.push(&mut self.slots, number);
         let slot = &mut self.slots[number];
         slot.place = Place::Working;
-        slot.started = Some(now);
+        (slot.started, slot.worker) = (Some(now), worker);
         let waited = slot.added.take().map_or(0, |added| now.since(added));
         slot.unparked = false;
         let parked_since = slot.take();
@@ -178,21 +178,18 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         Some((Taken { ticket: Ticket(number), key, priority, failures, parked_since }, waited))
     }
 
-    /// Takes a key back from its worker; returns the nanoseconds that the worker had it. A key that was added meanwhile
-    /// is queued now, even during a shutdown.
+    /// Takes a key back from its worker. A key that was added meanwhile is queued now, even during a shutdown.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one done")]
-    pub(super) fn done(&mut self, ticket: Ticket, now: Tick) -> u64 {
+    pub(super) fn done(&mut self, ticket: Ticket) {
         let Ticket(number) = ticket;
         self.working.remove(&mut self.slots, number);
         let slot = &mut self.slots[number];
-        slot.place = Place::Nowhere;
-        let worked = slot.started.take().map_or(0, |started| now.since(started));
+        (slot.place, slot.started) = (Place::Nowhere, None);
         if slot.added.is_some() {
             self.make_ready(number);
         } else {
             self.rest(number);
         }
-        worked
     }
 
     /// Takes a key back from a worker that could not begin; returns whether it is parked. It is ready instead if it was

@@ -274,9 +274,14 @@ impl<T: Key> RateLimitingQueue<T> {
 }
 
 impl<T: Key> Inner<T> {
+    #[inline]
+    pub(super) fn now(&self) -> Tick {
+        self.time.now()
+    }
+
     /// Runs one operation under the lock, after moving due keys into the queue.
     pub(super) fn with<R>(&self, operation: impl FnOnce(&mut Keys<T>, Tick) -> R) -> R {
-        let now = self.time.now();
+        let now = self.now();
         self.shared.with(now, |state| operation(&mut state.keys, now))
     }
 }

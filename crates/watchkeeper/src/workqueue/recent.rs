@@ -22,7 +22,7 @@ pub(super) struct Recent {
     run: u32,
     /// The run to which the newest entry leads.
     noted: u32,
-    /// When the first change of an object arrived that leads to that run.
+    /// When the first change of an object arrived that leads to the next run.
     arrived: Option<Tick>,
     /// The same of the current run, or of the last one.
     taken: Option<Tick>,
@@ -99,7 +99,7 @@ impl Recent {
     #[inline]
     pub(super) fn take(&mut self) {
         self.run = self.run.wrapping_add(1);
-        self.taken = if self.noted == self.run { self.arrived } else { None };
+        self.taken = self.arrived.take();
     }
 
     /// Returns when the first change of an object arrived that led to the current run.
@@ -119,10 +119,8 @@ impl Recent {
         }
         if self.noted == later {
             self.noted = run;
-            self.arrived = self.taken.or(self.arrived);
-        } else {
-            self.arrived = self.taken;
         }
+        self.arrived = self.taken.or(self.arrived);
         self.run = run.wrapping_sub(1);
     }
 

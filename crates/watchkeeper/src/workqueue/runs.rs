@@ -1,6 +1,9 @@
 //! The last runs of all keys of a queue, in one ring, where those of one key are linked.
 
-use super::known::{LastRun, PastRun};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use super::known::{LastRun, PastRun, RunResult};
 use super::tick::Tick;
 use crate::clock::Instant;
 
@@ -11,6 +14,23 @@ const SHOWN: usize = 16;
 /// The number of bytes of an error.
 const ERROR: usize = 200;
 
+/// A [`LastRun`], as it is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) ended: Tick,
+    /// In nanoseconds.
+    pub(super) took: u64,
+    pub(super) result: RunResult,
+    pub(super) saw: Option<NonZeroU64>,
+}
+
+impl Run {
+    pub(super) fn at(self, epoch: Instant) -> LastRun {
+        let Self { ended, took, result, saw } = self;
+        LastRun { ended: ended.instant(epoch), took: Duration::from_nanos(took), result, saw }
+    }
+}
+
 /// A ring of runs, which grows up to its bound. Runs are numbered from 1 on.
 #[derive(Default)]
 pub(super) struct Runs {
@@ -20,7 +40,7 @@ pub(super) struct Runs {
 }
 
 struct Past {
-    run: LastRun<Tick>,
+    run: Run,
     error: Option<Box<str>>,
     /// The number of the run of the same key before; 0 if there is none.
     before: u64,
@@ -29,15 +49,22 @@ struct Past {
 impl Runs {
     /// Adds a run, and returns its number. `before` is the number of the last run of its key; 0 if there is none.
     #[inline]
-    pub(super) fn push(&mut self, run: LastRun<Tick>, error: Option<&str>, before: u64) -> u64 {
+    pub(super) fn push(&mut self, run: Run, error: Option<&str>, before: u64) -> u64 {
         let error = error.map(|text| text[..text.floor_char_boundary(ERROR)].into());
         let past = Past { run, error, before };
         match self.ring.get_mut((self.last % KEPT) as usize) {
             Some(place) => *place = past,
-            None => self.ring.push(past),
+            None => self.grow(past),
         }
         self.last += 1;
         self.last
+    }
+
+    /// Out of the way of the runs that find a place.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, past: Past) {
+        self.ring.push(past);
     }
 
     /// Returns the runs of a key, the newest first, as far as they are remembered; `newest` is the number of that one.
@@ -53,15 +80,13 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::known::RunResult;
     use super::*;
     use crate::clock::Clock;
 
-    fn run(millis: u64) -> LastRun<Tick> {
+    fn run(millis: u64) -> Run {
         let took = Duration::from_millis(millis);
-        LastRun { ended: Tick::EPOCH.after(took), took, result: RunResult::Success, saw: None }
+        let ended = Tick::EPOCH.after(took);
+        Run { ended, took: took.as_nanos() as u64, result: RunResult::Success, saw: None }
     }
 
     #[test]

@@ -171,6 +171,17 @@ impl<T> Slot<T> {
         }
     }
 
+    /// Returns the nanoseconds since a worker has it.
+    pub(super) fn worked(&self, now: Tick) -> u64 {
+        self.started.map_or(0, |started| now.since(started))
+    }
+
+    /// Notes that a run ended well.
+    pub(super) fn succeeded(&mut self, at: Tick) {
+        self.forgive();
+        self.last_success = Some(at);
+    }
+
     /// Forgets its failures; a pending backoff no longer counts for the next one.
     pub(super) fn forgive(&mut self) {
         (self.failures, self.backing_off) = (0, false);

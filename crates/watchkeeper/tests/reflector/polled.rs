@@ -1,8 +1,12 @@
 //! Kinds that may be listed and not watched: they are polled. On both queues.
 
+use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
-use watchkeeper::reflector::{ListReason, Phase};
+use parking_lot::Mutex;
+use tracing::subscriber::set_default;
+use watchkeeper::reflector::{Cause, ListReason, Phase};
 use watchkeeper::source::{Reply, ScriptedSource};
 use watchkeeper::wire::Class;
 
@@ -55,10 +59,11 @@ async fn a_kind_that_may_not_be_listed_either_is_stale_until_it_may() {
     for queue in QUEUES {
         let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
         let lost = scripted.env.clock.now();
-        scripted.source.on_watch(forbidden());
+        // The watch was permitted before, so it is tried again.
+        (0..4).for_each(|_| drop(scripted.source.on_watch(forbidden()).clone()));
         (0..4).for_each(|_| drop(scripted.source.on_list(forbidden()).clone()));
         drop(feed);
-        scripted.until_asked(7).await;
+        scripted.until_asked(10).await;
         let health = scripted.informer.health();
         let since = health.stale_since().unwrap();
         assert!(since >= lost && health.degraded.unwrap().1.starts_with("cannot list configmaps"));
@@ -67,5 +72,46 @@ async fn a_kind_that_may_not_be_listed_either_is_stale_until_it_may() {
         let health = scripted.informer.health();
         assert_eq!((health.stale_since(), health.degraded), (None, None));
         assert_eq!(scripted.cached(), ["a@15"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_a_watch_for_a_moment_is_asked_for_no_list_and_the_log_tells_the_end_of_it() {
+    for queue in QUEUES {
+        let log = Log::default();
+        let into = log.clone();
+        let subscriber = tracing_subscriber::fmt().without_time().with_ansi(false);
+        let _logged = set_default(subscriber.with_writer(move || into.clone()).finish());
+        let (scripted, feed) = ScriptedInformer::watching(queue, &["a@1"]).await;
+        let lists = scripted.informer.health().lists;
+        scripted.source.on_watch(forbidden()).on_watch(forbidden()).on_watch(silence());
+        drop(feed);
+        scripted.until_asked(4).await;
+        scripted.settle().await;
+        let health = scripted.informer.health();
+        assert!(health.stale_since().is_some());
+        assert_eq!(health.cause(), Some(Cause::NoPermission));
+        scripted.until_asked(5).await;
+        scripted.env.clock.sleep(Duration::from_secs(2)).await;
+        let health = scripted.informer.health();
+        assert_eq!((health.phase, health.degraded, health.lists), (Phase::Watching, None, lists));
+        let log = String::from_utf8(log.0.lock().clone()).unwrap();
+        let ends = log.lines().filter(|line| line.contains("the cache is kept up to date again"));
+        let ends: Vec<_> = ends.collect();
+        assert!(ends.len() == 1 && ends[0].contains("reflector=\"configmaps\""), "{log}");
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

@@ -9,17 +9,19 @@ use prometheus_client::registry::Registry;
 use super::super::figures::ControllerFigures;
 use super::ManagerHandle;
 use crate::process::metrics::{
-    InformerCollector, QueueCollector, Sheet, register_credentials, register_events, register_reports,
+    InformerCollector, QueueCollector, Sheet, register_credentials, register_events, register_process,
+    register_reports,
 };
 use crate::record::EventRecorder;
 use crate::source::Client;
 
-/// Registers what is known before any controller is: reports, credentials, events and informers.
+/// Registers what is known before any controller is: process, reports, credentials, events and informers.
 pub(super) fn register(
     registry: &mut Registry,
     client: &Client,
     recorder: &EventRecorder,
 ) -> InformerCollector {
+    register_process(registry);
     register_reports(registry, &client.env().reporter);
     register_credentials(registry, client);
     register_events(registry, recorder);

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::args::ManagerArgs;
 pub use self::builder::ManagerBuilder;
 pub use self::handle::ManagerHandle;
-pub use self::preflight::{AccessCheck, MissingAccess};
+pub use self::preflight::{AccessCheck, MissingAccess, Preflight};
 pub(super) use self::role::Verb;
 pub use self::role::{Role, Rule};
 pub use self::run::ManagerError;

@@ -24,8 +24,8 @@ const BUDGET: Duration = Duration::from_secs(10);
 /// How many questions are asked at the same time.
 const AT_ONCE: usize = 8;
 
-/// What a manager does about missing permissions at its start; see
-/// [`ManagerBuilder::preflight`](super::ManagerBuilder::preflight).
+/// What a program does about missing permissions at its start; see
+/// [`ManagerBuilder::preflight`](super::ManagerBuilder::preflight) and [`Preflight`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[non_exhaustive]
@@ -42,7 +42,7 @@ pub enum AccessCheck {
 /// The permissions that a program needs and does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingAccess {
-    manager: String,
+    program: String,
     /// By where they are missing; no role is empty.
     missing: BTreeMap<Scope, Role>,
 }
@@ -55,7 +55,7 @@ impl MissingAccess {
 
     /// The ClusterRole and the Roles, as YAML, that grant exactly what is missing to those they are bound to.
     pub fn manifest(&self) -> String {
-        let name = format!("{}-missing", self.manager);
+        let name = format!("{}-missing", self.program);
         let documents = self.missing.iter().map(|(scope, role)| {
             let (kind, namespace) = match scope.namespace() {
                 Some(namespace) => ("Role", format!("  namespace: {namespace}\n")),
@@ -84,13 +84,25 @@ impl fmt::Display for MissingAccess {
 
 impl Error for MissingAccess {}
 
-/// What is asked at the start.
-pub(super) struct Preflight {
-    pub(super) check: AccessCheck,
-    pub(super) manager: String,
-    pub(super) needed: BTreeMap<Scope, Role>,
-    /// One whose writes no election refuses.
-    pub(super) client: Client,
+/// The check of a program without a [`Manager`](super::Manager), which makes it by itself.
+///
+/// ```
+/// # use watchkeeper::Client;
+/// # use watchkeeper::controller::{AccessCheck, MissingAccess, Preflight, Role};
+/// # use watchkeeper::source::Scope;
+/// # async fn example(client: &Client) -> Result<(), MissingAccess> {
+/// let mut role = Role::default();
+/// ["list", "watch"].iter().for_each(|verb| role.add("", "configmaps", verb));
+/// let preflight = Preflight::new("my-program", AccessCheck::Fail, client).needs(Scope::Cluster, &role);
+/// preflight.require().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Preflight {
+    check: AccessCheck,
+    program: String,
+    needed: BTreeMap<Scope, Role>,
+    client: Client,
 }
 
 /// One permission in one place.
@@ -104,20 +116,37 @@ struct Question {
 }
 
 impl Preflight {
-    /// Fails if permissions are missing and the program must not go on without them.
-    pub(super) async fn require(&self) -> Result<(), MissingAccess> {
+    /// Returns a check for the program of that name, by a client whose writes no election refuses.
+    pub fn new(program: &str, check: AccessCheck, client: &Client) -> Self {
+        Self { check, program: program.to_owned(), needed: BTreeMap::new(), client: client.clone() }
+    }
+
+    /// Adds permissions that the program needs there.
+    #[must_use]
+    pub fn needs(mut self, scope: Scope, role: &Role) -> Self {
+        self.needed.entry(scope).or_default().extend(role);
+        self
+    }
+
+    /// Returns an error if permissions are missing and the check is [`AccessCheck::Fail`]. It takes ten seconds at most; a server
+    /// that cannot answer is not in the way. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// All that is missing, with the roles that grant it.
+    pub async fn require(&self) -> Result<(), MissingAccess> {
         match self.check {
             AccessCheck::Fail => self.missing().await.map_or(Ok(()), Err),
             AccessCheck::Off | AccessCheck::Warn => Ok(()),
         }
     }
 
-    /// Reports permissions that are missing if the program goes on without them.
-    pub(super) async fn warn(&self) {
+    /// Reports permissions that are missing if the check is [`AccessCheck::Warn`]. Cancel-safe.
+    pub async fn warn(&self) {
         if self.check == AccessCheck::Warn
             && let Some(missing) = self.missing().await
         {
-            self.client.env().reporter.error("access", &self.manager, &missing);
+            self.client.env().reporter.error("access", &self.program, &missing);
         }
     }
 
@@ -143,8 +172,8 @@ impl Preflight {
             Ok(Err(error)) => tracing::warn!(error = %WithCauses(&error), "cannot check permissions"),
             Err(_late) => tracing::warn!("cannot check permissions: no answer within {BUDGET:?}"),
         }
-        let manager = self.manager.clone();
-        (!missing.is_empty()).then_some(MissingAccess { manager, missing })
+        let program = self.program.clone();
+        (!missing.is_empty()).then_some(MissingAccess { program, missing })
     }
 
     /// All questions; none about a namespace that one about the whole cluster includes.
@@ -201,7 +230,7 @@ mod tests {
         narrow.add("", "secrets", "watch");
         narrow.add("", "secrets", "list");
         let missing = [(Scope::Cluster, wide), (Scope::Namespace("shop".to_owned()), narrow)];
-        MissingAccess { manager: "web".to_owned(), missing: missing.into() }
+        MissingAccess { program: "web".to_owned(), missing: missing.into() }
     }
 
     #[test]

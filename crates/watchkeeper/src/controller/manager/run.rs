@@ -149,12 +149,11 @@ impl Manager {
         ready: &(impl Fn(bool) + Sync),
         died: &(dyn Fn(&ManagerError) + Sync),
     ) -> Result<(), ManagerError> {
-        let preflight = Preflight {
-            check: self.access,
-            manager: self.name.clone(),
-            needed: self.needed(),
-            client: self.free.clone(),
-        };
+        let preflight = Preflight::new(&self.name, self.access, &self.free);
+        let preflight = self
+            .needed()
+            .iter()
+            .fold(preflight, |preflight, (scope, role)| preflight.needs(scope.clone(), role));
         let Self {
             name,
             free,

@@ -6,6 +6,7 @@ mod credentials;
 mod election;
 mod events;
 mod informers;
+mod process;
 mod queues;
 mod reports;
 mod sheet;
@@ -14,6 +15,7 @@ pub use credentials::register_credentials;
 pub use election::register_election;
 pub use events::register_events;
 pub use informers::InformerCollector;
+pub use process::register_process;
 pub use queues::QueueCollector;
 pub use reports::register_reports;
 #[cfg(feature = "admin")]

@@ -38,6 +38,10 @@ impl Series<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 
+    pub(crate) fn seconds(&mut self, seconds: f64) -> fmt::Result {
+        self.0.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
+    }
+
     /// Writes a histogram from the number of values in each bucket, not cumulated.
     pub(crate) fn histogram(&mut self, labels: &Labels<'_>, sum: f64, buckets: &[(f64, u64)]) -> fmt::Result {
         let count = buckets.iter().map(|(_, count)| count).sum();

@@ -47,7 +47,7 @@ impl Delaying {
 /// Adds a key, hands it out and parks it.
 fn park(queue: &mut Delaying, key: &'static str, until: Tick, now: Tick) {
     queue.add(key, now);
-    let (taken, _) = queue.queue.get(now).unwrap();
+    let (taken, _) = queue.queue.get(0, now).unwrap();
     assert_eq!(taken.key, key);
     queue.delays.park(&mut queue.queue, taken.ticket, taken.priority, until, now);
 }
@@ -55,9 +55,9 @@ fn park(queue: &mut Delaying, key: &'static str, until: Tick, now: Tick) {
 fn released(queue: &mut Delaying, now: Tick) -> Vec<&'static str> {
     queue.advance(now);
     let mut keys = Vec::new();
-    while let Some((taken, _)) = queue.queue.get(now) {
+    while let Some((taken, _)) = queue.queue.get(0, now) {
         keys.push(taken.key);
-        queue.queue.done(taken.ticket, now);
+        queue.queue.done(taken.ticket);
     }
     keys
 }
@@ -163,8 +163,8 @@ fn the_higher_priority_of_two_delayed_adds_counts_and_is_used_up() {
     queue.delay_with("foo", start.after(3 * MS), Priority::Low);
     assert_eq!(queue.advance(start.after(3 * MS)), 1);
     assert_eq!(queue.queue.depth(), [0, 0, 1]);
-    let (taken, _) = queue.queue.get(start.after(3 * MS)).unwrap();
-    queue.queue.done(taken.ticket, start.after(3 * MS));
+    let (taken, _) = queue.queue.get(0, start.after(3 * MS)).unwrap();
+    queue.queue.done(taken.ticket);
 
     queue.delay_with("foo", start.after(9 * MS), Priority::Low);
     assert_eq!((queue.advance(start.after(9 * MS)), queue.queue.depth()), (1, [1, 0, 0]));
@@ -184,7 +184,7 @@ fn a_released_key_has_waited_since_its_due_time() {
     let (mut queue, start) = queue();
     queue.delay("foo", start.after(5 * MS));
     assert_eq!(queue.advance(start.after(8 * MS)), 1);
-    assert_eq!(queue.queue.get(start.after(9 * MS)).map(|(_, waited)| waited), Some(4_000_000));
+    assert_eq!(queue.queue.get(0, start.after(9 * MS)).map(|(_, waited)| waited), Some(4_000_000));
 }
 
 #[test]
@@ -194,10 +194,10 @@ fn a_key_due_while_worked_on_or_waiting_is_run_once_more_at_most() {
     assert_eq!((queue.advance(start.after(MS)), queue.queue.len()), (1, 1));
     queue.delay("foo", start.after(2 * MS));
     assert_eq!((queue.advance(start.after(2 * MS)), queue.queue.len()), (0, 1), "it waits already");
-    let (taken, _) = queue.queue.get(start.after(2 * MS)).unwrap();
+    let (taken, _) = queue.queue.get(0, start.after(2 * MS)).unwrap();
     queue.delay("foo", start.after(3 * MS));
     assert_eq!((queue.advance(start.after(3 * MS)), queue.queue.len()), (1, 0), "a worker has it");
-    queue.queue.done(taken.ticket, start.after(3 * MS));
+    queue.queue.done(taken.ticket);
     assert_eq!(queue.queue.len(), 1);
 }
 

@@ -18,13 +18,13 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 
     fn take(&mut self, now: Tick) -> Option<Taken<T>> {
-        self.get(now).map(|(taken, _)| taken)
+        self.get(0, now).map(|(taken, _)| taken)
     }
 
     /// Marks the run of a ticket as a success, so that there is something to remember.
     fn succeed(&mut self, ticket: Ticket, now: Tick) {
         self.slots[ticket.number()].last_success = Some(now);
-        self.done(ticket, now);
+        self.done(ticket);
     }
 }
 
@@ -48,7 +48,7 @@ fn two_adds_before_a_run_lead_to_one_run() {
     queue.add_key("bar", now);
     let taken = queue.take(now).unwrap();
     assert_eq!((taken.key, queue.len(), queue.working()), ("bar", 0, 1));
-    queue.done(taken.ticket, now);
+    queue.done(taken.ticket);
     assert_eq!((queue.len(), queue.working()), (0, 0));
 }
 
@@ -61,10 +61,10 @@ fn a_key_added_while_worked_on_is_handed_out_again_after_done() {
     assert_eq!(queue.add_key("foo", now), Some(Added::Deferred));
     assert_eq!(queue.add_key("foo", now), Some(Added::Collapsed));
     assert!(queue.take(now).is_none(), "nobody else gets it before done");
-    queue.done(first.ticket, now);
+    queue.done(first.ticket);
     let second = queue.take(now).unwrap();
     assert_eq!(second.key, "foo");
-    queue.done(second.ticket, now);
+    queue.done(second.ticket);
     assert!(queue.take(now).is_none());
 }
 
@@ -75,7 +75,7 @@ fn a_key_added_while_worked_on_takes_its_place_at_done() {
     let foo = queue.take(now).unwrap();
     queue.add_key("foo", now);
     queue.add_key("bar", now);
-    queue.done(foo.ticket, now);
+    queue.done(foo.ticket);
     queue.add_key("baz", now);
     let order: Vec<_> = std::iter::from_fn(|| queue.take(now)).map(|taken| taken.key).collect();
     assert_eq!(order, ["bar", "foo", "baz"]);
@@ -92,11 +92,11 @@ fn a_key_added_while_worked_on_keeps_the_highest_priority_of_those_adds() {
     }
     assert_eq!((foo.priority, queue.depth()), (Priority::Normal, [0, 0, 1]));
     queue.add_key("bar", now);
-    queue.done(foo.ticket, now);
+    queue.done(foo.ticket);
     assert_eq!(queue.depth(), [0, 1, 1]);
     let again = queue.take(now).unwrap();
     assert_eq!((again.key, again.priority), ("foo", Priority::High));
-    queue.done(again.ticket, now);
+    queue.done(again.ticket);
     // The raised priority ends with the run that needed it.
     queue.add_key("foo", now);
     assert_eq!(queue.depth(), [0, 2, 0]);
@@ -111,7 +111,7 @@ fn a_shutdown_refuses_adds_and_hands_out_the_rest() {
     queue.add_key("foo", now);
     queue.shut_down();
     assert_eq!((queue.add_key("baz", now), queue.add_key("foo", now)), (None, None));
-    queue.done(foo.ticket, now);
+    queue.done(foo.ticket);
     let order: Vec<_> = std::iter::from_fn(|| queue.take(now)).map(|taken| taken.key).collect();
     assert_eq!(order, ["bar", "foo"]);
 }
@@ -156,7 +156,7 @@ fn a_key_of_which_nothing_is_known_is_not_remembered() {
     let (mut queue, now) = (Queue::new(2, FixedState::default()), Tick::at(epoch, epoch));
     queue.add_key("a", now);
     let taken = queue.take(now).unwrap();
-    queue.done(taken.ticket, now);
+    queue.done(taken.ticket);
     assert_eq!(queue.slots.len(), 0);
 }
 
@@ -165,17 +165,18 @@ fn a_key_of_which_nothing_is_known_is_not_remembered() {
 fn waits_and_runs_are_timed_from_the_add_that_led_to_them() {
     let (mut queue, start) = queue();
     queue.add_key("foo", start);
-    let (first, waited) = queue.get(start.after(50 * MS)).unwrap();
+    let (first, waited) = queue.get(0, start.after(50 * MS)).unwrap();
     assert_eq!(waited, 50 * MS_NANOS);
     // Only the first of these adds starts the clock, and the wait includes that for the current run.
     queue.add_key("foo", start.after(60 * MS));
     queue.add_key("foo", start.after(70 * MS));
-    assert_eq!(queue.done(first.ticket, start.after(75 * MS)), 25 * MS_NANOS);
-    let (_second, waited) = queue.get(start.after(90 * MS)).unwrap();
+    assert_eq!(queue.slots[first.ticket.number()].worked(start.after(75 * MS)), 25 * MS_NANOS);
+    queue.done(first.ticket);
+    let (_second, waited) = queue.get(0, start.after(90 * MS)).unwrap();
     assert_eq!(waited, 30 * MS_NANOS);
     queue.add_key("bar", start);
     queue.add_key("baz", start);
-    let _bar = queue.get(start.after(91 * MS)).unwrap();
+    let _bar = queue.get(0, start.after(91 * MS)).unwrap();
     let running = queue.running(start.after(100 * MS));
     assert_eq!(running, Running { count: 2, unfinished: 19 * MS, longest: 10 * MS });
 }

@@ -49,7 +49,7 @@ impl Fault {
             Self::None => {}
             Self::LostWakeUp => state.on_their_way += 1,
             Self::LostTimer => state.armed = Some(state.unattended().or(state.armed).unwrap_or(tick(0))),
-            Self::LostKey => _ = state.keys.queue.get(tick(0)),
+            Self::LostKey => _ = state.keys.queue.get(0, tick(0)),
             Self::LostDrain => state.drains = Waiters::default(),
             // Caused by the worker itself.
             Self::LostOwner => {}

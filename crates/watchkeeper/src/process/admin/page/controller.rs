@@ -96,7 +96,7 @@ fn triggers(controller: &ControllerView) -> Markup {
         @if !counted.is_empty() {
             h2 { "What led to reconciles, since the start" }
             ul class="counts" {
-                @for (cause, adds) in counted { li { b { (count(*adds)) } " " (led(cause)) } }
+                @for (cause, adds) in counted { li { (led(cause)) " " b { (count(*adds)) } } }
             }
         }
     }
@@ -105,16 +105,16 @@ fn triggers(controller: &ControllerView) -> Markup {
 /// A cause as people say it.
 fn led(cause: &str) -> &str {
     match cause {
-        "itself" => "changes of the objects",
-        "owner" => "changes of owned objects",
-        "mapping" => "changes of mapped objects",
-        "initial_list" => "objects of the initial list",
-        "resync" => "resyncs",
-        "retry" => "retries",
-        "requeue" => "delayed runs",
-        "own_writes" => "waits for own writes",
-        "external" => "adds from outside",
-        "manual" => "on request",
+        "itself" => "Changes of the objects",
+        "owner" => "Changes of owned objects",
+        "mapping" => "Changes of mapped objects",
+        "initial_list" => "Initial list",
+        "resync" => "Resyncs",
+        "retry" => "Retries",
+        "requeue" => "Delayed runs",
+        "own_writes" => "Waits for own writes",
+        "external" => "Adds from outside",
+        "manual" => "On request",
         other => other,
     }
 }

@@ -22,6 +22,26 @@ fn a_kind_that_may_be_listed_but_not_watched_is_polled_until_it_may() {
 }
 
 #[test]
+fn a_watch_that_was_permitted_is_tried_again_before_its_kind_is_polled() {
+    let mut timed = TimedPlan::watching("7");
+    timed.plan.watch_opened(timed.now);
+    for _ in 0..DOUBTED {
+        let wait = timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0);
+        assert!(!wait.is_zero() && !timed.plan.is_polling());
+        assert_eq!(timed.watches_from(), Some("7".into()));
+    }
+    timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0);
+    assert!(timed.asks_for_list().is_some() && timed.plan.is_polling());
+    timed.plan.listed(&page("8", ""));
+    timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0);
+    assert!(timed.asks_for_list().is_some(), "it is polled until it is permitted");
+    timed.plan.watch_opened(timed.now);
+    timed.plan.synced(&"9".into());
+    timed.ended(Ended::NotOpened(error(Class::Forbidden)), 0);
+    assert_eq!(timed.watches_from(), Some("9".into()));
+}
+
+#[test]
 fn a_streamed_list_that_is_forbidden_is_listed_at_once_and_streamed_again_if_that_is_forbidden_too() {
     let mut timed = TimedPlan::new(true);
     for _ in 0..5 {

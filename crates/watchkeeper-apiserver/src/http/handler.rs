@@ -24,6 +24,7 @@ use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route, Target, route};
 use crate::http::shared::{BookmarkPeriod, Shared};
 use crate::http::static_routes;
+use crate::http::timeout;
 use crate::http::warnings::warn;
 use crate::kinds::builtin::Review;
 use crate::kinds::kind::Kind;
@@ -63,6 +64,9 @@ async fn respond(
     let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query());
     let route = route(head.uri.path());
+    if let Err(failure) = timeout::check(&route, &query) {
+        return reply::failure(&failure);
+    }
     let user = match admit(shared, &head, &route, &query) {
         Ok(user) => user,
         Err(failure) => return reply::failure(&failure),

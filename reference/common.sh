@@ -16,6 +16,9 @@ binaries="$cache/bin"
 helper="$cache/helper-$(cat "$here"/helper/*.go | cksum | cut -d ' ' -f 1)"
 # Go programs that are clients: Kubernetes' sample controller, by version, and our own, by content.
 peers="$cache/peers-$(version_of k8s.io/sample-controller)-$(cat "$here"/peers/*/*.go | cksum | cut -d ' ' -f 1)"
+# Kubernetes' own end-to-end tests, by what decides on their contents, and the program that runs a list of them.
+e2e="$cache/e2e.test-$(cat "$here"/e2e/go.mod "$here"/e2e/go.sum | cksum | cut -d ' ' -f 1)"
+runner="$cache/e2e-runner-$(cat "$here"/e2e/runner/*.go | cksum | cut -d ' ' -f 1)"
 
 say() {
     printf 'reference: %s\n' "$*" >&2

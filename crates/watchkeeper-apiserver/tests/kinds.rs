@@ -463,7 +463,25 @@ async fn plain_discovery_lists_groups_versions_and_resources() {
     assert_eq!(get(&server, "/version/").await.1["minor"], "36");
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(get(&server, path).await, (200, json!("ok")));
+        let (_, checks) = get(&server, &format!("{path}?verbose")).await;
+        let lines: Vec<_> = checks.as_str().unwrap().lines().collect();
+        assert!(lines.contains(&"[+]poststarthook/rbac/bootstrap-roles ok"), "{lines:?}");
+        assert_eq!(lines.contains(&"[+]shutdown ok"), path == "/readyz");
+        assert_eq!(lines.last(), Some(&&*format!("{} check passed", &path[1..])));
+        assert_eq!(get(&server, &format!("{path}/poststarthook/rbac/bootstrap-roles")).await.0, 200);
+        assert_eq!(get(&server, &format!("{path}/other")).await.0, 404);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_timeout_is_refused_and_any_other_served() {
+    let server = Server::start().await;
+    for timeout in ["0s", "3m", "32s"] {
+        assert_eq!(get(&server, &format!("/version?timeout={timeout}")).await.0, 200);
+    }
+    let (code, status) = get(&server, "/version?timeout=invalid").await;
+    let problem = "invalid timeout specified in the request URL - time: invalid duration \"invalid\"";
+    assert_eq!((code, &status["message"]), (400, &json!(problem)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -538,3 +538,54 @@ async fn refusals_carry_the_warnings_too() {
         assert_eq!(response.headers()["warning"], "299 - \"unknown field \\\"surprise\\\"\"");
     }
 }
+
+// e2e: CronJob should support timezone
+#[tokio::test(start_paused = true)]
+async fn cron_jobs_that_could_never_run_are_refused() {
+    const CRON_JOBS: &str = "/apis/batch/v1/namespaces/wktest/cronjobs";
+    let server = Server::start().await;
+    let cron_job = |name: &str, changes: &Value| {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+        let mut spec =
+            json!({"schedule": "*/1 * * * ?", "jobTemplate": {"spec": {"template": {"spec": pod}}}});
+        for (field, value) in changes.as_object().unwrap() {
+            spec[field.as_str()] = value.clone();
+        }
+        json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec})
+    };
+    for (changes, problem) in [
+        (json!({"schedule": ""}), "spec.schedule: Required value"),
+        (
+            json!({"schedule": "* * * *"}),
+            "spec.schedule: Invalid value: \"* * * *\": expected exactly 5 fields, found 4: [* * * *]",
+        ),
+        (
+            json!({"schedule": "TZ=UTC * * * * *"}),
+            "spec.schedule: Invalid value: \"TZ=UTC * * * * *\": cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+        ),
+        (
+            json!({"timeZone": "bad-time-zone"}),
+            "spec.timeZone: Invalid value: \"bad-time-zone\": unknown time zone bad-time-zone",
+        ),
+        (
+            json!({"timeZone": ""}),
+            "spec.timeZone: Invalid value: \"\": timeZone must be nil or non-empty string",
+        ),
+        (
+            json!({"failedJobsHistoryLimit": -1}),
+            "spec.failedJobsHistoryLimit: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            json!({"concurrencyPolicy": "Never"}),
+            "spec.concurrencyPolicy: Unsupported value: \"Never\": supported values: \"Allow\", \"Forbid\", \"Replace\"",
+        ),
+    ] {
+        let (code, status) = call(&server, "POST", CRON_JOBS, &cron_job("c", &changes)).await;
+        let expected = format!("CronJob.batch \"c\" is invalid: {problem}");
+        assert_eq!((code, status["message"].as_str()), (422, Some(expected.as_str())));
+    }
+    let long = "c".repeat(53);
+    let (code, _) = call(&server, "POST", CRON_JOBS, &cron_job(&long, &json!({}))).await;
+    assert_eq!(code, 422);
+    post(&server, CRON_JOBS, &cron_job("c", &json!({"timeZone": "Europe/Berlin"}))).await;
+}

@@ -25,7 +25,7 @@ use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route, Target, route};
 use crate::http::shared::{BookmarkPeriod, Shared};
 use crate::http::static_routes;
-use crate::http::timeout::check_timeout;
+use crate::http::timeout;
 use crate::http::warnings::warn;
 use crate::kinds::builtin::Review;
 use crate::kinds::kind::Kind;
@@ -65,13 +65,13 @@ async fn respond(
     let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query());
     let route = route(head.uri.path());
+    if let Err(failure) = timeout::check(&route, &query) {
+        return reply::failure(&failure);
+    }
     let user = match admit(shared, &head, &route, &query) {
         Ok(user) => user,
         Err(failure) => return reply::failure(&failure),
     };
-    if let Err(failure) = check_timeout(&query) {
-        return reply::failure(&failure);
-    }
     let target = match route {
         Route::Resource(target) => target,
         other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),

@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod deletes;
 pub(crate) mod discovery;
 pub(crate) mod handler;
+mod health;
 pub(crate) mod metrics;
 pub(crate) mod negotiate;
 pub(crate) mod openapi;

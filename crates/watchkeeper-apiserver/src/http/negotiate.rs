@@ -125,12 +125,12 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
             _ => transformed = true,
         }
     }
-    if transformed {
-        return Err(Failure::not_acceptable(format!(
-            "only the following media types are accepted: {ANSWERS}"
-        )));
-    }
-    Err(none_of())
+    Err(if transformed { none_transformed() } else { none_of() })
+}
+
+/// The failure for an `Accept` header that asks for objects in another form, which is not served here.
+fn none_transformed() -> Box<Failure> {
+    Failure::not_acceptable(format!("only the following media types are accepted: {ANSWERS}"))
 }
 
 /// The failure for an `Accept` header without any supported media type.
@@ -162,12 +162,17 @@ pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
     if clauses.is_empty() {
         return Ok(Form::Json);
     }
+    let is_plain = |clause: &&Clause<'_>| clause.param("as").is_none();
     let form = |clause: &Clause<'_>| match clause.media {
         "application/json" | "*/*" => Some(Form::Json),
         "application/yaml" => Some(Form::Yaml),
         _ => None,
     };
-    clauses.iter().find_map(form).ok_or_else(none_of)
+    let served = clauses.iter().filter(is_plain).find_map(form);
+    served.ok_or_else(|| match clauses.iter().any(|clause| form(clause).is_some()) {
+        true => none_transformed(),
+        false => none_of(),
+    })
 }
 
 /// Returns whether the client accepts aggregated discovery.
@@ -265,6 +270,20 @@ mod tests {
         ] {
             assert_eq!(accepted(text, false), Ok(form), "{text}");
         }
+    }
+
+    // e2e: should return a 406 for a backend which does not implement metadata
+    #[test]
+    fn what_is_not_an_object_of_a_kind_has_no_table() {
+        let accepted = |text: &str| {
+            let headers = HeaderMap::from_iter([(ACCEPT, text.parse().unwrap())]);
+            accept_plain(&headers).map_err(|failure| failure.code)
+        };
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(accepted(table), Err(406));
+        assert_eq!(accepted("text/csv"), Err(406));
+        assert_eq!(accepted(&format!("{table},application/yaml")), Ok(Form::Yaml));
+        assert_eq!(accepted("application/json"), Ok(Form::Json));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::access::tokens::Tokens;
 use crate::failure::Failure;
 use crate::http::discovery;
+use crate::http::health;
 use crate::http::negotiate::{self, Form};
 use crate::http::openapi;
 use crate::http::reply::{self, Reply};
@@ -32,7 +33,7 @@ pub(crate) fn answer(
         Route::Index => json(discovery::index(registry)),
         Route::Version => json(discovery::version()),
         Route::Metrics => reply::text(200, shared.requests.text()),
-        Route::Health { name, checks } => health(name, checks, query),
+        Route::Health { name, checks } => health::answer(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
             cached(headers, discovery::aggregated(registry, true), AGGREGATED)
         }
@@ -73,22 +74,6 @@ fn key_set(shared: &Shared) -> Reply {
     let form = HeaderValue::from_static("application/jwk-set+json");
     reply.headers_mut().insert(http::header::CONTENT_TYPE, form);
     reply
-}
-
-/// The named health checks.
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-
-/// Answers a health check. All checks pass: after a disk failure no request gets this far.
-fn health(name: &str, check: &[String], query: &Query) -> Reply {
-    match check {
-        [] if query.flag("verbose").is_some() => {
-            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-            reply::text(200, format!("{lines}{name} check passed\n"))
-        }
-        [] => reply::plain(200, "ok"),
-        [one] if CHECKS.contains(&one.as_str()) => reply::plain(200, "ok"),
-        _ => reply::page_not_found(),
-    }
 }
 
 /// The media type of aggregated discovery.

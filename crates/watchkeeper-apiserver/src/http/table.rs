@@ -37,15 +37,25 @@ impl Rows {
         now: Timestamp,
         columns: bool,
     ) -> Value {
-        let rows: Vec<_> = objects.iter().map(|stored| self.row(kind, stored, now)).collect();
+        let rows = objects.iter().map(|stored| self.row(kind, stored.value(), now)).collect();
+        self.of_rows(kind, metadata, rows, columns)
+    }
+
+    /// Returns the table of a bookmark: one row, of an object that has nothing but metadata.
+    pub(crate) fn bookmark(self, kind: &Kind, metadata: &Value, now: Timestamp, columns: bool) -> Value {
+        let object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});
+        let version = json!({"resourceVersion": metadata["resourceVersion"]});
+        self.of_rows(kind, &version, vec![self.row(kind, object, now)], columns)
+    }
+
+    fn of_rows(self, kind: &Kind, metadata: &Value, rows: Vec<Value>, columns: bool) -> Value {
         json!({
             "kind": "Table", "apiVersion": self.api_version(), "metadata": metadata,
             "columnDefinitions": if columns { definitions(kind) } else { Value::Null }, "rows": rows,
         })
     }
 
-    fn row(self, kind: &Kind, stored: &Stored, now: Timestamp) -> Value {
-        let object = stored.value();
+    fn row(self, kind: &Kind, object: Value, now: Timestamp) -> Value {
         let cells = kind.behaviour.row(&Row { kind, object: &object, now });
         let shown = match self.include {
             Include::Nothing => Value::Null,

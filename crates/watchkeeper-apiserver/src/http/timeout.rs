@@ -1,64 +1,43 @@
-//! The query parameter `timeout`: a duration as Go writes it.
+//! The `timeout` parameter of a request: a duration as Go writes it, or the request is refused.
+//!
+//! Its value has no effect beyond that: a request never takes as long as the shortest limit that a real server has.
 
-use crate::failure::{Failure, Result, quoted};
-use crate::http::route::Query;
+use crate::failure::{Failure, Result};
+use crate::http::route::{Query, Route};
+use crate::kinds::go_duration;
 
-/// Refuses a timeout that is no duration. A request never takes as long as the shortest sensible one, so its value does
-/// not matter.
-pub(super) fn check_timeout(query: &Query) -> Result<()> {
-    let text = query.text("timeout");
-    if text.is_empty() || query.flag("watch").unwrap_or(false) {
-        return Ok(());
-    }
-    problem(text).map_or(Ok(()), |problem| {
-        let message = format!("invalid timeout specified in the request URL - time: {problem}");
-        Err(Failure::bad_request(message))
+/// Refuses a request with a malformed timeout. Requests that last, such as watches, are not checked.
+pub(crate) fn check(route: &Route, query: &Query) -> Result<()> {
+    let Some(timeout) = query.get("timeout").filter(|_| !lasts(route, query)) else { return Ok(()) };
+    go_duration::problem(timeout).map_or(Ok(()), |problem| {
+        Err(Failure::bad_request(format!("invalid timeout specified in the request URL - {problem}")))
     })
 }
 
-/// Returns what is wrong with a duration such as `1m30s`, in Go's words.
-fn problem(text: &str) -> Option<String> {
-    let invalid = || Some(format!("invalid duration {}", quoted(text)));
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return None;
-    }
-    if rest.is_empty() {
-        return invalid();
-    }
-    while !rest.is_empty() {
-        let unit = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-        let number = &rest[..rest.len() - unit.len()];
-        if number.matches('.').count() > 1 || !number.contains(|letter: char| letter.is_ascii_digit()) {
-            return invalid();
-        }
-        rest = unit.trim_start_matches(|letter: char| !letter.is_ascii_digit() && letter != '.');
-        let unit = &unit[..unit.len() - rest.len()];
-        match unit {
-            "" => return Some(format!("missing unit in duration {}", quoted(text))),
-            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => {}
-            unit => return Some(format!("unknown unit {} in duration {}", quoted(unit), quoted(text))),
-        }
-    }
-    None
+/// Whether a request may last for as long as the client wants.
+fn lasts(route: &Route, query: &Query) -> bool {
+    let Route::Resource(target) = route else { return false };
+    let streams = ["attach", "exec", "log", "portforward", "proxy"];
+    target.watch
+        || query.flag("watch").unwrap_or(false)
+        || target.subresource.as_deref().is_some_and(|name| streams.contains(&name))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::problem;
+    use super::*;
+    use crate::http::route::route;
 
     #[test]
-    fn durations_are_read_as_by_go() {
-        for text in ["32s", "0s", "0", "1m30s", "1.5h", "-3ms", ".5s", "3m"] {
-            assert_eq!(problem(text), None, "{text}");
-        }
-        for (text, expected) in [
-            ("invalid", "invalid duration \"invalid\""),
-            ("5", "missing unit in duration \"5\""),
-            ("5x", "unknown unit \"x\" in duration \"5x\""),
-            ("1..2s", "invalid duration \"1..2s\""),
-        ] {
-            assert_eq!(problem(text).as_deref(), Some(expected), "{text}");
-        }
+    fn only_requests_that_end_are_checked() {
+        let check = |uri: &str| {
+            let (path, query) = uri.split_once('?').unwrap();
+            check(&route(path), &Query::parse(Some(query))).map_err(|failure| failure.code)
+        };
+        assert_eq!(check("/version?timeout=x"), Err(400));
+        assert_eq!(check("/api/v1/pods?timeout=x"), Err(400));
+        assert_eq!(check("/api/v1/pods?timeout=32s"), Ok(()));
+        assert_eq!(check("/api/v1/pods?timeout=x&watch=true"), Ok(()));
+        assert_eq!(check("/api/v1/namespaces/a/pods/b/log?timeout=x"), Ok(()));
     }
 }

@@ -334,14 +334,18 @@ impl WatchBody {
         size
     }
 
-    fn write_bookmark(&self, chunks: &mut Chunks, end_of_initial: bool) {
+    fn write_bookmark(&mut self, chunks: &mut Chunks, end_of_initial: bool) {
         let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
         if end_of_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
+        if let Form::Table(rows) = self.form {
+            let first = !std::mem::replace(&mut self.headed, true);
+            let table = rows.bookmark(&self.kind, &metadata, self.clock.wall(), first);
+            return write_event(chunks, "BOOKMARK", &table);
+        }
         let (kind, api_version) = match self.form {
             Form::Metadata { beta } => ("PartialObjectMetadata", metadata_version(beta)),
-            Form::Table(rows) => ("Table", metadata_version(rows.beta)),
             _ => (self.kind.kind.as_str(), self.kind.api_version.as_str()),
         };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});

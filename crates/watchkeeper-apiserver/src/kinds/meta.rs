@@ -92,7 +92,8 @@ pub(crate) fn validate(kind: &Kind, value: &Value) -> Vec<Cause> {
         let field = format!("metadata.finalizers[{at}]");
         if let Some(problem) = qualified_name_problem(finalizer) {
             causes.push(Cause::invalid(&field, &finalizer.as_str().into(), &problem));
-        } else if !finalizer.contains('/')
+        } else if kind.custom.is_none()
+            && !finalizer.contains('/')
             && !["orphan", "foregroundDeletion", "kubernetes"].contains(&&**finalizer)
         {
             let problem = "name is neither a standard finalizer name nor is it fully qualified";

@@ -9,6 +9,7 @@ pub(crate) mod conditions;
 pub(crate) mod definition;
 pub(crate) mod failures;
 pub(crate) mod fill;
+pub(crate) mod go_duration;
 pub(crate) mod identity;
 pub(crate) mod jsonpath;
 pub(crate) mod kind;

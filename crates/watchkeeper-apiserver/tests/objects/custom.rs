@@ -80,3 +80,18 @@ async fn a_scale_of_a_custom_object_without_a_kind_has_no_owner() {
     assert_eq!((code, &answer["spec"]["replicas"]), (200, &json!(2)), "{answer}");
     assert_eq!(owners(&get(&server, &format!("{FOOS}/f")).await.1), Vec::<String>::new());
 }
+
+// e2e: ServerSideApply should work for CRDs
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_custom_objects_need_no_domain() {
+    let server = with_foos().await;
+    let mut held = foo(&json!({}));
+    held["metadata"]["finalizers"] = json!(["test-finalizer"]);
+    let made = post(&server, FOOS, &held).await;
+    assert_eq!(made["metadata"]["finalizers"], json!(["test-finalizer"]));
+    let path = format!("{FOOS}/f");
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(patch(&server, &path, MERGE, &free).await.0, 200);
+    held["metadata"] = json!({"name": "g", "finalizers": ["a b"]});
+    assert_eq!(call(&server, "POST", FOOS, &held).await.0, 422);
+}

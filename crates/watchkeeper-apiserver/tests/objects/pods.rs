@@ -103,6 +103,52 @@ async fn gates_are_qualified_names_and_keep_a_new_pod_from_having_a_node() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn names_of_hosts_and_kernel_parameters_are_validated() {
+    let server = Server::start().await;
+    let sysctls = |names: &[&str]| {
+        let list: Vec<_> = names.iter().map(|name| json!({"name": name, "value": "1"})).collect();
+        json!({"securityContext": {"sysctls": list}})
+    };
+    for (spec, problem) in [
+        (
+            json!({"hostnameOverride": "a", "hostNetwork": true}),
+            "spec.hostnameOverride: Forbidden: may not be specified when hostNetwork is true",
+        ),
+        (
+            json!({"hostnameOverride": "a", "setHostnameAsFQDN": true}),
+            "spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true",
+        ),
+        (
+            json!({"hostnameOverride": "A_b"}),
+            "spec.hostnameOverride: Invalid value: \"A_b\": a lowercase RFC 1123 subdomain must",
+        ),
+        (
+            json!({"hostnameOverride": "a".repeat(65)}),
+            "[spec.hostnameOverride: Too long: may not be more than 64 bytes, ",
+        ),
+        (
+            json!({"hostname": "a.b"}),
+            "spec.hostname: Invalid value: \"a.b\": a lowercase RFC 1123 label must",
+        ),
+        (json!({"subdomain": "-"}), "spec.subdomain: Invalid value: \"-\": a lowercase RFC 1123 label must"),
+        (
+            sysctls(&["kernel.shmmax", "foo-"]),
+            "spec.securityContext.sysctls[1].name: Invalid value: \"foo-\": must have at most 253 characters and match regex ^",
+        ),
+        (sysctls(&["bar.."]), "spec.securityContext.sysctls[0].name: Invalid value: \"bar..\": must have"),
+        (sysctls(&[""]), "spec.securityContext.sysctls[0].name: Required value"),
+        (sysctls(&["a", "a"]), "spec.securityContext.sysctls[1].name: Duplicate value: \"a\""),
+    ] {
+        let (code, status) = call(&server, "POST", PODS, &pod(&spec)).await;
+        let expected = format!("Pod \"p\" is invalid: {problem}");
+        assert!(code == 422 && message(&status).starts_with(&expected), "{status}");
+    }
+    let mut good = sysctls(&["kernel/shm_rmid_forced", "net.ipv4.conf.eno2/100.rp_filter"]);
+    good["hostnameOverride"] = "a.b".into();
+    post(&server, PODS, &pod(&good)).await;
+}
+
 fn affinity(terms: &Value) -> Value {
     let terms = terms.as_array().unwrap().iter().map(|keys| {
         let keys = keys.as_array().unwrap().iter();

@@ -91,6 +91,8 @@ pub(super) fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::not_supported(&format!("{path}.restartPolicy"), policy, &policies));
     }
     meta::validate_labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), causes);
+    validate_hostnames(spec, path, causes);
+    validate_sysctls(&spec["securityContext"]["sysctls"], &format!("{path}.securityContext.sysctls"), causes);
     let mut known = BTreeSet::new();
     for (at, gate) in scheduling_gates(spec).enumerate() {
         let path = format!("{path}.schedulingGates[{at}]");
@@ -121,6 +123,55 @@ fn validate_containers(containers: &[Value], path: &str, causes: &mut Vec<Cause>
         }
         if text(&container["image"]).is_empty() {
             causes.push(Cause::required(&format!("{path}[{at}].image"), ""));
+        }
+    }
+}
+
+/// Validates what the pod is called on the network.
+fn validate_hostnames(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
+    const MOST: usize = 64;
+    if let Some(name) = spec["hostnameOverride"].as_str() {
+        let path = format!("{path}.hostnameOverride");
+        for field in ["setHostnameAsFQDN", "hostNetwork"] {
+            if spec[field] == true {
+                causes.push(Cause::forbidden(&path, &format!("may not be specified when {field} is true")));
+            }
+        }
+        if name.len() > MOST {
+            causes.push(Cause::too_long(&path, MOST, "bytes"));
+        }
+        let problems = meta::subdomain_problems(name);
+        causes.extend(problems.iter().map(|problem| Cause::invalid(&path, &name.into(), problem)));
+    }
+    for field in ["hostname", "subdomain"] {
+        let name = text(&spec[field]);
+        let problems = if name.is_empty() { Vec::new() } else { meta::label_problems(name) };
+        let path = format!("{path}.{field}");
+        causes.extend(problems.iter().map(|problem| Cause::invalid(&path, &name.into(), problem)));
+    }
+}
+
+/// Kernel parameters have names of segments, which are separated by dots or by slashes.
+fn validate_sysctls(sysctls: &Value, path: &str, causes: &mut Vec<Cause>) {
+    const MOST: usize = 253;
+    const PATTERN: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_segment = |segment: &str| {
+        let bytes = segment.as_bytes();
+        bytes.first().is_some_and(|byte| is_end(*byte))
+            && bytes.last().is_some_and(|byte| is_end(*byte))
+            && bytes.iter().all(|byte| is_end(*byte) || [b'-', b'_'].contains(byte))
+    };
+    let mut names = BTreeSet::new();
+    for (at, sysctl) in list(sysctls).iter().enumerate() {
+        let (name, path) = (text(&sysctl["name"]), format!("{path}[{at}].name"));
+        if name.is_empty() {
+            causes.push(Cause::required(&path, ""));
+        } else if name.len() > MOST || !name.split(['.', '/']).all(is_segment) {
+            let problem = format!("must have at most {MOST} characters and match regex {PATTERN}");
+            causes.push(Cause::invalid(&path, &name.into(), &problem));
+        } else if !names.insert(name) {
+            causes.push(Cause::duplicate(&path, &name.into()));
         }
     }
 }

@@ -92,7 +92,7 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
         record.runs.iter().map(|past| (past.run.result, past.error.clone().map(String::from))).collect()
     };
     let failed = (RunResult::Error, Some("no luck".to_owned()));
-    assert_eq!(runs(&seen), [failed.clone()]);
+    assert_eq!(runs(&seen), std::slice::from_ref(&failed));
     record.runs.clone_from(&seen.runs);
     assert_eq!(seen, record);
 

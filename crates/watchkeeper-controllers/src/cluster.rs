@@ -8,8 +8,8 @@ use watchkeeper::Client;
 use watchkeeper::controller::{Manager, SetupError};
 
 use crate::{
-    cron_job, daemon_set, deployment, disruption, job, kubelet, node_lifecycle, nodes, replica_set,
-    replication_controller, scheduler, stateful_set,
+    cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring, endpoints, job,
+    kubelet, node_lifecycle, nodes, replica_set, replication_controller, scheduler, stateful_set,
 };
 
 /// The name of the manager: the field manager of its writes.
@@ -20,11 +20,14 @@ const RESTART: Duration = Duration::from_secs(1);
 type Register = fn(&mut Manager) -> Result<(), SetupError>;
 
 /// The controllers, under the names that kube-controller-manager has for them.
-const CONTROLLERS: [(&str, Register); 11] = [
+const CONTROLLERS: [(&str, Register); 14] = [
     ("cronjob", cron_job::register),
     ("daemonset", daemon_set::register),
     ("deployment", deployment::register),
     ("disruption", disruption::register),
+    ("endpoints", endpoints::register),
+    ("endpointslice", endpoint_slice::register),
+    ("endpointslicemirroring", endpoint_slice_mirroring::register),
     ("job", job::register),
     ("kubelet", kubelet::register),
     ("node-lifecycle", node_lifecycle::register),

@@ -54,8 +54,8 @@ async fn services(user: &User) {
 fn through_every_fault_services_have_the_endpoints_behind_them() {
     let report = Check::builder()
         .name("services")
-        .pairs(10)
-        .seeds(20)
+        .pairs(5)
+        .seeds(5)
         .run(
             |_| (),
             |manager, ()| {

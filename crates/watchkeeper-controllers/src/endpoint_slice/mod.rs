@@ -11,7 +11,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use watchkeeper::controller::{Action, Context, Controller, Error, Manager, SetupError, Watch};
-use watchkeeper::{Kind, Object, ObjectName};
+use watchkeeper::{Kind, Object};
 
 use self::layout::Layout;
 use self::plan::Place;
@@ -59,9 +59,10 @@ async fn reconcile(service: Arc<Service>, cx: Context<Service>, backends: Backen
     }
     let pods = backends.pods(&service)?;
     let existing = slices(&cx, MANAGER)?;
+    // A node that cannot be decoded is there all the same.
     let place = |node: &str| {
-        let node = cx.get_at::<Node>(&ObjectName::cluster(node)).ok()??;
-        Some(Place { zone: node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE)).cloned() })
+        let node = cx.metadata::<Node>(node).ok()??;
+        Some(Place { zone: zone(&node) })
     };
     let groups = plan::groups(&service, &pods, place);
     write(&cx, layout::layout(&existing, groups, &plan::marks(&service, MANAGER))).await?;

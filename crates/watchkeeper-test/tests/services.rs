@@ -1,10 +1,10 @@
-//! Services on a test cluster: the Pods behind them, in EndpointSlices and Endpoints.
+//! Services and quotas on a test cluster: the Pods behind a Service, and what they use of a quota.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, ResourceQuota, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube_core::params::Patch;
 use serde_json::{Value, json};
@@ -146,4 +146,42 @@ async fn endpoints_that_a_user_writes_are_mirrored() {
     slices(&cluster, "db", 2, 1).await;
     cluster.delete::<Endpoints>("default/db").await;
     slices(&cluster, "db", 0, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_says_what_is_used() {
+    let cluster = cluster().await;
+    let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: '5', count/deployments.apps: '2', \
+         count/leases.coordination.k8s.io: '3', services.nodeports: '4'}}}";
+    cluster.apply(quota).await;
+    cluster.apply(WEB).await;
+    cluster.apply(&SERVICE.replace("spec: {selector", "spec: {type: NodePort, selector")).await;
+    cluster.apply("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l}, spec: {}}").await;
+    let expected = json!({"pods": "3", "count/deployments.apps": "1", "count/leases.coordination.k8s.io": "1",
+        "services.nodeports": "1"});
+    let says = |it: &ResourceQuota, expected: &Value| {
+        let status = serde_json::to_value(&it.status).unwrap();
+        status["used"] == *expected && status["hard"] == serde_json::to_value(&it.spec).unwrap()["hard"]
+    };
+    cluster.eventually::<ResourceQuota>("default/q", |it| says(it, &expected)).await;
+    cluster.delete::<Deployment>("default/web").await;
+    cluster.delete::<Service>("default/web").await;
+    let none = json!({"pods": "0", "count/deployments.apps": "0", "count/leases.coordination.k8s.io": "1",
+        "services.nodeports": "0"});
+    cluster.eventually::<ResourceQuota>("default/q", |it| says(it, &none)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_a_deleted_node_are_removed() {
+    let cluster = cluster().await;
+    let spec = "spec: {nodeName: lost, containers: [{name: main, image: a}]}";
+    cluster.apply("{apiVersion: v1, kind: Node, metadata: {name: lost}}").await;
+    cluster.apply(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, {spec}}}")).await;
+    cluster.client().env().clock.sleep(Duration::from_secs(100)).await;
+    assert!(cluster.get::<Pod>("default/p").await.is_some());
+    cluster.client().api::<Node>().delete(&ObjectName::cluster("lost")).await.unwrap();
+    let start = cluster.client().env().clock.wall();
+    cluster.eventually_gone::<Pod>("default/p").await;
+    let took = cluster.client().env().clock.wall().duration_since(start).as_secs();
+    assert!((39..60).contains(&took), "after {took} s");
 }

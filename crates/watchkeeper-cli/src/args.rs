@@ -224,8 +224,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) crds: Vec<PathBuf>,
     /// Built-in controllers to run: `*` for all, NAME for one, -NAME to leave one out; there are clusterrole-aggregation,
-    /// garbage-collector and namespace, and unless --nodes is 0 cronjob, daemonset, deployment, disruption, job, kubelet, node-lifecycle,
-    /// replicaset, replicationcontroller, root-ca-certificate-publisher, scheduler, serviceaccount and statefulset
+    /// garbage-collector and namespace, and unless --nodes is 0 cronjob, daemonset, deployment, disruption, endpoints, endpointslice,
+    /// endpointslicemirroring, job, kubelet, node-lifecycle, persistentvolume-protection, persistentvolumeclaim-protection,
+    /// pod-garbage-collector, replicaset, replicationcontroller, resourcequota, root-ca-certificate-publisher, scheduler, serviceaccount and
+    /// statefulset
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Selected,
     /// Number of fake nodes, on which Pods pretend to run; with 0 nothing makes Pods [default: 1]

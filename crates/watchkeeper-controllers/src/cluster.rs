@@ -8,8 +8,9 @@ use watchkeeper::Client;
 use watchkeeper::controller::{Manager, SetupError};
 
 use crate::{
-    cron_job, daemon_set, deployment, disruption, job, kubelet, node_lifecycle, nodes, replica_set,
-    replication_controller, scheduler, stateful_set,
+    cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring, endpoints, job,
+    kubelet, node_lifecycle, nodes, pod_collector, replica_set, replication_controller, resource_quota,
+    scheduler, stateful_set, storage_protection,
 };
 
 /// The name of the manager: the field manager of its writes.
@@ -20,16 +21,23 @@ const RESTART: Duration = Duration::from_secs(1);
 type Register = fn(&mut Manager) -> Result<(), SetupError>;
 
 /// The controllers, under the names that kube-controller-manager has for them.
-const CONTROLLERS: [(&str, Register); 11] = [
+const CONTROLLERS: [(&str, Register); 18] = [
     ("cronjob", cron_job::register),
     ("daemonset", daemon_set::register),
     ("deployment", deployment::register),
     ("disruption", disruption::register),
+    ("endpoints", endpoints::register),
+    ("endpointslice", endpoint_slice::register),
+    ("endpointslicemirroring", endpoint_slice_mirroring::register),
     ("job", job::register),
     ("kubelet", kubelet::register),
     ("node-lifecycle", node_lifecycle::register),
+    ("persistentvolume-protection", storage_protection::register_volumes),
+    ("persistentvolumeclaim-protection", storage_protection::register_claims),
+    ("pod-garbage-collector", pod_collector::register),
     ("replicaset", replica_set::register),
     ("replicationcontroller", replication_controller::register),
+    ("resourcequota", resource_quota::register),
     ("scheduler", scheduler::register),
     ("statefulset", stateful_set::register),
 ];

@@ -9,6 +9,9 @@
 //! - [`cluster`] runs workloads: [`deployment`], [`replica_set`], [`replication_controller`], [`stateful_set`],
 //!   [`daemon_set`], [`job`] and [`cron_job`] make Pods, [`disruption`] counts those that may be evicted, [`scheduler`] binds
 //!   them to [`nodes`] that do not exist, [`kubelet`] pretends to run them, and [`node_lifecycle`] notices nodes that die.
+//!   [`endpoint_slice`], [`endpoints`] and [`endpoint_slice_mirroring`] say which Pods are behind a Service.
+//!   [`pod_collector`] removes Pods that no kubelet will remove, and [`storage_protection`] keeps claims and volumes in use.
+//!   [`resource_quota`] counts what quotas limit.
 //!   Each of these registers with a [`Manager`](watchkeeper::controller::Manager), so that a program can choose. They need
 //!   the types of Kubernetes 1.36; without the feature `workloads`, the crate compiles with those of every version.
 //!
@@ -45,6 +48,12 @@ pub mod deployment;
 #[cfg(feature = "workloads")]
 pub mod disruption;
 #[cfg(feature = "workloads")]
+pub mod endpoint_slice;
+#[cfg(feature = "workloads")]
+pub mod endpoint_slice_mirroring;
+#[cfg(feature = "workloads")]
+pub mod endpoints;
+#[cfg(feature = "workloads")]
 mod family;
 pub mod garbage_collector;
 #[cfg(feature = "workloads")]
@@ -57,18 +66,26 @@ pub mod node_lifecycle;
 #[cfg(feature = "workloads")]
 pub mod nodes;
 #[cfg(feature = "workloads")]
+pub mod pod_collector;
+#[cfg(feature = "workloads")]
 mod pods;
 #[cfg(feature = "workloads")]
 pub mod replica_set;
 #[cfg(feature = "workloads")]
 pub mod replication_controller;
 #[cfg(feature = "workloads")]
+pub mod resource_quota;
+#[cfg(feature = "workloads")]
 mod revisions;
 #[cfg(feature = "workloads")]
 pub mod scheduler;
 pub mod service_account;
 #[cfg(feature = "workloads")]
+mod services;
+#[cfg(feature = "workloads")]
 pub mod stateful_set;
+#[cfg(feature = "workloads")]
+pub mod storage_protection;
 
 /// The time as objects hold it: in whole seconds.
 #[cfg(feature = "workloads")]

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::source::{Scope, Selection};
 use watchkeeper::{Client, Env, Kind};
@@ -32,6 +34,14 @@ async fn until<K: Kind<DynamicType: Default>>(client: &Client, count: usize, is_
     panic!("{} of {CROWD} are not done", K::kind(&Default::default()));
 }
 
+/// Starts the controllers.
+fn start(client: &Client) -> (CancellationToken, JoinHandle<()>) {
+    let (client, stop) = (client.clone(), CancellationToken::new());
+    let token = stop.clone();
+    let run = tokio::spawn(async move { cluster::run(&client, &Options::default(), token).await });
+    (stop, run)
+}
+
 /// Creates the crowd, restarts the controllers when a tenth of it is done, and returns how many Pods there are in the end.
 async fn crowd<K>(spec: impl Fn(&str) -> Value, is_done: impl Fn(&K) -> bool) -> usize
 where
@@ -39,12 +49,7 @@ where
 {
     let plane = TestCluster::builder().env(&Env::simulated(1)).without_operator().await;
     let client = plane.client();
-    let start = || {
-        let (client, stop) = (client.clone(), CancellationToken::new());
-        let token = stop.clone();
-        let run = tokio::spawn(async move { cluster::run(&client, &Options::default(), token).await });
-        (stop, run)
-    };
+    let start = || start(client);
     let (stop, run) = start();
     for number in 0..CROWD {
         let name = format!("a{number}");
@@ -95,4 +100,30 @@ async fn a_thousand_jobs_complete() {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]});
     let is_done = |it: &Job| it.status.as_ref().is_some_and(|status| status.completion_time.is_some());
     assert_eq!(crowd::<Job>(|_| json!({"template": {"spec": pod}}), is_done).await, CROWD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_services_get_their_endpoints() {
+    let plane = TestCluster::builder().env(&Env::simulated(1)).without_operator().await;
+    let client = plane.client();
+    let mut web = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": server("web")});
+    web["spec"]["replicas"] = json!(3);
+    client.api::<Deployment>().create(&serde_json::from_value(web).unwrap()).await.unwrap();
+    let (stop, run) = start(client);
+    for number in 0..CROWD {
+        let metadata = json!({"name": format!("a{number}"), "namespace": "default"});
+        let service =
+            json!({"metadata": metadata, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+        client.api::<Service>().create(&serde_json::from_value(service).unwrap()).await.unwrap();
+    }
+    until::<EndpointSlice>(client, CROWD / 10, |_| true).await;
+    stop.cancel();
+    run.await.unwrap();
+    let (_stop, _run) = start(client);
+    let has_all = |slice: &EndpointSlice| {
+        let conditions = slice.endpoints.iter().flatten().filter_map(|endpoint| endpoint.conditions.as_ref());
+        conditions.filter(|conditions| conditions.ready == Some(true)).count() == 3
+    };
+    until::<EndpointSlice>(client, CROWD, has_all).await;
+    assert_eq!(list::<EndpointSlice>(client).await.len(), CROWD);
 }

@@ -13,22 +13,22 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A namespaced resource whose objects can be deleted.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Resource {
-    pub(super) api: ApiResource,
-    pub(super) can_delete_collection: bool,
+pub(crate) struct Resource {
+    pub(crate) api: ApiResource,
+    pub(crate) can_delete_collection: bool,
 }
 
 /// The resources that the server has now.
 #[derive(Debug, Default)]
-pub(super) struct Discovered {
-    pub(super) resources: Vec<Resource>,
+pub(crate) struct Discovered {
+    pub(crate) resources: Vec<Resource>,
     /// The group versions whose resources the server does not know for now.
     stale: Vec<String>,
 }
 
 /// The reason why the resources are unknown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DiscoverError {
+pub(crate) enum DiscoverError {
     #[error("cannot discover the resources of the server: {0}")]
     Request(#[from] Error),
     #[error("cannot discover the resources of the server: no answer within {DEADLINE:?}")]
@@ -39,7 +39,7 @@ pub(super) enum DiscoverError {
 }
 
 /// Discovers the resources. Kinds come and go, so the result is not kept.
-pub(super) async fn discover(client: &Client, clock: &Clock) -> Result<Discovered, DiscoverError> {
+pub(crate) async fn discover(client: &Client, clock: &Clock) -> Result<Discovered, DiscoverError> {
     let both = async {
         Ok::<_, Error>((
             client.list_core_api_versions_aggregated().await?,
@@ -59,7 +59,7 @@ pub(super) async fn discover(client: &Client, clock: &Clock) -> Result<Discovere
 
 impl Discovered {
     /// Returns the text of the condition, if some group versions are unknown.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let texts =
             self.stale.iter().map(|version| format!("{version}: stale GroupVersion discovery: {version}"));
         let texts: Vec<_> = texts.collect();

@@ -5,7 +5,7 @@
 
 mod conditions;
 mod content;
-mod discover;
+pub(crate) mod discover;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::behaviour::{Behaviour, Contents, Subresource};
 use crate::kinds::builtin::{BUILTINS, Builtin, InitialStatus, NameRule};
+use crate::kinds::fill::set_text;
 use crate::kinds::jsonpath::Path;
 use crate::kinds::merge_type::MergeType;
 use crate::kinds::rules::Rules;
@@ -249,7 +250,7 @@ impl Kind {
     /// Converts a stored object to this version of the kind.
     pub(crate) fn to_served(&self, mut object: Value) -> Value {
         self.behaviour.to_served(self, &mut object);
-        object["apiVersion"] = self.api_version.as_str().into();
+        set_text(&mut object, "apiVersion", &self.api_version);
         object
     }
 

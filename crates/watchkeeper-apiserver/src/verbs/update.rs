@@ -1,7 +1,6 @@
 //! Updates: PUT, and the second half of every patch and apply. Merges the fields that the request may write into the
 //! object, applies defaults, validates the result and detects writes that change nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,7 +8,7 @@ use serde_json::Value;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{self, Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
-use crate::kinds::fill::{copy_field, remove_null};
+use crate::kinds::fill::{copy, copy_field, remove_null};
 use crate::kinds::identity::{identify, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
@@ -305,12 +304,7 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
                 _ => kind.behaviour.prepare_status(before, &mut after),
             }
             for field in kind.behaviour.status_metadata().iter().chain(&["managedFields"]) {
-                let value = new["metadata"].get(field).cloned();
-                let metadata = meta::metadata_mut(&mut after);
-                match value {
-                    Some(value) => metadata.insert((*field).to_owned(), value),
-                    None => metadata.remove(*field),
-                };
+                copy(meta::metadata_mut(&mut after), field, new["metadata"].get(field));
             }
             after
         }
@@ -342,10 +336,7 @@ fn keep_system_fields(before: &Value, after: &mut Value) {
         "resourceVersion",
         "generateName",
     ] {
-        match before["metadata"].get(field) {
-            Some(value) => metadata.insert(field.to_owned(), value.clone()),
-            None => metadata.remove(field),
-        };
+        copy(metadata, field, before["metadata"].get(field));
     }
     if !metadata.contains_key("uid") {
         metadata.insert("uid".to_owned(), before["metadata"]["uid"].clone());
@@ -360,10 +351,7 @@ fn desire_changed(kind: &Kind, before: &Value, after: &Value) -> bool {
     }
     let is_desire =
         |key: &str| key != "metadata" && key != "apiVersion" && (key != "status" || !kind.has_status());
-    desire(before, is_desire) != desire(after, is_desire)
-}
-
-/// Returns the fields of a value with such names, by name.
-fn desire(value: &Value, is_desire: impl Fn(&str) -> bool) -> BTreeMap<&String, &Value> {
-    value.as_object().into_iter().flatten().filter(|(key, _)| is_desire(key)).collect()
+    let desired = |value| Value::as_object(value).into_iter().flatten().filter(|(key, _)| is_desire(key));
+    desired(before).count() != desired(after).count()
+        || desired(before).any(|(key, value)| after.get(key) != Some(value))
 }

@@ -42,6 +42,8 @@ pub(crate) struct Kind {
     pub(crate) schema: Option<types::Id>,
     /// An object without any field set, see [`Kind::blank`].
     pub(crate) blank: OnceLock<Value>,
+    /// See [`Kind::selectable`].
+    pub(crate) selectable: OnceLock<Vec<Arc<str>>>,
     /// The additions of a CustomResourceDefinition; `None` for a built-in kind.
     pub(crate) custom: Option<Custom>,
     pub(crate) behaviour: &'static dyn Behaviour,
@@ -173,6 +175,7 @@ impl Kind {
             storage: ResourceId::new(group, plural),
             schema: types::of_kind(&api_version(row.group, row.version), row.kind),
             blank: OnceLock::new(),
+            selectable: OnceLock::new(),
             custom: None,
             behaviour: row.behaviour,
         }
@@ -245,6 +248,22 @@ impl Kind {
     pub(crate) fn blank(&self) -> &Value {
         self.blank
             .get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
+    }
+
+    /// Returns the path in stored objects of a field label, or `None` if the kind does not support it.
+    pub(crate) fn stored_field(&self, label: &str) -> Option<String> {
+        if matches!(label, "metadata.name" | "metadata.namespace") {
+            return Some(label.to_owned());
+        }
+        let label = self.behaviour.field_alias(label);
+        self.fields.iter().any(|field| field == label).then(|| self.behaviour.stored_field(label))
+    }
+
+    /// Returns the paths of the selectable fields in stored objects. The fields of all objects share them.
+    pub(crate) fn selectable(&self) -> &[Arc<str>] {
+        self.selectable.get_or_init(|| {
+            self.fields.iter().filter_map(|label| self.stored_field(label).map(Into::into)).collect()
+        })
     }
 
     /// Converts a stored object to this version of the kind.

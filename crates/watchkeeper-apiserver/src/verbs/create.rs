@@ -130,7 +130,8 @@ impl Seen {
             metadata.remove(field);
         }
         if !write.applied {
-            track(kind, kind.blank(), &mut value, Managers::default(), &write.writer(kind, "", &self.now()));
+            let (nobody, now) = (Some(Managers::default()), self.now());
+            track(kind, kind.blank(), &mut value, nobody, &write.writer(kind, "", &now));
         }
         meta::set(&mut value, "name", &self.key.name);
         let sent_version = meta::text(&value, "resourceVersion").to_owned();

@@ -89,7 +89,7 @@ impl ApiServer {
     fn service_with(&self, stop: Option<CancellationToken>) -> ApiService {
         ApiService {
             shared: self.shared.clone(),
-            bookmark_period: self.shared.bookmark_period,
+            bookmark_period: None,
             user: None,
             stop,
         }
@@ -322,7 +322,8 @@ impl ApiServerBuilder {
 #[derive(Clone, Debug)]
 pub struct ApiService {
     shared: Arc<Shared>,
-    bookmark_period: Duration,
+    /// `None` for the server's own.
+    bookmark_period: Option<Duration>,
     /// The user of all requests; `None` for the user of each request, which is the admin in process.
     user: Option<Caller>,
     /// Ends watches.
@@ -333,7 +334,7 @@ impl ApiService {
     /// The interval of bookmarks on watches that are opened through this service, instead of the server's own.
     #[must_use]
     pub fn bookmark_period(mut self, period: Duration) -> Self {
-        self.bookmark_period = period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
+        self.bookmark_period = Some(period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH));
         self
     }
 
@@ -360,7 +361,9 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let (shared, stop) = (self.shared.clone(), self.stop.clone());
-        request.extensions_mut().insert(BookmarkPeriod(self.bookmark_period));
+        if let Some(period) = self.bookmark_period {
+            request.extensions_mut().insert(BookmarkPeriod(period));
+        }
         if let Some(user) = &self.user {
             request.extensions_mut().insert(user.clone());
         }

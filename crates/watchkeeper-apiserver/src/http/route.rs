@@ -1,5 +1,7 @@
 //! Routing: the grammar of paths and queries.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 
 use crate::failure::{Failure, Result, quoted};
@@ -59,13 +61,13 @@ pub(crate) struct Target {
 
 /// Parses a path.
 pub(crate) fn route(path: &str) -> Route {
-    let segments: Option<Vec<String>> = path
+    let segments: Option<Vec<Cow<'_, str>>> = path
         .split('/')
         .filter(|segment| !segment.is_empty())
-        .map(|segment| percent_decode_str(segment).decode_utf8().ok().map(|text| text.into_owned()))
+        .map(|segment| percent_decode_str(segment).decode_utf8().ok())
         .collect();
     let Some(segments) = segments else { return Route::Unknown };
-    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let parts: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     match parts.as_slice() {
         [] => Route::Index,
         ["version"] => Route::Version,

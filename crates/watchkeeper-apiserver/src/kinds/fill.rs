@@ -31,9 +31,24 @@ pub(crate) fn remove_null(value: &mut Value, field: &str) {
 
 /// Copies a top-level field from `from`, or removes it if it is absent there.
 pub(crate) fn copy_field(from: &Value, to: &mut Value, field: &str) {
-    let Value::Object(map) = to else { return };
-    match from.get(field) {
-        Some(value) => map.insert(field.to_owned(), value.clone()),
-        None => map.remove(field),
-    };
+    if let Value::Object(map) = to {
+        copy(map, field, from.get(field));
+    }
+}
+
+/// Sets a field to a copy of `value`, or removes it if there is none. A field that has this value is not copied again.
+pub(crate) fn copy(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
+    match (map.get_mut(field), value) {
+        (Some(present), Some(value)) if present == value => {}
+        (Some(present), Some(value)) => present.clone_from(value),
+        (None, Some(value)) => drop(map.insert(field.to_owned(), value.clone())),
+        (_, None) => drop(map.remove(field)),
+    }
+}
+
+/// Sets a field to a text. A field that has this text is left as it is.
+pub(crate) fn set_text(value: &mut Value, field: &str, text: &str) {
+    if value[field].as_str() != Some(text) {
+        value[field] = text.into();
+    }
 }

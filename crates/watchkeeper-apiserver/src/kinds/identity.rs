@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::failure::{Failure, Result, quoted};
+use crate::kinds::fill::set_text;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::types;
@@ -103,8 +104,8 @@ pub(crate) fn mismatch(kind: &Kind, sent_version: &str, sent_kind: &str) -> Opti
 
 /// Sets the `apiVersion` and `kind` of an object to those of the URL.
 pub(crate) fn identify(kind: &Kind, value: &mut Value) {
-    value["apiVersion"] = kind.api_version.as_str().into();
-    value["kind"] = kind.kind.as_str().into();
+    set_text(value, "apiVersion", &kind.api_version);
+    set_text(value, "kind", &kind.kind);
 }
 
 /// Puts an object into the namespace of the URL; refuses one that names another.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::behaviour::{Behaviour, Contents, Subresource};
 use crate::kinds::builtin::{BUILTINS, Builtin, InitialStatus, NameRule};
+use crate::kinds::fill::set_text;
 use crate::kinds::jsonpath::Path;
 use crate::kinds::merge_type::MergeType;
 use crate::kinds::rules::Rules;
@@ -41,6 +42,8 @@ pub(crate) struct Kind {
     pub(crate) schema: Option<types::Id>,
     /// An object without any field set, see [`Kind::blank`].
     pub(crate) blank: OnceLock<Value>,
+    /// See [`Kind::selectable`].
+    pub(crate) selectable: OnceLock<Vec<Arc<str>>>,
     /// The additions of a CustomResourceDefinition; `None` for a built-in kind.
     pub(crate) custom: Option<Custom>,
     pub(crate) behaviour: &'static dyn Behaviour,
@@ -172,6 +175,7 @@ impl Kind {
             storage: ResourceId::new(group, plural),
             schema: types::of_kind(&api_version(row.group, row.version), row.kind),
             blank: OnceLock::new(),
+            selectable: OnceLock::new(),
             custom: None,
             behaviour: row.behaviour,
         }
@@ -246,10 +250,26 @@ impl Kind {
             .get_or_init(|| self.schema.map_or_else(|| json!({"metadata": {}}), types::normalize::empty))
     }
 
+    /// Returns the path in stored objects of a field label, or `None` if the kind does not support it.
+    pub(crate) fn stored_field(&self, label: &str) -> Option<String> {
+        if matches!(label, "metadata.name" | "metadata.namespace") {
+            return Some(label.to_owned());
+        }
+        let label = self.behaviour.field_alias(label);
+        self.fields.iter().any(|field| field == label).then(|| self.behaviour.stored_field(label))
+    }
+
+    /// Returns the paths of the selectable fields in stored objects. The fields of all objects share them.
+    pub(crate) fn selectable(&self) -> &[Arc<str>] {
+        self.selectable.get_or_init(|| {
+            self.fields.iter().filter_map(|label| self.stored_field(label).map(Into::into)).collect()
+        })
+    }
+
     /// Converts a stored object to this version of the kind.
     pub(crate) fn to_served(&self, mut object: Value) -> Value {
         self.behaviour.to_served(self, &mut object);
-        object["apiVersion"] = self.api_version.as_str().into();
+        set_text(&mut object, "apiVersion", &self.api_version);
         object
     }
 

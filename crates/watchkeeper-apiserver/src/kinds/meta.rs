@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Cause;
 use crate::kinds::builtin::NameRule;
+use crate::kinds::fill::set_text;
 use crate::kinds::kind::Kind;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -42,7 +43,7 @@ pub(crate) fn set(value: &mut Value, field: &str, text: &str) {
     if text.is_empty() {
         metadata.remove(field);
     } else {
-        metadata.insert(field.to_owned(), text.into());
+        set_text(&mut value["metadata"], field, text);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Label and field selectors: parsing and matching.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
@@ -92,7 +94,7 @@ impl FieldRequirement {
         let found = match self.field.as_str() {
             "metadata.name" => stored.key.name == self.value,
             "metadata.namespace" => stored.key.namespace == self.value,
-            field => match stored.fields.iter().find(|(path, _)| path == field) {
+            field => match stored.fields.iter().find(|(path, _)| **path == *field) {
                 Some((_, value)) => *value == self.value,
                 // The object was stored before the kind made this field selectable.
                 None => {
@@ -105,19 +107,10 @@ impl FieldRequirement {
     }
 }
 
-/// Returns the path in stored objects of a field label, or `None` if the kind does not support it.
-fn stored_field(kind: &Kind, label: &str) -> Option<String> {
-    if matches!(label, "metadata.name" | "metadata.namespace") {
-        return Some(label.to_owned());
-    }
-    let label = kind.behaviour.field_alias(label);
-    kind.fields.iter().any(|field| field == label).then(|| kind.behaviour.stored_field(label))
-}
-
 /// Extracts the values of a kind's selectable fields when an object is stored, so that watches need not decode it.
-pub(crate) fn selectable(kind: &Kind, value: &Value) -> Vec<(String, String)> {
-    let paths = kind.fields.iter().filter_map(|label| stored_field(kind, label));
-    paths.map(|path| (path.clone(), field_value(kind.behaviour, value, &path))).collect()
+pub(crate) fn selectable(kind: &Kind, value: &Value) -> Vec<(Arc<str>, String)> {
+    let paths = kind.selectable().iter();
+    paths.map(|path| (path.clone(), field_value(kind.behaviour, value, path))).collect()
 }
 
 fn field_value(behaviour: &dyn Behaviour, value: &Value, path: &str) -> String {
@@ -150,7 +143,7 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldRequirement>> {
         let operator = if term[at..].starts_with("==") { "==" } else { operator };
         let label = term[..at].trim();
         let value = unescape(&term[at + operator.len()..]);
-        let Some(field) = stored_field(kind, label) else {
+        let Some(field) = kind.stored_field(label) else {
             return Err(Failure::bad_request(if kind.custom.is_none() && kind.fields.is_empty() {
                 format!(
                     "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
@@ -332,8 +325,6 @@ fn check_value(key: &str, value: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;

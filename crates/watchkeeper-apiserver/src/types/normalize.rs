@@ -219,7 +219,10 @@ impl Normalizer {
             (ValueType::Bytes, Value::String(text)) => return check_base64(text),
             (ValueType::Quantity, value @ (Value::String(_) | Value::Number(_))) => return amount(value),
             (ValueType::Time | ValueType::MicroTime, Value::String(text)) => {
-                *text = time(text, *ty == ValueType::MicroTime)?;
+                let micro = *ty == ValueType::MicroTime;
+                if !is_stored_time(text, micro) {
+                    *text = time(text, micro)?;
+                }
                 true
             }
             (ValueType::Strings, Value::Array(list)) => list.iter().all(Value::is_string),
@@ -291,6 +294,27 @@ fn amount(value: &mut Value) -> Result<(), String> {
     )?;
     *value = canonical.into();
     Ok(())
+}
+
+/// Returns whether a text is a time as [`time`] returns it, without parsing it. May miss some: of the days, only those
+/// count that every month has.
+fn is_stored_time(text: &str, micro: bool) -> bool {
+    let (form, bytes): (&[u8], _) = match micro {
+        true => (b"dddd-dd-ddTdd:dd:dd.ddddddZ", text.as_bytes()),
+        false => (b"dddd-dd-ddTdd:dd:ddZ", text.as_bytes()),
+    };
+    let fits = |(form, byte): (&u8, &u8)| if *form == b'd' { byte.is_ascii_digit() } else { form == byte };
+    let within = |at: usize, least: u8, most: u8| {
+        (least..=most).contains(&((bytes[at] - b'0') * 10 + bytes[at + 1] - b'0'))
+    };
+    form.len() == bytes.len()
+        && form.iter().zip(bytes).all(fits)
+        && &bytes[..4] != b"0000"
+        && within(5, 1, 12)
+        && within(8, 1, 28)
+        && within(11, 0, 23)
+        && within(14, 0, 59)
+        && within(17, 0, 59)
 }
 
 /// Returns a time as it is stored: in UTC, in seconds or microseconds.
@@ -368,5 +392,29 @@ mod tests {
         );
         assert_eq!(time("2026-01-01T01:00:00.5+01:00", false).unwrap(), "2026-01-01T00:00:00Z");
         assert_eq!(time("2026-01-01T00:00:00.123456Z", true).unwrap(), "2026-01-01T00:00:00.123456Z");
+    }
+
+    #[test]
+    fn a_time_in_its_stored_form_is_recognized_without_parsing_it() {
+        for (text, micro) in [("2026-12-28T23:59:59Z", false), ("0001-01-01T00:00:00.000001Z", true)] {
+            assert!(is_stored_time(text, micro) && !is_stored_time(text, !micro), "{text}");
+            assert_eq!(time(text, micro).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-01-00T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:60:00Z",
+            "2026-01-01T00:00:60Z",
+            "2026-01-01 00:00:00Z",
+            "2026-01-01T00:00:00z",
+            "2026-01-01T00:00:0éZ",
+            "-026-01-01T00:00:00Z",
+        ] {
+            assert!(!is_stored_time(text, false), "{text}");
+        }
     }
 }

@@ -110,7 +110,7 @@ impl Context for Seen {
 
     fn any_peer_has(&self, field: &str, value: &str) -> bool {
         let has =
-            |peer: &Arc<Stored>| peer.fields.iter().any(|(path, found)| path == field && found == value);
+            |peer: &Arc<Stored>| peer.fields.iter().any(|(path, found)| **path == *field && found == value);
         self.peers.iter().any(has)
     }
 

@@ -1,7 +1,6 @@
 //! Updates: PUT, and the second half of every patch and apply. Merges the fields that the request may write into the
 //! object, applies defaults, validates the result and detects writes that change nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,7 +9,7 @@ use crate::admission::attempt::Attempt;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{self, Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
-use crate::kinds::fill::{copy_field, remove_null};
+use crate::kinds::fill::{copy, copy_field, remove_null};
 use crate::kinds::identity::{identify, place};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
@@ -147,13 +146,13 @@ impl Seen {
         let converted = (old.api_version != kind.api_version).then(|| kind.to_served(stored.clone()));
         let before = converted.as_ref().unwrap_or(&stored);
         // Tracking starts with the create or an apply: an object without managers stays so.
-        let known = if write.applied { Managers::default() } else { Managers::read(before) };
+        let is_tracked = !write.applied && Managers::are_in(before);
         let sent = sent_managers(before, &new, part);
         let mut after = merge_part(kind, before, new, part);
         keep_system_fields(before, &mut after);
         kind.behaviour.defaults(kind, &mut after)?;
-        if !known.is_empty() {
-            self.track_update(kind, before, &mut after, sent.unwrap_or(known), part, write);
+        if is_tracked {
+            self.track_update(kind, before, &mut after, sent, part, write);
         }
         if let Some(attempt) = part_attempt(kind, &old.key, before, part, write) {
             attempt.mutate(&mut after)?;
@@ -172,19 +171,20 @@ impl Seen {
         kind: &Kind,
         before: &Value,
         after: &mut Value,
-        managers: Managers,
+        sent: Option<Managers>,
         part: Part,
         write: &Write,
     ) {
         let (Part::Scale(owner), Some(paths)) = (part, &kind.scale) else {
             let now = self.now();
-            return track(kind, before, after, managers, &write.writer(kind, part.subresource(), &now));
+            return track(kind, before, after, sent, &write.writer(kind, part.subresource(), &now));
         };
+        let managers = sent.unwrap_or_else(|| Managers::read(before));
         // A number of replicas without an owner gets none, as on the real server.
         if !managers.own(&paths.spec_replicas) {
             return managers.write(after);
         }
-        track(kind, before, after, managers, &write.writer(kind, part.subresource(), ""));
+        track(kind, before, after, Some(managers), &write.writer(kind, part.subresource(), ""));
         if owner != Owner::Writer {
             let managers = Managers::read(after);
             managers.without(&paths.spec_replicas, owner == Owner::Same).write(after);
@@ -327,12 +327,7 @@ fn merge_part(kind: &Kind, before: &Value, mut new: Value, part: Part) -> Value 
                 _ => kind.behaviour.prepare_status(before, &mut after),
             }
             for field in kind.behaviour.status_metadata().iter().chain(&["managedFields"]) {
-                let value = new["metadata"].get(field).cloned();
-                let metadata = meta::metadata_mut(&mut after);
-                match value {
-                    Some(value) => metadata.insert((*field).to_owned(), value),
-                    None => metadata.remove(*field),
-                };
+                copy(meta::metadata_mut(&mut after), field, new["metadata"].get(field));
             }
             after
         }
@@ -364,10 +359,7 @@ fn keep_system_fields(before: &Value, after: &mut Value) {
         "resourceVersion",
         "generateName",
     ] {
-        match before["metadata"].get(field) {
-            Some(value) => metadata.insert(field.to_owned(), value.clone()),
-            None => metadata.remove(field),
-        };
+        copy(metadata, field, before["metadata"].get(field));
     }
     if !metadata.contains_key("uid") {
         metadata.insert("uid".to_owned(), before["metadata"]["uid"].clone());
@@ -382,10 +374,7 @@ fn desire_changed(kind: &Kind, before: &Value, after: &Value) -> bool {
     }
     let is_desire =
         |key: &str| key != "metadata" && key != "apiVersion" && (key != "status" || !kind.has_status());
-    desire(before, is_desire) != desire(after, is_desire)
-}
-
-/// Returns the fields of a value with such names, by name.
-fn desire(value: &Value, is_desire: impl Fn(&str) -> bool) -> BTreeMap<&String, &Value> {
-    value.as_object().into_iter().flatten().filter(|(key, _)| is_desire(key)).collect()
+    let desired = |value| Value::as_object(value).into_iter().flatten().filter(|(key, _)| is_desire(key));
+    desired(before).count() != desired(after).count()
+        || desired(before).any(|(key, value)| after.get(key) != Some(value))
 }

@@ -83,6 +83,7 @@ pub(crate) fn kinds(value: &Value, compiled: Vec<Compiled>) -> Vec<Kind> {
                 storage: storage(value),
                 schema: None,
                 blank: OnceLock::new(),
+                selectable: OnceLock::new(),
                 custom: Some(Custom {
                     storage_version: api_version(group, stored.map_or("", |at| text(&versions[at], "name"))),
                     storage_schema: storage_schema.clone(),

@@ -38,7 +38,7 @@ pub(crate) struct Stored {
     /// Sorted by key.
     pub(crate) labels: Arc<[(String, String)]>,
     /// The values of the kind's selectable fields, by stored path.
-    pub(crate) fields: Arc<[(String, String)]>,
+    pub(crate) fields: Arc<[(Arc<str>, String)]>,
     /// The JSON.
     pub(crate) bytes: Bytes,
     /// The offset after `{"kind":..,"apiVersion":..,`, which items of built-in lists omit; 0 if all is kept.
@@ -325,7 +325,7 @@ fn write_key(out: &mut Vec<u8>, at: usize, key: &String) {
 }
 
 /// Makes pairs that the versions of an object share. Most have none, which takes no memory.
-fn shared(pairs: Vec<(String, String)>) -> Arc<[(String, String)]> {
+fn shared<T>(pairs: Vec<(T, String)>) -> Arc<[(T, String)]> {
     if pairs.is_empty() { Arc::default() } else { pairs.into() }
 }
 

@@ -4,8 +4,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
+
+// marks are what is known of a test.
+var marks = []string{"quick", "slow", "fails", "untried"}
 
 // listed is one line of the list.
 type listed struct {
@@ -24,8 +28,8 @@ func readList(path string) ([]listed, error) {
 			continue
 		}
 		mark, name, found := strings.Cut(line, "\t")
-		if !found || (mark != "quick" && mark != "slow" && mark != "fails") {
-			return nil, fmt.Errorf("%s:%d: expected quick, slow or fails, a tab and the name of a test", path, number+1)
+		if !found || !slices.Contains(marks, mark) {
+			return nil, fmt.Errorf("%s:%d: expected a mark of %v, a tab and the name of a test", path, number+1, marks)
 		}
 		if seen[name] {
 			return nil, fmt.Errorf("%s:%d: this test is listed twice", path, number+1)

@@ -23,7 +23,7 @@ func parse() (options, error) {
 	flag.StringVar(&o.kubectl, "kubectl", "", "path of kubectl")
 	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of the cluster's kubeconfig")
 	flag.StringVar(&o.list, "list", "", "file with one test per line")
-	flag.StringVar(&o.marks, "marks", "quick,slow", "marks of the tests to run: quick, slow, fails")
+	flag.StringVar(&o.marks, "marks", "quick,slow", "marks of the tests to run: quick, slow, fails, untried")
 	flag.StringVar(&o.match, "match", "", "run only the tests whose name matches this regular expression")
 	flag.StringVar(&o.out, "out", "", "folder for the log of each process [default: none is kept]")
 	flag.IntVar(&o.processes, "processes", 3, "number of processes at a time")
@@ -54,13 +54,13 @@ func selected(o options) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-match: %w", err)
 	}
-	marks := map[string]bool{}
+	wanted := map[string]bool{}
 	for _, mark := range strings.Split(o.marks, ",") {
-		marks[mark] = true
+		wanted[mark] = true
 	}
 	var names []string
 	for _, test := range tests {
-		if marks[test.mark] && match.MatchString(test.name) {
+		if wanted[test.mark] && match.MatchString(test.name) {
 			names = append(names, test.name)
 		}
 	}

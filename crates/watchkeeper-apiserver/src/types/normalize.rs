@@ -325,11 +325,14 @@ pub(crate) fn time(text: &str, micro: bool) -> Result<String, String> {
             if micro { ".000000" } else { "" }
         )
     })?;
-    let whole = Timestamp::from_second(parsed.as_second()).unwrap_or(parsed).to_string();
+    // Rounded down, also before 1970.
+    let second = parsed.as_second() - i64::from(parsed.subsec_nanosecond() < 0);
+    let whole = Timestamp::from_second(second).unwrap_or(parsed).to_string();
     if !micro {
         return Ok(whole);
     }
-    Ok(format!("{}.{:06}Z", whole.trim_end_matches('Z'), parsed.subsec_microsecond()))
+    let fraction = parsed.subsec_nanosecond().rem_euclid(1_000_000_000) / 1000;
+    Ok(format!("{}.{fraction:06}Z", whole.trim_end_matches('Z')))
 }
 
 #[cfg(test)]
@@ -392,6 +395,8 @@ mod tests {
         );
         assert_eq!(time("2026-01-01T01:00:00.5+01:00", false).unwrap(), "2026-01-01T00:00:00Z");
         assert_eq!(time("2026-01-01T00:00:00.123456Z", true).unwrap(), "2026-01-01T00:00:00.123456Z");
+        assert_eq!(time("1969-12-31T23:59:59.25Z", true).unwrap(), "1969-12-31T23:59:59.250000Z");
+        assert_eq!(time("1969-12-31T23:59:59.25Z", false).unwrap(), "1969-12-31T23:59:59Z");
     }
 
     #[test]

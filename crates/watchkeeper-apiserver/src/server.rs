@@ -87,12 +87,7 @@ impl ApiServer {
     }
 
     fn service_with(&self, stop: Option<CancellationToken>) -> ApiService {
-        ApiService {
-            shared: self.shared.clone(),
-            bookmark_period: None,
-            user: None,
-            stop,
-        }
+        ApiService { shared: self.shared.clone(), bookmark_period: None, user: None, stop }
     }
 
     /// Returns a client of this server, in process. Must be called within a tokio runtime.

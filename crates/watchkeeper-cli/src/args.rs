@@ -237,8 +237,9 @@ pub(crate) struct ServeArgs {
     /// --as) and of service account tokens (kubectl create token)
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub(crate) authorization: Mode,
-    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are Priority, MutatingAdmissionWebhook,
-    /// ValidatingAdmissionPolicy and ValidatingAdmissionWebhook
+    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, Priority,
+    /// StorageObjectInUseProtection, DefaultIngressClass, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook
+    /// and ResourceQuota
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) admission: Admission,
     /// Only the API server: no built-in controllers and no nodes

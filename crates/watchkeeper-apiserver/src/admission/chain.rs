@@ -4,7 +4,11 @@ use serde_json::Value;
 
 use crate::admission::attempt::Attempt;
 use crate::admission::plugin::Plugin;
+use crate::admission::plugins::default_ingress_class::DefaultIngressClass;
+use crate::admission::plugins::limit_ranger::LimitRanger;
 use crate::admission::plugins::priority::Priority;
+use crate::admission::plugins::resource_quota::ResourceQuota;
+use crate::admission::plugins::storage_object_in_use_protection::StorageObjectInUseProtection;
 use crate::admission::policies::validating::ValidatingPolicies;
 use crate::admission::reinvocation::Reinvocation;
 use crate::admission::webhooks::mutating::MutatingWebhooks;
@@ -16,10 +20,14 @@ type Make = fn() -> Box<dyn Plugin>;
 
 /// All plugins by name, in the order in which they run.
 pub(super) const PLUGINS: &[(&str, Make)] = &[
+    ("LimitRanger", || Box::new(LimitRanger)),
     (PRIORITY, || Box::new(Priority)),
+    ("StorageObjectInUseProtection", || Box::new(StorageObjectInUseProtection)),
+    ("DefaultIngressClass", || Box::new(DefaultIngressClass)),
     ("MutatingAdmissionWebhook", || Box::new(MutatingWebhooks::default())),
     ("ValidatingAdmissionPolicy", || Box::new(ValidatingPolicies::default())),
     ("ValidatingAdmissionWebhook", || Box::new(ValidatingWebhooks::default())),
+    ("ResourceQuota", || Box::new(ResourceQuota)),
 ];
 
 /// The plugin that resolves priority classes.

@@ -5,8 +5,11 @@
 mod common;
 
 mod hook;
+mod limits;
 mod policies;
 mod priority;
+mod quotas;
+mod storage;
 mod webhooks;
 
 use serde_json::{Value, json};

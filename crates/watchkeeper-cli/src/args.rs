@@ -260,8 +260,22 @@ impl ServeArgs {
     pub(crate) fn start_controllers(&self, clients: &Client, authority: &str) -> Running {
         match self.bare {
             true => Selected::none().start(0, clients, authority),
-            false => self.controllers.start(self.nodes.unwrap_or(1), clients, authority),
+            false => self.controllers.start(self.nodes(), clients, authority),
         }
+    }
+
+    /// The admission plugins. The one that protects claims and volumes is left out if no controller would let them go.
+    pub(crate) fn admission(&self) -> Admission {
+        let protectors = ["persistentvolume-protection", "persistentvolumeclaim-protection"];
+        let is_lifted = self.nodes() > 0 && protectors.iter().all(|name| self.controllers.runs(name));
+        match self.admission.clone() {
+            admission if is_lifted => admission,
+            admission => admission.without("StorageObjectInUseProtection"),
+        }
+    }
+
+    fn nodes(&self) -> usize {
+        if self.bare { 0 } else { self.nodes.unwrap_or(1) }
     }
 }
 

@@ -65,7 +65,7 @@ impl Selected {
         Self(BTreeSet::new())
     }
 
-    fn runs(&self, name: &str) -> bool {
+    pub(crate) fn runs(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 

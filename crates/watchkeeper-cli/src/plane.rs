@@ -81,9 +81,8 @@ impl Plane {
             Ok(_) if !is_ours(&kubeconfig) => return Err(PlaneError::Foreign { file }),
             _ => {}
         }
-        let settings = ApiServer::builder(env)
-            .authorization(args.authorization.into())
-            .admission(args.admission.clone());
+        let settings =
+            ApiServer::builder(env).authorization(args.authorization.into()).admission(args.admission());
         let server = match &args.data_dir {
             Some(folder) => settings.open(folder)?,
             None => settings.build(),

@@ -34,6 +34,13 @@ impl Admission {
         PLUGINS.iter().map(|(name, _)| *name).filter(|name| self.0.contains(name))
     }
 
+    /// The same plugins, except the one of that name.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.0.remove(name);
+        self
+    }
+
     pub(crate) fn chain(&self) -> Chain {
         Chain::of(|name| self.0.contains(name))
     }
@@ -76,6 +83,7 @@ mod tests {
         assert_eq!(parse(""), Ok(Admission::none()));
         assert_eq!(parse("-Priority,*").map(|it| it.names().count()), Ok(PLUGINS.len() - 1));
         assert_eq!(parse("*,-Priority,Priority"), Ok(Admission::all()));
+        assert_eq!(Ok(Admission::all().without("Priority")), parse("*,-Priority"));
         assert!(parse("*,Other").is_err_and(|error| error.contains("there is no admission plugin Other")));
     }
 }

@@ -115,7 +115,6 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the commit of the write depend on a charge. Only for creates and updates of a resource itself or of its status.
-    #[allow(dead_code, reason = "for quotas")]
     pub(crate) fn charge(&self, charge: impl Charge + 'static) {
         self.session.charge(Box::new(charge));
     }

@@ -239,9 +239,9 @@ pub(crate) struct ServeArgs {
     pub(crate) authorization: Mode,
     /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, Priority,
     /// StorageObjectInUseProtection, DefaultIngressClass, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook
-    /// and ResourceQuota
-    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
-    pub(crate) admission: Admission,
+    /// and ResourceQuota [default: *]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) admission: Option<Admission>,
     /// Only the API server: no built-in controllers and no nodes
     #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
     pub(crate) bare: bool,
@@ -268,7 +268,7 @@ impl ServeArgs {
     pub(crate) fn admission(&self) -> Admission {
         let protectors = ["persistentvolume-protection", "persistentvolumeclaim-protection"];
         let is_lifted = self.nodes() > 0 && protectors.iter().all(|name| self.controllers.runs(name));
-        match self.admission.clone() {
+        match self.admission.clone().unwrap_or_else(Admission::all) {
             admission if is_lifted => admission,
             admission => admission.without("StorageObjectInUseProtection"),
         }

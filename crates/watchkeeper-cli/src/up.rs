@@ -43,7 +43,7 @@ pub(crate) enum UpError {
     )]
     NothingToShow,
     #[error(
-        "--listen, --kubeconfig-out, --data-dir, --crds, --tls-cert, --insecure-http and --faults configure the embedded control plane, but an existing cluster was selected: use one or the other"
+        "--listen, --kubeconfig-out, --data-dir, --crds, --controllers, --nodes, --bare, --authorization, --admission, --tls-cert, --insecure-http and --faults configure the embedded control plane, but an existing cluster was selected: use one or the other"
     )]
     Unused,
 }

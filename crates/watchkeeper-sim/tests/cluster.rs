@@ -135,6 +135,8 @@ fn through_every_fault_a_job_counts_each_pod_once() {
         .schedule(
             "hide(0ms) @ watch pods #1 event 2; refuse(429) @ watch pods #2; undecodable @ watch pods #3 event 1",
         )
+        // A controller whose clock was an hour behind waited an hour before it replaced a Pod that had failed.
+        .schedule("without=2,3,4; clock-offset(-3600) @ step 0")
         .pairs(10)
         .seeds(20)
         .run(|_| (), |manager, ()| job::register(manager), work)

@@ -15,7 +15,7 @@ use crate::persist::private::{close_to_others, write_private};
 pub(crate) fn kept_in(folder: &Path, generator: &Generator) -> Result<[u8; 32], DataDirError> {
     let unusable = |source| DataDirError::Io { folder: folder.to_owned(), source };
     let file = folder.join(SECRET_FILE);
-    let text = match fs::read_to_string(&file) {
+    let text = match fs::read(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut secret = [0; 32];
             generator.fill(&mut secret);
@@ -25,7 +25,7 @@ pub(crate) fn kept_in(folder: &Path, generator: &Generator) -> Result<[u8; 32], 
         read => read.map_err(unusable)?,
     };
     close_to_others(&file, 0o600).map_err(unusable)?;
-    let secret = URL_SAFE_NO_PAD.decode(text.trim()).ok().and_then(|bytes| bytes.try_into().ok());
+    let secret = URL_SAFE_NO_PAD.decode(text.trim_ascii()).ok().and_then(|bytes| bytes.try_into().ok());
     secret.ok_or_else(|| DataDirError::Damaged {
         folder: folder.to_owned(),
         problem: format!("the file {SECRET_FILE} has no key; remove it to generate a new one"),

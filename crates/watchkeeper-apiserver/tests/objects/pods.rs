@@ -125,7 +125,7 @@ async fn names_of_hosts_and_kernel_parameters_are_validated() {
         ),
         (
             json!({"hostnameOverride": "a".repeat(65)}),
-            "[spec.hostnameOverride: Too long: may not be more than 64 bytes, ",
+            "spec.hostnameOverride: Too long: may not be more than 64 bytes",
         ),
         (
             json!({"hostname": "a.b"}),

@@ -35,6 +35,10 @@ pub(super) fn left_of_index(failures: Failures, pod: &Pod, now: Timestamp) -> Du
 fn rest(failures: usize, last: Timestamp, now: Timestamp) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(6);
     let delay = (FIRST * 2_u32.pow(doublings)).min(LONGEST);
+    if since_then(now, last) > LONGEST {
+        // This clock is far behind that of the node: the Job would wait until it has caught up.
+        return Duration::ZERO;
+    }
     delay.saturating_sub(since_then(last, now))
 }
 
@@ -49,7 +53,7 @@ fn ended_at(pod: &Pod, now: Timestamp) -> Timestamp {
         metadata.deletion_timestamp.as_ref()?.0.checked_sub(Duration::from_secs(grace)).ok()
     };
     let creation = || metadata.creation_timestamp.as_ref().map(|time| time.0);
-    ends.max().or_else(deletion).or_else(creation).map_or(now, |end| end.min(now))
+    ends.max().or_else(deletion).or_else(creation).unwrap_or(now)
 }
 
 #[cfg(test)]
@@ -70,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_delay_doubles_with_each_failure_since_the_last_success() {
-        let now = "2026-01-01T00:00:59Z".parse().unwrap();
+        let now: Timestamp = "2026-01-01T00:00:59Z".parse().unwrap();
         let left = |pods: &[Arc<Pod>]| left(&Job::default(), pods, now).as_secs();
         assert_eq!(left(&[]), 0);
         assert_eq!(left(&[pod("Failed", 55)]), 6);
@@ -79,5 +83,8 @@ mod tests {
         assert_eq!(left(&[pod("Failed", 20), pod("Succeeded", 30), pod("Failed", 55)]), 6);
         assert_eq!(left(&[pod("Failed", 20), pod("Succeeded", 30)]), 0);
         assert_eq!(left(&vec![pod("Failed", 59); 40]), 600);
+        let behind = |earlier: u64| now - Duration::from_secs(earlier);
+        let left = |now| super::left(&Job::default(), &[pod("Failed", 55)], now).as_secs();
+        assert_eq!((left(behind(60)), left(behind(3_600))), (10, 0));
     }
 }

@@ -111,7 +111,7 @@ async fn a_timeline_has_triggers_runs_errors_writes_and_events() {
     let view = world.explain("ConfigMap", "default/a").views.remove(0);
     let failures = texts(&view, TimelineKind::Error);
     assert!(
-        failures.len() == 2 && failures.iter().all(|text| text.ends_with(" failed: disk full")),
+        failures.len() == 3 && failures.iter().all(|text| text.ends_with(" failed: disk full")),
         "{failures:?}"
     );
     let runs = texts(&view, TimelineKind::Run);

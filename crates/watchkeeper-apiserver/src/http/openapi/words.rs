@@ -59,6 +59,8 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
             core::v1::ReplicationController, core::v1::ResourceQuota, core::v1::Secret,
             core::v1::Service, core::v1::ServiceAccount),
         ("admissionregistration.k8s.io", "v1") => each!(generator:
+            admissionregistration::v1::MutatingAdmissionPolicy,
+            admissionregistration::v1::MutatingAdmissionPolicyBinding,
             admissionregistration::v1::MutatingWebhookConfiguration,
             admissionregistration::v1::ValidatingAdmissionPolicy,
             admissionregistration::v1::ValidatingAdmissionPolicyBinding,

@@ -31,7 +31,11 @@ pub(crate) struct Series<'a>(MetricEncoder<'a>);
 
 impl Series<'_> {
     pub(crate) fn gauge(&mut self, labels: &Labels<'_>, value: f64) -> fmt::Result {
-        self.0.encode_family(&labels)?.encode_gauge(&value)
+        // An empty family would be written with `{}`.
+        match labels.is_empty() {
+            true => self.0.encode_gauge(&value),
+            false => self.0.encode_family(&labels)?.encode_gauge(&value),
+        }
     }
 
     pub(crate) fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {

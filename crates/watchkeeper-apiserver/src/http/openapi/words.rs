@@ -52,6 +52,7 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
     use api::{events, flowcontrol, networking, node, policy, rbac, scheduling, storage};
     generator.subschema_for::<core::v1::ConfigMap>();
     collect_newer(group, version, generator);
+    collect_newest(group, version, generator);
     match (group, version) {
         ("", "v1") => each!(generator: core::v1::Endpoints, core::v1::Event,
             core::v1::LimitRange, core::v1::Namespace, core::v1::Node, core::v1::PersistentVolume,
@@ -59,8 +60,6 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
             core::v1::ReplicationController, core::v1::ResourceQuota, core::v1::Secret,
             core::v1::Service, core::v1::ServiceAccount),
         ("admissionregistration.k8s.io", "v1") => each!(generator:
-            admissionregistration::v1::MutatingAdmissionPolicy,
-            admissionregistration::v1::MutatingAdmissionPolicyBinding,
             admissionregistration::v1::MutatingWebhookConfiguration,
             admissionregistration::v1::ValidatingAdmissionPolicy,
             admissionregistration::v1::ValidatingAdmissionPolicyBinding,
@@ -106,4 +105,19 @@ k8s_openapi::k8s_if_ge_1_34! {
 
 k8s_openapi::k8s_if_le_1_33! {
     fn collect_newer(_group: &str, _version: &str, _generator: &mut SchemaGenerator) {}
+}
+
+k8s_openapi::k8s_if_ge_1_36! {
+    /// Kinds that 1.35 does not have.
+    fn collect_newest(group: &str, version: &str, generator: &mut SchemaGenerator) {
+        use api::admissionregistration;
+        if let ("admissionregistration.k8s.io", "v1") = (group, version) {
+            each!(generator: admissionregistration::v1::MutatingAdmissionPolicy,
+                admissionregistration::v1::MutatingAdmissionPolicyBinding)
+        }
+    }
+}
+
+k8s_openapi::k8s_if_le_1_35! {
+    fn collect_newest(_group: &str, _version: &str, _generator: &mut SchemaGenerator) {}
 }

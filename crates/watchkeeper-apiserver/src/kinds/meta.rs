@@ -209,7 +209,9 @@ pub(crate) fn label_problems(text: &str) -> Vec<String> {
     if text.len() > 63 {
         problems.push("must be no more than 63 characters".to_owned());
     }
-    if !is_label(text) {
+    if text.contains('.') && text.split('.').all(is_label) {
+        problems.push("must not contain dots".to_owned());
+    } else if !is_label(text) {
         problems.push(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
                 .to_owned(),

@@ -128,9 +128,10 @@ async fn names_of_hosts_and_kernel_parameters_are_validated() {
             "spec.hostnameOverride: Too long: may not be more than 64 bytes",
         ),
         (
-            json!({"hostname": "a.b"}),
-            "spec.hostname: Invalid value: \"a.b\": a lowercase RFC 1123 label must",
+            json!({"hostname": "a_b"}),
+            "spec.hostname: Invalid value: \"a_b\": a lowercase RFC 1123 label must",
         ),
+        (json!({"hostname": "a.b"}), "spec.hostname: Invalid value: \"a.b\": must not contain dots"),
         (json!({"subdomain": "-"}), "spec.subdomain: Invalid value: \"-\": a lowercase RFC 1123 label must"),
         (
             sysctls(&["kernel.shmmax", "foo-"]),

@@ -143,8 +143,7 @@ impl Seen {
             metadata.remove(field);
         }
         if !write.applied {
-            let (nobody, now) = (Some(Managers::default()), self.now());
-            track(kind, kind.blank(), &mut value, nobody, &write.writer(kind, "", &now));
+            track(kind, kind.blank(), &mut value, Managers::default(), &write.writer(kind, "", &self.now()));
         }
         self.mutate_new(kind, &mut value, write)?;
         meta::set(&mut value, "name", &self.key.name);

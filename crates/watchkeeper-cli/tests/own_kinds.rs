@@ -264,7 +264,7 @@ fn the_kinds_of_the_definitions_are_shown_by_default_and_the_sample_on_request()
     assert!(other.until(&["on https://"]).contains("context watchkeeper"));
     other.until(&["creates the Foo CRD"]);
     other.until(&["kind", "deploy", "served as apps/v1"]);
-    other.until(&["deployment", "default/example-foo", "Ready: 0/1"]);
+    other.until(&["deployment", "default/example-foo", "Ready: 1/1"]);
     other.until(&["foo", "default/example-foo", "Desired: 1"]);
     other.until(&["event", "default/example-foo", "Normal Synced"]);
     other.signal("INT");

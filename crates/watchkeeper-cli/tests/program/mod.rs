@@ -3,16 +3,24 @@
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use watchkeeper::process::ClientArgs;
 use watchkeeper::{Client, Env};
 
-/// A running command; killed when the test ends without it.
+/// Longer than any test takes, on a machine that is busy with builds.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A running command; killed when the test ends without it, and after ten minutes, so that a test that waits for a line
+/// that never comes fails and shows what it has seen.
 pub(crate) struct Program {
     pub(crate) child: Child,
     pub(crate) lines: Lines<BufReader<ChildStdout>>,
     pub(crate) seen: Vec<String>,
+    _watched: Sender<()>,
 }
 
 impl Program {
@@ -33,7 +41,14 @@ impl Program {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines, seen: Vec::new() }
+        let (watched, over) = mpsc::channel();
+        let id = child.id().to_string();
+        thread::spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                Command::new("kill").args(["-s", "KILL", &id]).status().unwrap();
+            }
+        });
+        Self { child, lines, seen: Vec::new(), _watched: watched }
     }
 
     /// The first line that has all of `words`, seen already or still to come: lines of different kinds have no fixed order.

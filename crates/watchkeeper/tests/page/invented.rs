@@ -90,12 +90,16 @@ impl Invented {
         let state = self.state(at);
         let has_failed = matches!(state, KeyState::Retrying | KeyState::Failed);
         let is_due = matches!(state, KeyState::Retrying | KeyState::Delayed | KeyState::Parked);
-        let failures = if has_failed { 1 + at % 7 } else { 0 };
-        let until = is_due.then(|| self.time(5 + 31 * (at as i64 % 9)));
+        // The backoffs of a limiter that begins with 5 ms, in seconds.
+        let step = (at / RARE + at) % 4;
+        let backoff = [20, 41, 82, 164][step];
+        let failures = if has_failed { 13 + step } else { 0 };
+        let until = is_due.then(|| self.time(backoff - backoff / 3));
+        let since = if is_due { backoff / 3 } else { 7 + at as i64 % 4_000 };
         view(json!({
             "key": self.name(at),
             "state": state,
-            "since": self.time(-7 - at as i64 % 4_000),
+            "since": self.time(-since),
             "until": until,
             "failures": failures,
             "lastError": has_failed.then(|| self.error()),
@@ -134,7 +138,7 @@ impl ExplainSource for Invented {
                     "reconciles": {"success": done as u64, "error": (done / 50.0) as u64},
                     "reconcileTime": {"count": done as u64, "sumSeconds": done * 0.02 + (passed / 9.0).cos()}},
             ],
-            "informers": {"total": 3, "synced": 3, "degraded": 1, "objects": self.keys + 40, "bytes": self.keys * 1_800},
+            "informers": {"total": 3, "synced": 3, "degraded": 1, "objects": self.keys + 52, "bytes": self.keys * 1_800 + 120_000},
         }))
     }
 
@@ -177,7 +181,7 @@ impl ExplainSource for Invented {
             });
         }
         let text = format!(
-            "The reconcile of Website {key} failed 44 s ago, for the 3rd time in a row ({}), and will be retried in 36 s. Fix \
+            "The reconcile of Website {key} failed 44 s ago, for the 15th time in a row ({}), and will be retried in 38 s. Fix \
              the cause of the error; a change to the object is reconciled at once.",
             self.error()
         );
@@ -190,21 +194,21 @@ impl ExplainSource for Invented {
         deployment["children"] = json!([replicas]);
         let timeline = json!([
             {"at": self.time(-4_000), "kind": "run", "text": "reconciled in 12 ms, at version 4688"},
-            {"at": self.time(-130), "kind": "trigger", "text": format!("the object changed (version 4710){}", self.taint)},
-            {"at": self.time(-129), "kind": "write", "text": "wrote Service bakery/site in version 4712"},
-            {"at": self.time(-129), "kind": "error", "text": format!("failed after 29 ms: {}", self.error())},
-            {"at": self.time(-129), "kind": "event", "text": format!("Warning ReconcileFailed {}", self.error())},
-            {"at": self.time(-109), "kind": "trigger", "text": "a retry was due"},
-            {"at": self.time(-109), "kind": "error", "text": format!("failed after 34 ms: {}", self.error())},
+            {"at": self.time(-126), "kind": "trigger", "text": format!("the object changed (version 4710){}", self.taint)},
+            {"at": self.time(-126), "kind": "write", "text": "wrote Service bakery/site in version 4712"},
+            {"at": self.time(-105), "kind": "error", "text": format!("failed after 29 ms: {}", self.error())},
+            {"at": self.time(-105), "kind": "event", "text": format!("Warning ReconcileFailed {}", self.error())},
+            {"at": self.time(-85), "kind": "trigger", "text": "a retry was due"},
+            {"at": self.time(-85), "kind": "error", "text": format!("failed after 34 ms: {}", self.error())},
             {"at": self.time(-44), "kind": "trigger", "text": "a retry was due"},
             {"at": self.time(-44), "kind": "error", "text": format!("failed after 31 ms: {}", self.error())},
-            {"at": self.time(36), "kind": "due", "text": "a retry is due"},
+            {"at": self.time(38), "kind": "due", "text": "a retry is due"},
         ]);
         Ok(view(json!({
             "at": self.time(0), "kind": self.kind(), "key": key, "verdict": verdict,
             "views": [{
                 "controller": format!("websites{}", self.taint), "relation": "itself", "verdict": verdict,
-                "state": "retrying", "since": self.time(-44), "until": self.time(36), "failures": 3,
+                "state": "retrying", "since": self.time(-44), "until": self.time(38), "failures": 15,
                 "lastError": {"at": self.time(-44), "message": self.error()},
                 "lastOutcome": {"result": "error", "at": self.time(-44), "seconds": 0.031},
                 "lastSuccess": self.time(-4_000),
@@ -233,7 +237,8 @@ impl ExplainSource for Invented {
                 "degraded": {"since": self.time(-185), "cause": "no_permission",
                     "why": format!("cannot watch deployments: it is forbidden (403 Forbidden){}", self.taint)},
                 "handlers": [{"name": "websites", "pending": 12}]},
-            {"id": "certificates.cert-manager.io", "name": "certificates", "phase": "listing", "synced": true, "lists": {"first": 1}},
+            {"id": "certificates.cert-manager.io", "name": "certificates", "phase": "watching", "synced": true, "objects": 12,
+                "bytes": 24_000, "lastContact": self.time(-3), "lists": {"first": 1}, "watches": 1},
         ]))
     }
 }

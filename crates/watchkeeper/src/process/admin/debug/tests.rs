@@ -129,11 +129,6 @@ async fn a_mapping_to_many_keys_is_cut_and_says_so() {
     let view: KeyView = serde_json::from_value(view["views"][0].clone()).unwrap();
     assert_eq!((view.maps_to.len(), view.maps_to_left_off), (100, 150));
     assert_eq!(view.maps_to[99], "default/map-099");
-    assert!(
-        view.verdict.text.contains("default/map-002, 247 more in controller mapped"),
-        "{}",
-        view.verdict.text
-    );
 }
 
 #[tokio::test(start_paused = true)]

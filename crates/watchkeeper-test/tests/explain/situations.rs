@@ -11,6 +11,7 @@ use serde_json::json;
 use watchkeeper::controller::{Action, Controller, Error, Manager, OnStale, Watch, labels_changed};
 use watchkeeper::leader::LeaderElection;
 use watchkeeper::workqueue::limiter::{ItemExponential, MaxOf, TokenBucket};
+use watchkeeper::workqueue::{Priority, Trigger};
 use watchkeeper::{Client, ObjectName};
 
 use crate::net::Way;
@@ -112,7 +113,7 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
         "change-lost" => {
             let queue = world.low_level().await;
             touch(world, 1_000).await;
-            queue.add(ObjectName::namespaced("default", "a"));
+            queue.add_because(ObjectName::namespaced("default", "a"), Priority::Normal, Trigger::External);
             let mut item = queue.get().await.unwrap();
             item.saw(&world.version("a").await);
             item.forget();
@@ -425,7 +426,7 @@ async fn held(world: &mut World, action: Action) -> (&'static str, &'static str)
 
 /// The first run fails, with a backoff of ten minutes; the change of the object mends it.
 async fn retry_left(world: &mut World) -> (&'static str, &'static str) {
-    let minutes = |minutes| Duration::from_secs(60 * minutes);
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     world
         .start(|manager| {
             let maps = Controller::<ConfigMap>::new(manager);
@@ -456,7 +457,7 @@ async fn behind_hung_runs(
     world
         .start(|manager| {
             let maps = Controller::<ConfigMap>::new(manager).workers(workers);
-            maps.reconcile(|map, cx| async move {
+            maps.reconcile(move |map, cx| async move {
                 if hanging.contains(&map.metadata.name.as_deref().unwrap()) {
                     pending::<()>().await;
                 }

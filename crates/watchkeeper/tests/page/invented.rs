@@ -126,7 +126,7 @@ impl ExplainSource for Invented {
             "at": self.time(0),
             "program": format!("website-operator{}", self.taint),
             "phase": "running",
-            "leader": {"lease": "sites/website-operator", "identity": format!("website-operator-7d9c-x2k4{}", self.taint),
+            "leader": {"lease": "website-operator", "identity": format!("website-operator-7d9c-x2k4{}", self.taint),
                 "leader": "website-operator-7d9c-x2k4", "isLeader": true},
             "controllers": [
                 {"name": "certificates", "workers": 2, "kind": {"group": "cert-manager.io", "version": "v1", "kind": "Certificate", "plural": "certificates"},

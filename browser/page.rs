@@ -44,7 +44,7 @@ const VIEWS: [(&str, &str, &[&str]); 4] = [
     (
         "key",
         "/explain?kind=Website&key=bakery/site-000003",
-        &["bakery/site-000003", "The next try is in", "Timeline", "site-5f7c-8xkqz"],
+        &["bakery/site-000003", "will be retried in", "Timeline", "site-5f7c-8xkqz"],
     ),
     ("informers", "/informers", &["websites.example.com", "Watching", "403 Forbidden", "expired"]),
 ];

@@ -105,6 +105,12 @@ fn explained(explanation: &Explanation) -> Vec<String> {
         if view.children_left_off > 0 {
             lines.push(format!("  and {} more", view.children_left_off));
         }
+        if !view.children_unknown.is_empty() {
+            let kinds = view.children_unknown.join(", ");
+            lines.push(format!(
+                "children of kind {kinds} are not known: the cache is too large to be searched"
+            ));
+        }
     }
     lines
 }
@@ -140,8 +146,12 @@ fn facts(view: &KeyView, now: &str) -> Vec<Vec<Cell>> {
         row("last error", format!("{}: {}", when(now, &error.at), error.message));
     }
     let versions = &view.versions;
-    let versions =
-        [("cached", &versions.cached), ("reconciled", &versions.reconciled), ("written", &versions.written)];
+    let versions = [
+        ("cached", &versions.cached),
+        ("last run saw", &versions.reconciled),
+        ("last success saw", &versions.succeeded),
+        ("awaited write", &versions.written),
+    ];
     let known = versions.iter().filter_map(|(name, version)| Some(format!("{name} {}", version.as_ref()?)));
     let known: Vec<_> = known.collect();
     if !known.is_empty() {
@@ -155,10 +165,18 @@ fn facts(view: &KeyView, now: &str) -> Vec<Vec<Cell>> {
             write.version.as_ref().map(|version| format!(" in version {version}")).unwrap_or_default();
         row("waits for", format!("{} {}{version}", write.kind, write.name));
     }
+    if view.waits_for_left_off > 0 {
+        row("waits for", format!("{} more", view.waits_for_left_off));
+    }
     if !view.maps_to.is_empty() {
-        row("reconciles", view.maps_to.join(", "));
+        row("reconciles", format!("{}{}", view.maps_to.join(", "), left_off(view.maps_to_left_off)));
     }
     rows
+}
+
+/// How many more there are than are printed.
+fn left_off(number: usize) -> String {
+    if number == 0 { String::new() } else { format!(" and {number} more") }
 }
 
 /// How long ago a time is, as of `now`, or in which time it comes.

@@ -87,6 +87,7 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     assert_eq!((Some(run.ended), run.took, run.result, run.saw), (at(3), 2 * SECOND, RunResult::Error, None));
     (record.state, record.worked_on_since, record.behind) = (KeyState::Waiting, None, Some(0));
     (record.delayed_until, record.is_backing_off, record.own_backoff) = (at(4), true, Some(SECOND));
+    record.is_due_by_retry = true;
     (record.retries, record.last_error, record.last_run) = (1, error(3, "no luck"), Some(run));
     let runs = |record: &KeyRecord<&str>| -> Vec<_> {
         record.runs.iter().map(|past| (past.run.result, past.error.clone().map(String::from))).collect()
@@ -100,9 +101,9 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     let seen = queue.explain(&"foo").unwrap();
     let run = seen.last_run.unwrap();
     assert_eq!((Some(run.ended), run.took, run.result), (at(3), Duration::ZERO, RunResult::Success));
-    // The retry stays due after a run that came before it.
-    (record.state, record.waiting_since, record.behind) = (KeyState::Retrying, None, None);
-    record.own_backoff = None;
+    // The retry stays due after a run that came before it, but the key does not fail any more.
+    (record.state, record.waiting_since, record.behind) = (KeyState::Delayed, None, None);
+    (record.is_backing_off, record.own_backoff) = (false, None);
     (record.retries, record.last_success, record.last_run) = (0, at(3), Some(run));
     let succeeded = (RunResult::Success, None);
     assert_eq!(runs(&seen), [succeeded.clone(), failed.clone()]);
@@ -114,7 +115,7 @@ async fn a_key_can_be_explained_at_every_step_of_its_way() {
     let seen = queue.explain(&"foo").unwrap();
     assert_eq!(seen.last_run.unwrap().result, RunResult::Terminal);
     (record.state, record.delayed_until, record.priority) = (KeyState::Failed, None, Priority::High);
-    record.is_backing_off = false;
+    record.is_due_by_retry = false;
     record.last_error = error(5, "hopeless");
     record.last_run = seen.last_run;
     assert_eq!(runs(&seen), [(RunResult::Terminal, Some("hopeless".to_owned())), succeeded, failed]);

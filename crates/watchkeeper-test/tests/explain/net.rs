@@ -30,18 +30,28 @@ pub(crate) enum Way {
     Silent,
 }
 
-/// The way, and the paths that it is about.
+/// The ways, and the paths that they are about.
 #[derive(Clone, Debug)]
-pub(crate) struct Net(Arc<watch::Sender<(Way, &'static str)>>);
+pub(crate) struct Net(Arc<watch::Sender<Vec<(Way, &'static str)>>>);
+
+/// Returns the way of requests for `path`.
+fn way(ways: &[(Way, &str)], path: &str) -> Way {
+    ways.iter().find(|(_, paths)| path.contains(paths)).map(|(way, _)| *way).unwrap_or_default()
+}
 
 impl Net {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new((Way::Open, ""))))
+        Self(Arc::new(watch::Sender::new(Vec::new())))
     }
 
-    /// From now on, requests whose path contains `paths` go this way.
+    /// From now on, requests whose path contains `paths` go this way, and all others the open one.
     pub(crate) fn set(&self, way: Way, paths: &'static str) {
-        self.0.send_replace((way, paths));
+        self.0.send_replace(vec![(way, paths)]);
+    }
+
+    /// From now on, requests whose path contains `paths` go this way, too.
+    pub(crate) fn also(&self, way: Way, paths: &'static str) {
+        self.0.send_modify(|ways| ways.push((way, paths)));
     }
 
     /// A client that goes this way to `server`.
@@ -61,8 +71,7 @@ impl Net {
     ) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
         let path = request.uri().path().to_owned();
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
-        let (way, paths) = *self.0.borrow();
-        let way = if path.contains(paths) { way } else { Way::Open };
+        let way_now = way(&self.0.borrow(), &path);
         let refuse = |code: u16, reason: &str, message: &str| {
             let status = format!(
                 r#"{{"kind":"Status","status":"Failure","code":{code},"reason":"{reason}","message":"{message}"}}"#
@@ -70,7 +79,7 @@ impl Net {
             let body = Full::from(status).map_err(|never| match never {}).boxed_unsync();
             Ok(Response::builder().status(code).body(body).unwrap())
         };
-        match way {
+        match way_now {
             Way::Forbidden => return refuse(403, "Forbidden", "it is forbidden"),
             Way::Broken => return refuse(500, "InternalError", "etcd is broken"),
             Way::Refused => return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
@@ -85,8 +94,7 @@ impl Net {
             let frames = BodyStream::new(body).then(move |frame| {
                 let (mut changes, path) = (changes.clone(), path.clone());
                 async move {
-                    let is_open = |(way, paths): &(Way, &str)| *way != Way::Silent || !path.contains(paths);
-                    changes.wait_for(is_open).await.ok();
+                    changes.wait_for(|ways| way(ways, &path) != Way::Silent).await.ok();
                     frame.map_err(BoxError::from)
                 }
             });

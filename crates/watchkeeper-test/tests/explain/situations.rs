@@ -8,10 +8,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_core::CustomResourceExt;
 use kube_core::params::{Patch, PatchParams};
 use serde_json::json;
-use watchkeeper::ObjectName;
 use watchkeeper::controller::{Action, Controller, Error, Manager, OnStale, Watch, labels_changed};
 use watchkeeper::leader::LeaderElection;
 use watchkeeper::workqueue::limiter::{ItemExponential, MaxOf, TokenBucket};
+use watchkeeper::workqueue::{Priority, Trigger};
+use watchkeeper::{Client, ObjectName};
 
 use crate::net::Way;
 use crate::website::Website;
@@ -28,10 +29,14 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             world.work(|| Ok(Action::requeue_after(Duration::from_secs(60)))).await;
             touch(world, 10_000).await
         }
+        "retry-left" => retry_left(world).await,
         "running" => hangs(world, 10_000).await,
         "hangs" => hangs(world, 120_000).await,
         "running-after-failures" => fails_twice(world).await,
         "waiting" => queue(world, &["0", "1"], 3_000).await,
+        "behind-a-hung-run" => behind_hung_runs(world, 1, &["b"], 0).await,
+        "behind-hung-runs" => behind_hung_runs(world, 2, &["b", "c"], 0).await,
+        "beside-a-hung-run" => behind_hung_runs(world, 2, &["b"], 20).await,
         "queue-long" => {
             let names: Vec<String> = (0..20).map(|number| format!("n-{number:02}")).collect();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -65,19 +70,26 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             world.work(|| Err(Error::terminal("BadData", "data.size is missing"))).await;
             touch(world, 10_000).await
         }
-        "cleanup-fails" => cleanup(world).await,
-        "held-by-others" => {
-            world.work(|| Ok(Action::done())).await;
-            let finalizers = ["other.dev/hold"];
-            world.create_map(json!({"name": "a", "namespace": "default", "finalizers": finalizers})).await;
-            delete(world).await
+        "terminal-filtered" => {
+            filtered(world, || Err(Error::terminal("BadData", "data.size is missing"))).await
         }
+        "cleanup-fails" => cleanup(world).await,
+        "held-by-others" => held(world, Action::done()).await,
+        "requeued-and-held" => held(world, Action::requeue_after(Duration::from_secs(60))).await,
         "undecodable" => undecodable(world).await,
-        "filtered" => filtered(world).await,
+        "filtered" => filtered(world, || Ok(Action::done())).await,
+        "requeued-and-filtered" => {
+            filtered(world, || Ok(Action::requeue_after(Duration::from_secs(60)))).await
+        }
         "rate-limited" => rate_limited(world).await,
         "write-not-seen" => write_not_seen(world).await,
         "deleted" => {
             well(world).await;
+            delete(world).await
+        }
+        "requeued-and-deleted" => {
+            world.work(|| Ok(Action::requeue_after(Duration::from_secs(60)))).await;
+            touch(world, 1_000).await;
             delete(world).await
         }
         "not-found" => {
@@ -94,6 +106,21 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             world.pass(1_000).await;
             A
         }
+        "never-queued" => {
+            world.low_level().await;
+            touch(world, 1_000).await
+        }
+        "change-lost" => {
+            let queue = world.low_level().await;
+            touch(world, 1_000).await;
+            queue.add_because(ObjectName::namespaced("default", "a"), Priority::Normal, Trigger::External);
+            let mut item = queue.get().await.unwrap();
+            item.saw(&world.version("a").await);
+            item.forget();
+            grow(world).await;
+            world.pass(20_000).await;
+            A
+        }
         "wrong-namespace" => {
             world.start_with(|manager| manager.namespaces(["production"]), idle).await;
             touch(world, 1_000).await
@@ -107,10 +134,35 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
                 .await;
             touch(world, 1_000).await
         }
+        "wrong-selectors" => {
+            world
+                .start(|manager| {
+                    let watch = Watch::new().labels("app=web").fields("metadata.name=b");
+                    let maps = Controller::<ConfigMap>::new(manager).only(watch);
+                    maps.reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+                })
+                .await;
+            touch(world, 1_000).await
+        }
         "crd-missing" => {
             world.start(websites).await;
             world.pass(29_000).await;
             ("Website", "default/a")
+        }
+        "crd-missing-with-election" => {
+            let client = world.client();
+            world.start_with(|manager| manager.leader_election(candidate("me", &client)), websites).await;
+            world.pass(29_000).await;
+            ("Website", "default/a")
+        }
+        "blocked-by-other" => {
+            world
+                .start(|manager| {
+                    idle(manager);
+                    websites(manager);
+                })
+                .await;
+            touch(world, 29_000).await
         }
         "rbac-missing" => {
             world.close(Way::Forbidden, "/configmaps");
@@ -122,6 +174,15 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
         "watch-down" => {
             well(world).await;
             down(world, Way::Refused, 30_000).await
+        }
+        "two-caches" => {
+            world.start(owning).await;
+            touch(world, 10_000).await;
+            world.net.set(Way::Refused, "/configmaps");
+            world.net.also(Way::Broken, "/secrets");
+            world.server.end_watches();
+            world.pass(30_000).await;
+            A
         }
         "cache-behind" => {
             well(world).await;
@@ -142,6 +203,12 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
         "not-leader-and-watch-down" => {
             not_leader(world).await;
             down(world, Way::Refused, 30_000).await
+        }
+        "no-leader" => {
+            world.net.set(Way::Forbidden, "/leases");
+            let client = world.client();
+            world.start_with(|manager| manager.leader_election(candidate("me", &client)), idle).await;
+            touch(world, 5_000).await
         }
         "shut-down" => {
             hangs(world, 1_000).await;
@@ -165,6 +232,20 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
                 .start(|manager| {
                     let maps = Controller::<ConfigMap>::new(manager);
                     let maps = maps.watches(Watch::<Secret>::new(), |_, _| Vec::new());
+                    maps.reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+                })
+                .await;
+            world.secret(json!({"name": "s", "namespace": "default"})).await;
+            world.pass(1_000).await;
+            SECRET
+        }
+        "mapping-panics" => {
+            world
+                .start(|manager| {
+                    let maps = Controller::<ConfigMap>::new(manager);
+                    let maps = maps.watches(Watch::<Secret>::new(), |_, _| {
+                        std::panic::resume_unwind(Box::new("no annotations"))
+                    });
                     maps.reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
                 })
                 .await;
@@ -308,19 +389,92 @@ async fn undecodable(world: &mut World) -> (&'static str, &'static str) {
     ("Website", "default/a")
 }
 
-async fn filtered(world: &mut World) -> (&'static str, &'static str) {
+/// Its data changes, of which a predicate takes no notice.
+async fn filtered(
+    world: &mut World,
+    work: impl Fn() -> Result<Action, Error> + Send + Sync + 'static,
+) -> (&'static str, &'static str) {
     world
         .start(|manager| {
             let maps = Controller::<ConfigMap>::new(manager).when(labels_changed());
-            maps.reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+            let outcome = move |_, _| {
+                let outcome = work();
+                async { outcome }
+            };
+            maps.reconcile(outcome).unwrap();
         })
         .await;
     touch(world, 5_000).await;
+    grow(world).await;
+    world.pass(5_000).await;
+    A
+}
+
+/// Changes the data of ConfigMap a.
+async fn grow(world: &World) {
     let api = kube_client::Api::<ConfigMap>::namespaced(world.server.client(), "default");
     let data = BTreeMap::from([("size", "1")]);
     api.patch("a", &PatchParams::default(), &Patch::Merge(json!({ "data": data }))).await.unwrap();
-    world.pass(5_000).await;
+}
+
+async fn held(world: &mut World, action: Action) -> (&'static str, &'static str) {
+    world.work(move || Ok(action)).await;
+    let finalizers = ["other.dev/hold"];
+    world.create_map(json!({"name": "a", "namespace": "default", "finalizers": finalizers})).await;
+    delete(world).await
+}
+
+/// The first run fails, with a backoff of ten minutes; the change of the object mends it.
+async fn retry_left(world: &mut World) -> (&'static str, &'static str) {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    world
+        .start(|manager| {
+            let maps = Controller::<ConfigMap>::new(manager);
+            let maps = maps.limiter(ItemExponential::new(minutes(10), minutes(100)));
+            maps.reconcile(|map, _| async move {
+                if map.data.is_none() {
+                    Err(Error::message("data.size is missing"))
+                } else {
+                    Ok(Action::done())
+                }
+            })
+            .unwrap();
+        })
+        .await;
+    touch(world, 5_000).await;
+    grow(world).await;
+    world.pass(10_000).await;
     A
+}
+
+/// Runs of the keys with these names never end. So many others take five seconds each, and are before ConfigMap a.
+async fn behind_hung_runs(
+    world: &mut World,
+    workers: usize,
+    hanging: &'static [&'static str],
+    others: usize,
+) -> (&'static str, &'static str) {
+    world
+        .start(|manager| {
+            let maps = Controller::<ConfigMap>::new(manager).workers(workers);
+            maps.reconcile(move |map, cx| async move {
+                if hanging.contains(&map.metadata.name.as_deref().unwrap()) {
+                    pending::<()>().await;
+                }
+                cx.env().clock.sleep(Duration::from_secs(5)).await;
+                Ok(Action::done())
+            })
+            .unwrap();
+        })
+        .await;
+    for name in hanging {
+        world.map(name).await;
+    }
+    world.pass(1_000).await;
+    for number in 0..others {
+        world.map(&format!("n-{number:02}")).await;
+    }
+    touch(world, if others > 0 { 66_000 } else { 180_000 }).await
 }
 
 async fn rate_limited(world: &mut World) -> (&'static str, &'static str) {
@@ -346,10 +500,11 @@ async fn write_not_seen(world: &mut World) -> (&'static str, &'static str) {
     touch(world, 3_000).await
 }
 
+fn candidate(identity: &str, client: &Client) -> LeaderElection {
+    LeaderElection::builder(client, "default", "tester").identity(identity).build().unwrap()
+}
+
 async fn not_leader(world: &mut World) -> (&'static str, &'static str) {
-    let candidate = |identity: &str, client| {
-        LeaderElection::builder(client, "default", "tester").identity(identity).build().unwrap()
-    };
     let user = world.user.clone();
     let other = Manager::builder("tester", &user).leader_election(candidate("other", &user)).build();
     let leads = other.handle();

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::{Action, Controller, Error, Manager, ManagerBuilder, ManagerError};
-use watchkeeper::explain::{Explain, ExplainSource, Explanation};
-use watchkeeper::{Client, Env};
+use watchkeeper::explain::{Explain, ExplainSource, Explained, Explanation, ProgramPhase};
+use watchkeeper::workqueue::limiter;
+use watchkeeper::{Client, Env, ObjectName, RateLimitingQueue, ResourceVersion, SharedInformerFactory};
 use watchkeeper_apiserver::ApiServer;
 
 use crate::net::{Net, Way};
@@ -20,6 +21,8 @@ pub(crate) struct World {
     /// The user's client, which no fault concerns.
     pub(crate) user: Client,
     pub(crate) explain: Option<Explain>,
+    /// Of a program without a manager.
+    factory: Option<SharedInformerFactory>,
     stop: CancellationToken,
     run: Option<JoinHandle<Result<(), ManagerError>>>,
 }
@@ -29,7 +32,16 @@ impl World {
         let env = Env::simulated(1);
         let server = ApiServer::new(&env);
         let user = Client::from_kube(server.client(), &env);
-        Self { env, server, net: Net::new(), user, explain: None, stop: CancellationToken::new(), run: None }
+        Self {
+            env,
+            server,
+            net: Net::new(),
+            user,
+            explain: None,
+            factory: None,
+            stop: CancellationToken::new(),
+            run: None,
+        }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -75,6 +87,29 @@ impl World {
         .await;
     }
 
+    /// Starts an informer of ConfigMaps and a queue without a handler that would add their keys, as in a program of
+    /// low-level parts.
+    pub(crate) async fn low_level(&mut self) -> RateLimitingQueue<ObjectName> {
+        let queue = RateLimitingQueue::new("configmap", limiter::default_controller(), &self.env);
+        let factory = SharedInformerFactory::builder(&self.client()).build();
+        let explain = Explain::new("tester", &self.env);
+        explain.informers(&factory);
+        explain.add(Explained::new("configmap", &queue, &factory.informer::<ConfigMap>()));
+        explain.set_phase(ProgramPhase::Running);
+        self.explain = Some(explain);
+        factory.start(&self.stop);
+        factory.wait_for_sync(&self.stop).await.unwrap();
+        self.factory = Some(factory);
+        queue
+    }
+
+    /// Returns the version of a ConfigMap.
+    pub(crate) async fn version(&self, name: &str) -> ResourceVersion {
+        let name = ObjectName::namespaced("default", name);
+        let map = self.user.api::<ConfigMap>().get(&name).await.unwrap();
+        map.metadata.resource_version.unwrap().as_str().into()
+    }
+
     pub(crate) async fn pass(&self, millis: u64) {
         self.env.clock.sleep(Duration::from_millis(millis)).await;
     }
@@ -110,6 +145,9 @@ impl World {
     pub(crate) async fn end(mut self) {
         self.stop.cancel();
         self.net.set(Way::Open, "");
+        if let Some(factory) = self.factory.take() {
+            factory.join().await.ok();
+        }
         if let Some(run) = self.run.take() {
             run.abort();
             run.await.ok();

@@ -13,11 +13,21 @@ const CHILDREN: usize = 100;
 /// The number of levels of children.
 const LEVELS: usize = 4;
 
-/// Returns the first objects that an object controls, and the number of those that were left off.
-pub(super) fn children(known: &Known, uid: &str, controllers: &[Arc<Known>]) -> (Vec<ChildView>, usize) {
-    let mut tree = Tree { controllers, left: CHILDREN, left_off: 0 };
-    let children = tree.branch(known, uid, LEVELS);
-    (children, tree.left_off)
+/// The objects that an object controls.
+#[derive(Default)]
+pub(super) struct Children {
+    pub(super) tree: Vec<ChildView>,
+    /// The number of those that were left off.
+    pub(super) left_off: usize,
+    /// The kinds whose caches were not searched, as they are too large.
+    pub(super) unknown: Vec<String>,
+}
+
+/// Returns the first objects that an object controls.
+pub(super) fn children(known: &Known, uid: &str, controllers: &[Arc<Known>]) -> Children {
+    let mut tree = Tree { controllers, left: CHILDREN, left_off: 0, unknown: Vec::new() };
+    let branch = tree.branch(known, uid, LEVELS);
+    Children { tree: branch, left_off: tree.left_off, unknown: tree.unknown }
 }
 
 /// A tree that grows until it is large enough.
@@ -25,6 +35,7 @@ struct Tree<'a> {
     controllers: &'a [Arc<Known>],
     left: usize,
     left_off: usize,
+    unknown: Vec<String>,
 }
 
 impl Tree<'_> {
@@ -37,7 +48,12 @@ impl Tree<'_> {
         for (_, watched) in known.related.iter().filter(|(relation, _)| *relation == ViewRelation::Owner) {
             let kind = watched.kind();
             let own = controllers.iter().find(|other| other.kind.is_same(&kind));
-            let mut found = watched.children(uid);
+            let Some(mut found) = watched.children(uid) else {
+                if !self.unknown.contains(&kind.kind) {
+                    self.unknown.push(kind.kind);
+                }
+                continue;
+            };
             found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             for (key, facts) in found {
                 if self.left == 0 {
@@ -63,7 +79,7 @@ impl Tree<'_> {
 
 /// The state of a cached object in the controller that reconciles it.
 fn state(own: &Known, key: &ObjectName) -> KeyState {
-    own.queue.explain(key).map_or(KeyState::Cached, |record| record.state)
+    own.queue.state(key).unwrap_or(KeyState::Cached)
 }
 
 impl KindView {

@@ -16,7 +16,7 @@ pub(super) fn explain(around: &Around<'_>, kind: &str, key: &str) -> Result<Expl
     let name = parse(key)?;
     let kind = meant(around, kind)?;
     let is_namespaced = around.controllers.iter().any(|known| known.is_namespaced(&kind));
-    let name = in_default(&name, is_namespaced);
+    let name = in_default(&name, &kind, is_namespaced)?;
     let mut views: Vec<KeyView> = Vec::new();
     for known in around.controllers {
         if known.kind.is_same(&kind) {
@@ -47,10 +47,14 @@ pub(super) fn parse(key: &str) -> Result<ObjectName, ExplainError> {
 }
 
 /// Puts a name without a namespace into the default one, if its kind has namespaces.
-fn in_default(name: &ObjectName, is_namespaced: bool) -> ObjectName {
+fn in_default(name: &ObjectName, kind: &KindView, is_namespaced: bool) -> Result<ObjectName, ExplainError> {
     match name.namespace() {
-        None if is_namespaced => ObjectName::namespaced("default", name.name()),
-        _ => name.clone(),
+        None if is_namespaced => Ok(ObjectName::namespaced("default", name.name())),
+        Some(_) if !is_namespaced => Err(ExplainError::ClusterScoped {
+            kind: kind.kind.clone(),
+            suggestions: vec![cut(name.name(), SHOWN)],
+        }),
+        _ => Ok(name.clone()),
     }
 }
 
@@ -118,8 +122,8 @@ impl Known {
     }
 
     /// Returns the key of its own kind that a name means.
-    pub(super) fn named(&self, name: &ObjectName) -> ObjectName {
-        in_default(name, self.is_namespaced(&self.kind))
+    pub(super) fn named(&self, name: &ObjectName) -> Result<ObjectName, ExplainError> {
+        in_default(name, &self.kind, self.is_namespaced(&self.kind))
     }
 }
 

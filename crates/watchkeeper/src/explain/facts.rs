@@ -6,6 +6,7 @@ use super::view::{KindView, LeaderView, ProgramPhase};
 use crate::clock::Instant;
 use crate::object::{ObjectName, ResourceVersion};
 use crate::reflector::{Cause, Phase};
+use crate::source::{Scope, Selection};
 use crate::workqueue::KeyRecord;
 
 /// Everything that the verdict on one key depends on.
@@ -18,10 +19,16 @@ pub(super) struct Facts<'a> {
     pub(super) leader: Option<&'a LeaderView>,
     pub(super) is_paused: bool,
     pub(super) workers: usize,
+    /// The first keys with a worker, the one that has had it for longest first, and since when.
+    pub(super) runs: Vec<(ObjectName, Instant)>,
+    /// Whether the queue has ever dropped the history of a key.
+    pub(super) has_forgotten: bool,
     /// The watches of the kind.
     pub(super) watches: Vec<WatchFacts>,
     /// Those of the other kinds that the controller depends on.
     pub(super) others: Vec<WatchFacts>,
+    /// Those of other controllers whose caches have not synced, while the program starts.
+    pub(super) blockers: &'a [WatchFacts],
     pub(super) has_predicates: bool,
     /// The finalizer of the controller.
     pub(super) finalizer: Option<&'a str>,
@@ -45,9 +52,29 @@ pub(crate) struct WatchFacts {
     pub(super) has_synced: bool,
     /// Since when, why, and the last error.
     pub(super) degraded: Option<(Instant, Cause, String)>,
+    /// The number of changes that wait for the cache or for one of its handlers.
+    pub(super) backlog: usize,
 }
 
 impl WatchFacts {
+    /// Returns a watch that is well.
+    pub(super) fn of(kind: &KindView, scope: &Scope, selection: &Selection) -> Self {
+        let (resource, namespace) = (kind.resource(), scope.namespace().map(str::to_owned));
+        let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        Self {
+            name: format!("{resource}{place}"),
+            resource,
+            kind: kind.kind.clone(),
+            namespace,
+            labels: selection.labels.clone(),
+            fields: selection.fields.clone(),
+            phase: Phase::default(),
+            has_synced: true,
+            degraded: None,
+            backlog: 0,
+        }
+    }
+
     pub(super) fn covers(&self, key: &ObjectName) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
     }
@@ -112,6 +139,14 @@ impl PastWrite {
     }
 }
 
+/// The keys that a change of a related object reconciles.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mapped {
+    pub(crate) keys: Vec<ObjectName>,
+    /// What the mapping said when it panicked, if it did.
+    pub(crate) panic: Option<String>,
+}
+
 /// What is known of an object whose changes lead to reconciles of others.
 pub(super) struct RelatedFacts<'a> {
     pub(super) now: Instant,
@@ -123,5 +158,5 @@ pub(super) struct RelatedFacts<'a> {
     pub(super) is_owned: bool,
     pub(super) watches: Vec<WatchFacts>,
     pub(super) object: Option<ObjectFacts>,
-    pub(super) maps_to: Vec<ObjectName>,
+    pub(super) maps_to: Mapped,
 }

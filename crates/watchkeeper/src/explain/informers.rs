@@ -1,7 +1,9 @@
 //! The views of informers.
 
+use super::facts::WatchFacts;
 use super::query::cut;
 use super::view::{DegradedView, HandlerView, InformerView, KindView};
+use super::watched::backlog;
 use super::words::Times;
 use crate::informer::{CacheDetail, Caches};
 use crate::reflector::Phase;
@@ -12,6 +14,27 @@ const ERROR: usize = 512;
 /// Returns the views of the informers of a factory; none once it is gone.
 pub(super) fn views(caches: &Caches, times: &Times) -> Vec<InformerView> {
     caches.details().into_iter().map(|detail| view(detail, times)).collect()
+}
+
+/// Returns the watches of a factory whose caches have not synced.
+pub(super) fn unsynced(caches: &Caches) -> Vec<WatchFacts> {
+    let unsynced = caches.details().into_iter().filter(|detail| !detail.has_synced);
+    unsynced.map(facts).collect()
+}
+
+fn facts(detail: CacheDetail) -> WatchFacts {
+    let CacheDetail {
+        kind: (group, version, kind, plural), scope, selection, has_synced, health, stats, ..
+    } = detail;
+    let degraded = health.cause().zip(health.degraded.clone());
+    let kind = KindView { group, version, kind, plural };
+    WatchFacts {
+        has_synced,
+        phase: health.phase,
+        degraded: degraded.map(|(cause, (since, why))| (since, cause, why)),
+        backlog: backlog(&stats),
+        ..WatchFacts::of(&kind, &scope, &selection)
+    }
 }
 
 fn view(detail: CacheDetail, times: &Times) -> InformerView {

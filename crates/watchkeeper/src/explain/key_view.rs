@@ -86,16 +86,23 @@ pub struct KeyView {
     pub deleting: bool,
     /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// The writes of the last run that the caches have not seen.
+    /// The writes of the last run that the caches have not seen; at most 100.
     pub waits_for: Vec<PendingWriteView>,
-    /// The keys that a change of a related object reconciles; empty for a key of the controller itself.
+    /// The number of such writes that were left off.
+    pub waits_for_left_off: usize,
+    /// The keys that a change of a related object reconciles, at most 100; empty for a key of the controller itself.
     pub maps_to: Vec<String>,
+    /// The number of such keys that were left off.
+    pub maps_to_left_off: usize,
     /// What happened and what will, in the order of time.
     pub timeline: Vec<TimelineEntry>,
     /// The cached objects that it controls.
     pub children: Vec<ChildView>,
     /// The number of children that were left off.
     pub children_left_off: usize,
+    /// The kinds of which it is not known whether it has children: their caches have more than 10,000 objects, and no
+    /// index of them by controller.
+    pub children_unknown: Vec<String>,
 }
 
 /// The relation of an object to the keys of a controller.
@@ -143,9 +150,12 @@ pub struct OutcomeView {
 pub struct VersionsView {
     /// The version in the cache; none if the object is not there.
     pub cached: Option<String>,
-    /// The version that the last run saw; none if no run is remembered.
+    /// The version that the last run saw, however it ended; none if no run is remembered.
     pub reconciled: Option<String>,
-    /// The highest version that its reconciles wrote and a cache has not seen; none if there is none.
+    /// The version that the last successful run saw; none if none is remembered.
+    pub succeeded: Option<String>,
+    /// The highest version of any object that its reconciles wrote and a cache has not seen; none if the caches have seen
+    /// all of them.
     pub written: Option<String>,
 }
 

@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use super::controllers::{controller_view, counts};
 use super::explained::{Explained, Known};
 use super::explanation::parse;
+use super::facts::WatchFacts;
 use super::key_view::Explanation;
 use super::nearest::nearest;
 use super::query::{ExplainError, KeysQuery, cut};
@@ -85,8 +86,20 @@ impl Explain {
 
     fn phase(&self) -> ProgramPhase {
         let phase = PHASES[usize::from(self.0.phase.load(Ordering::Relaxed)) % PHASES.len()];
-        let leads = self.0.leader.read().as_ref().is_none_or(LeaderStatus::is_leader);
-        if leads || phase == ProgramPhase::Stopping { phase } else { ProgramPhase::Standby }
+        match &*self.0.leader.read() {
+            Some(status) if !status.is_leader() && phase != ProgramPhase::Stopping => {
+                // A manager enters the election when its caches have synced: until then, it waits for those.
+                let is_syncing = phase == ProgramPhase::Starting && status.leader().is_empty();
+                if is_syncing && !self.unsynced().is_empty() { phase } else { ProgramPhase::Standby }
+            }
+            _ => phase,
+        }
+    }
+
+    /// Returns the informers whose caches have not synced.
+    fn unsynced(&self) -> Vec<WatchFacts> {
+        let caches = self.0.informers.read().clone();
+        caches.iter().flat_map(informers::unsynced).collect()
     }
 
     fn leader_view(&self) -> Option<LeaderView> {
@@ -153,8 +166,10 @@ impl ExplainSource for Explain {
 
     fn explain(&self, kind: &str, key: &str) -> Result<Explanation, ExplainError> {
         let (controllers, times) = (self.controllers(), self.times());
+        let phase = self.phase();
         let around = Around {
-            phase: self.phase(),
+            phase,
+            unsynced: if phase == ProgramPhase::Starting { self.unsynced() } else { Vec::new() },
             leader: self.leader_view(),
             controllers: &controllers,
             events: self.0.events.read().clone(),
@@ -169,14 +184,14 @@ impl ExplainSource for Explain {
 
     fn reconcile_now(&self, controller: &str, key: &str) -> Result<(), ExplainError> {
         let known = self.controller(controller)?;
-        let key = known.named(&parse(key)?);
+        let key = known.named(&parse(key)?)?;
         if self.phase() != ProgramPhase::Running || known.queue.is_shutting_down() {
             let leader = self.leader_view().filter(|leader| !leader.is_leader).map(|leader| leader.leader);
             let leader = leader.filter(|leader| !leader.is_empty());
             return Err(ExplainError::NotRunning { controller: known.name.clone(), leader });
         }
-        let is_cached = known.mains.iter().any(|main| main.object(&key).is_some());
-        if !is_cached && known.queue.explain(&key).is_none() {
+        let is_cached = known.mains.iter().any(|main| main.has(&key));
+        if !is_cached && known.queue.state(&key).is_none() {
             let kind = known.kind.kind.clone();
             return Err(ExplainError::NoObject { kind, key: cut(&key.to_string(), 80) });
         }

@@ -68,6 +68,8 @@ pub struct KeysQuery {
     pub q: String,
     /// The order.
     pub sort: KeySort,
+    /// Whether the order is the reverse one. What has no value, such as a key that is not due, is last all the same.
+    pub is_reversed: bool,
     /// The number of keys on a page, at most [`KeysQuery::MAX_LIMIT`].
     pub limit: usize,
     /// Continues after an earlier page: the value of its `continue`.
@@ -80,7 +82,7 @@ impl KeysQuery {
     /// The maximum number of keys on a page.
     pub const MAX_LIMIT: usize = 1_000;
 
-    /// Reads the query of a URL: `state`, `q`, `sort`, `limit` and `continue`.
+    /// Reads the query of a URL: `state`, `q`, `sort`, `reverse`, `limit` and `continue`.
     ///
     /// # Errors
     ///
@@ -93,6 +95,15 @@ impl KeysQuery {
                 "state" => parsed.state = Some(value.parse()?),
                 "q" => parsed.q = value.into_owned(),
                 "sort" => parsed.sort = value.parse()?,
+                "reverse" => {
+                    parsed.is_reversed = match &*value {
+                        "true" => true,
+                        "false" | "" => false,
+                        other => {
+                            return Err(ExplainError::bad_parameter("reverse", other, &["true", "false"]));
+                        }
+                    }
+                }
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| *limit > 0);
                     let limit: usize =
@@ -101,7 +112,7 @@ impl KeysQuery {
                 }
                 "continue" => parsed.from = Some(value.into_owned()).filter(|from| !from.is_empty()),
                 other => {
-                    let known = ["state", "q", "sort", "limit", "continue"];
+                    let known = ["state", "q", "sort", "reverse", "limit", "continue"];
                     return Err(ExplainError::UnknownParameter {
                         name: cut(other, SHOWN),
                         known: known.map(str::to_owned).to_vec(),
@@ -119,6 +130,7 @@ impl Default for KeysQuery {
             state: None,
             q: String::new(),
             sort: KeySort::default(),
+            is_reversed: false,
             limit: Self::DEFAULT_LIMIT,
             from: None,
         }
@@ -154,6 +166,14 @@ pub enum ExplainError {
         /// The kind.
         kind: String,
         /// The kinds with their groups.
+        suggestions: Vec<String>,
+    },
+    /// The kind has no namespaces, and one was named.
+    #[error("{kind} has no namespaces: ask for {}", suggestions.join(", "))]
+    ClusterScoped {
+        /// The kind.
+        kind: String,
+        /// The name of the object.
         suggestions: Vec<String>,
     },
     /// There is no such object, neither in the cache nor in the queue.
@@ -217,7 +237,8 @@ impl ExplainError {
         match self {
             Self::NoController { suggestions, .. }
             | Self::NoKind { suggestions, .. }
-            | Self::AmbiguousKind { suggestions, .. } => suggestions,
+            | Self::AmbiguousKind { suggestions, .. }
+            | Self::ClusterScoped { suggestions, .. } => suggestions,
             Self::BadParameter { known, .. } | Self::UnknownParameter { known, .. } => known,
             Self::MissingParameter(_)
             | Self::BadKey(_)
@@ -254,11 +275,13 @@ mod tests {
 
     #[test]
     fn a_query_is_read_and_its_limit_bounded() {
-        let query = KeysQuery::parse("state=retrying&q=a%2Fb&sort=until&limit=5000&continue=x").unwrap();
+        let query =
+            KeysQuery::parse("state=retrying&q=a%2Fb&sort=until&reverse=true&limit=5000&continue=x").unwrap();
         let expected = KeysQuery {
             state: Some(KeyState::Retrying),
             q: "a/b".to_owned(),
             sort: KeySort::Until,
+            is_reversed: true,
             limit: KeysQuery::MAX_LIMIT,
             from: Some("x".to_owned()),
         };
@@ -270,8 +293,12 @@ mod tests {
     fn what_is_wrong_with_a_query_is_said_with_what_is_right() {
         let text = |query: &str| KeysQuery::parse(query).unwrap_err().to_string();
         assert!(text("state=busy").starts_with("state=\"busy\" is not known: use one of running, waiting"));
+        assert!(text("reverse=yes").contains("use one of true, false"));
         assert!(text("limit=0").contains("1 to 1000") && text("limit=x").contains("1 to 1000"));
-        assert_eq!(text("color=red"), "there is no parameter \"color\": use state, q, sort, limit, continue");
+        assert_eq!(
+            text("color=red"),
+            "there is no parameter \"color\": use state, q, sort, reverse, limit, continue"
+        );
         assert!(text(&format!("state={}", "ü".repeat(1_000))).len() < 300, "it is cut");
     }
 }

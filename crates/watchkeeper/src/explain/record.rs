@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::children::children;
+use super::children::{Children, children};
 use super::explained::{Known, Runs};
-use super::facts::{Facts, ObjectFacts, PendingWrite, RelatedFacts};
+use super::facts::{Facts, Mapped, ObjectFacts, PendingWrite, RelatedFacts, WatchFacts};
 use super::key_view::{ErrorView, KeyView, OutcomeView, PendingWriteView, VersionsView, ViewRelation};
 use super::timeline::Past;
 use super::verdict::{related_verdict, verdict};
@@ -14,12 +14,19 @@ use crate::object::ObjectName;
 use crate::record::RecentEvents;
 use crate::workqueue::{KeyRecord, KeyState};
 
+/// The number of keys, writes and the like that a view lists.
+const LISTED: usize = 100;
+/// The number of running keys that a verdict looks at.
+const RUNS: usize = 256;
+
 /// What all views of one answer share.
 pub(super) struct Around<'a> {
     pub(super) phase: ProgramPhase,
     pub(super) leader: Option<LeaderView>,
     pub(super) controllers: &'a [Arc<Known>],
     pub(super) events: Option<RecentEvents>,
+    /// All watches of the program whose caches have not synced, while it starts.
+    pub(super) unsynced: Vec<WatchFacts>,
     pub(super) times: &'a Times,
 }
 
@@ -30,6 +37,10 @@ pub(super) fn view(known: &Known, key: &ObjectName, around: &Around<'_>) -> KeyV
     let record = known.queue.explain(key);
     let writes = known.writes.as_ref().map(|writes| writes.of_key(key)).unwrap_or_default();
     let phase = if known.queue.is_shutting_down() { ProgramPhase::Stopping } else { around.phase };
+    let watches: Vec<_> = known.mains.iter().map(|main| main.facts()).collect();
+    let others: Vec<_> = known.related.iter().map(|(_, watched)| watched.facts()).collect();
+    let is_own = |watch: &&WatchFacts| watches.iter().chain(&others).any(|own| own.name == watch.name);
+    let blockers: Vec<_> = around.unsynced.iter().filter(|watch| !is_own(watch)).cloned().collect();
     let facts = Facts {
         now: times.now,
         controller: &known.name,
@@ -39,8 +50,11 @@ pub(super) fn view(known: &Known, key: &ObjectName, around: &Around<'_>) -> KeyV
         leader: around.leader.as_ref(),
         is_paused: known.runs.as_ref().is_some_and(|runs| (runs() as Runs).is_paused),
         workers: known.workers,
-        watches: known.mains.iter().map(|main| main.facts()).collect(),
-        others: known.related.iter().map(|(_, watched)| watched.facts()).collect(),
+        runs: known.queue.running(RUNS),
+        has_forgotten: known.queue.has_forgotten(),
+        watches,
+        others,
+        blockers: &blockers,
         has_predicates: known.has_predicates,
         finalizer: known.finalizer.as_deref(),
         object,
@@ -49,16 +63,17 @@ pub(super) fn view(known: &Known, key: &ObjectName, around: &Around<'_>) -> KeyV
     };
     let verdict = verdict(&facts);
     let Facts { object, record, writes, .. } = facts;
-    let (children, left_off) = match &object {
+    let children = match &object {
         Some(object) => children(known, &object.uid, around.controllers),
-        None => (Vec::new(), 0),
+        None => Children::default(),
     };
     let mut view = KeyView {
         controller: known.name.clone(),
         verdict,
         state: if object.is_some() { KeyState::Cached } else { KeyState::Unknown },
-        children,
-        children_left_off: left_off,
+        children: children.tree,
+        children_left_off: children.left_off,
+        children_unknown: children.unknown,
         ..KeyView::default()
     };
     if let Some(record) = &record {
@@ -76,7 +91,8 @@ pub(super) fn view(known: &Known, key: &ObjectName, around: &Around<'_>) -> KeyV
         events: around.events.as_ref().map(|events| events.about(&known.kind.kind, key)).unwrap_or_default(),
     };
     view.timeline = past.timeline(times);
-    view.waits_for = writes.into_iter().map(|write| pending(write, times)).collect();
+    view.waits_for_left_off = writes.len().saturating_sub(LISTED);
+    view.waits_for = writes.into_iter().take(LISTED).map(|write| pending(write, times)).collect();
     view
 }
 
@@ -94,9 +110,14 @@ pub(super) fn related_view(
         .filter(|(other, watched)| *other == relation && watched.kind() == *kind)
         .collect();
     let object = of_kind.iter().find_map(|(_, watched)| watched.object(key));
-    let mut maps_to: Vec<_> = of_kind.iter().flat_map(|(_, watched)| watched.maps_to(key)).collect();
-    maps_to.sort_unstable();
-    maps_to.dedup();
+    let mut maps_to = Mapped::default();
+    for (_, watched) in &of_kind {
+        let of_watch = watched.maps_to(key);
+        maps_to.keys.extend(of_watch.keys);
+        maps_to.panic = maps_to.panic.or(of_watch.panic);
+    }
+    maps_to.keys.sort_unstable();
+    maps_to.keys.dedup();
     let facts = RelatedFacts {
         now: times.now,
         controller: &known.name,
@@ -114,7 +135,9 @@ pub(super) fn related_view(
         verdict: related_verdict(&facts),
         ..KeyView::default()
     };
-    view.maps_to = facts.maps_to.iter().map(ToString::to_string).collect();
+    let keys = facts.maps_to.keys;
+    view.maps_to_left_off = keys.len().saturating_sub(LISTED);
+    view.maps_to = keys.iter().take(LISTED).map(ToString::to_string).collect();
     if let Some(object) = facts.object {
         cached(&mut view, object);
     }
@@ -155,6 +178,7 @@ fn describe(view: &mut KeyView, record: &KeyRecord<ObjectName>, times: &Times) {
     view.last_success = record.last_success.map(|at| times.wall(at));
     view.versions = VersionsView {
         reconciled: run.and_then(|run| run.saw).map(|version| version.to_string()),
+        succeeded: record.last_success_saw.map(|version| version.to_string()),
         ..VersionsView::default()
     };
 }

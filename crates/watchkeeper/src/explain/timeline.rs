@@ -62,23 +62,27 @@ fn recorded(record: &KeyRecord<ObjectName>, times: &Times) -> Vec<TimelineEntry>
     let oldest = record.runs.last().map(|past| past.run.ended);
     let is_older = |at| oldest.is_none_or(|oldest| at < oldest);
     if let Some(error) = record.last_error.as_ref().filter(|error| is_older(error.at)) {
-        entries.push(at(error.at, TimelineKind::Error, format!("a run failed: {}", error.message)));
+        entries.push(at(error.at, TimelineKind::Error, format!("failed: {}", error.message)));
     }
     if let Some(ended) = record.last_success.filter(|ended| is_older(*ended)) {
         let last = record.last_run.filter(|run| run.ended == ended);
-        let text = last.map_or_else(|| "a run ended well".to_owned(), |run| ended_well(&run));
+        let text = last.map_or_else(|| "reconciled".to_owned(), |run| reconciled(&run));
         entries.push(at(ended, TimelineKind::Run, text));
     }
     if let Some(since) = record.worked_on_since {
         let on = record.worker.map(|number| format!(" on worker {number}")).unwrap_or_default();
-        entries.push(at(since, TimelineKind::Run, format!("the current run began{on}")));
+        entries.push(at(since, TimelineKind::Run, format!("the current run started{on}")));
     }
     if let Some(due) = record.delayed_until {
         let what = if record.is_backing_off { "a retry is due" } else { "a run is due" };
         entries.push(at(due, TimelineKind::Due, what.to_owned()));
     }
     if let Some(until) = record.parked_until {
-        entries.push(at(until, TimelineKind::Due, "it waits for its own writes no longer".to_owned()));
+        entries.push(at(
+            until,
+            TimelineKind::Due,
+            "it runs even if the cache has not seen its own writes".to_owned(),
+        ));
     }
     entries
 }
@@ -86,24 +90,24 @@ fn recorded(record: &KeyRecord<ObjectName>, times: &Times) -> Vec<TimelineEntry>
 fn run(past: &PastRun, times: &Times) -> TimelineEntry {
     let run = &past.run;
     let (kind, text) = match run.result {
-        RunResult::Success | RunResult::RequeueAfter => (TimelineKind::Run, ended_well(run)),
+        RunResult::Success | RunResult::RequeueAfter => (TimelineKind::Run, reconciled(run)),
         result => {
-            let how = match result {
-                RunResult::Panic => "panicked",
-                RunResult::Timeout => "did not end in time",
-                RunResult::Terminal => "failed for good",
-                _ => "failed",
+            let (how, more) = match result {
+                RunResult::Panic => ("panicked", ""),
+                RunResult::Timeout => ("timed out", ""),
+                RunResult::Terminal => ("failed", ", and is not retried"),
+                _ => ("failed", ""),
             };
             let error = past.error.as_deref().unwrap_or_default();
-            (TimelineKind::Error, format!("a run of {} {how}: {error}", took(run)))
+            (TimelineKind::Error, format!("{how} after {}{more}: {error}", took(run)))
         }
     };
     entry(times.wall(run.ended), kind, text)
 }
 
-fn ended_well(run: &LastRun) -> String {
-    let saw = run.saw.map(|version| format!(", which saw version {version},")).unwrap_or_default();
-    format!("a run of {}{saw} ended well", took(run))
+fn reconciled(run: &LastRun) -> String {
+    let saw = run.saw.map(|version| format!(", at version {version}")).unwrap_or_default();
+    format!("reconciled in {}{saw}", took(run))
 }
 
 fn took(run: &LastRun) -> String {
@@ -117,7 +121,7 @@ fn written(kind: &str, name: &ObjectName, version: &ResourceVersion, deleted: bo
     let what = if deleted { "deleted" } else { "wrote" };
     let kind = if kind.is_empty() { String::new() } else { format!("{kind} ") };
     let version = if version.is_unset() { String::new() } else { format!(" in version {version}") };
-    format!("a run {what} {kind}{name}{version}")
+    format!("{what} {kind}{name}{version}")
 }
 
 /// The last events. Equal ones in a row count as one, of the last time.

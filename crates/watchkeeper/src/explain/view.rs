@@ -197,6 +197,8 @@ pub struct KeysPage {
     /// The parameter `continue` of the next page; none on the last one.
     #[serde(rename = "continue")]
     pub next: Option<String>,
+    /// The parameter `continue` of the page before; none on the first one.
+    pub previous: Option<String>,
 }
 
 /// A key in a list.

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::facts::{ObjectFacts, WatchFacts};
+use super::facts::{Mapped, ObjectFacts, WatchFacts};
 use super::view::KindView;
-use crate::informer::SharedInformer;
+use crate::informer::{InformerStats, SharedInformer};
 use crate::object::{Kind, Object, ObjectName};
-use crate::report::WithCauses;
+use crate::report::{WithCauses, panic_message};
 use crate::source::{Scope, Selection};
 
 /// The index of objects by the uid of the object that controls them.
@@ -34,12 +34,13 @@ pub(crate) trait AnyWatched: Send + Sync {
     fn is_namespaced(&self) -> bool;
     fn facts(&self) -> WatchFacts;
     fn object(&self, key: &ObjectName) -> Option<ObjectFacts>;
+    fn has(&self, key: &ObjectName) -> bool;
     fn len(&self) -> usize;
     fn keys(&self) -> Vec<ObjectName>;
-    /// Returns the objects that the object with this uid controls.
-    fn children(&self, uid: &str) -> Vec<(ObjectName, ObjectFacts)>;
+    /// Returns the objects that the object with this uid controls; none if the cache is too large to be searched.
+    fn children(&self, uid: &str) -> Option<Vec<(ObjectName, ObjectFacts)>>;
     /// Returns the keys that a change of a cached object reconciles.
-    fn maps_to(&self, key: &ObjectName) -> Vec<ObjectName>;
+    fn maps_to(&self, key: &ObjectName) -> Mapped;
 }
 
 /// Returns the view of a kind.
@@ -50,6 +51,11 @@ pub(super) fn kind_view<K: Kind>(kind: &K::DynamicType) -> KindView {
         kind: K::kind(kind).into_owned(),
         plural: K::plural(kind).into_owned(),
     }
+}
+
+/// Returns the number of changes that wait for the cache or for the handler that is furthest behind.
+pub(super) fn backlog(stats: &InformerStats) -> usize {
+    stats.queued + stats.handlers.iter().map(|handler| handler.pending).max().unwrap_or(0)
 }
 
 fn facts_of<W>(object: &Object<W>) -> ObjectFacts {
@@ -72,26 +78,14 @@ impl<W: Kind> AnyWatched for Watched<W> {
     }
 
     fn facts(&self) -> WatchFacts {
-        let kind = self.kind();
         let health = self.informer.health();
         let degraded = health.cause().zip(health.degraded.clone());
-        let resource = if kind.group.is_empty() {
-            kind.plural.clone()
-        } else {
-            format!("{}.{}", kind.plural, kind.group)
-        };
-        let namespace = self.scope.namespace().map(str::to_owned);
-        let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         WatchFacts {
-            name: format!("{resource}{place}"),
-            resource,
-            kind: kind.kind,
-            namespace,
-            labels: self.selection.labels.clone(),
-            fields: self.selection.fields.clone(),
             phase: health.phase,
             has_synced: self.informer.has_synced(),
             degraded: degraded.map(|(cause, (since, why))| (since, cause, why)),
+            backlog: backlog(&self.informer.stats()),
+            ..WatchFacts::of(&self.kind(), &self.scope, &self.selection)
         }
     }
 
@@ -103,6 +97,10 @@ impl<W: Kind> AnyWatched for Watched<W> {
         Some(ObjectFacts { undecodable, ..facts_of(&object) })
     }
 
+    fn has(&self, key: &ObjectName) -> bool {
+        self.informer.indexer().get(key).is_some()
+    }
+
     fn len(&self) -> usize {
         self.informer.indexer().snapshot().len()
     }
@@ -111,26 +109,28 @@ impl<W: Kind> AnyWatched for Watched<W> {
         self.informer.indexer().snapshot().keys().collect()
     }
 
-    fn children(&self, uid: &str) -> Vec<(ObjectName, ObjectFacts)> {
+    fn children(&self, uid: &str) -> Option<Vec<(ObjectName, ObjectFacts)>> {
         let snapshot = self.informer.indexer().snapshot();
         if let Ok(found) = snapshot.by_index(CONTROLLER_INDEX, uid) {
-            return found.map(|object| (object.key(), facts_of(object))).collect();
+            return Some(found.map(|object| (object.key(), facts_of(object))).collect());
         }
         if snapshot.len() > SEARCHED {
-            return Vec::new();
+            return None;
         }
         let is_child = |object: &&Object<W>| object.controller().is_some_and(|owner| owner.uid == uid);
-        snapshot.iter().filter(is_child).map(|object| (object.key(), facts_of(object))).collect()
+        Some(snapshot.iter().filter(is_child).map(|object| (object.key(), facts_of(object))).collect())
     }
 
-    fn maps_to(&self, key: &ObjectName) -> Vec<ObjectName> {
+    fn maps_to(&self, key: &ObjectName) -> Mapped {
         let Some((object, mapping)) = self.informer.indexer().get(key).zip(self.mapping.as_ref()) else {
-            return Vec::new();
+            return Mapped::default();
         };
         // The mapping is the author's, and may panic.
-        let mut keys = catch_unwind(AssertUnwindSafe(|| mapping(&object))).unwrap_or_default();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        match catch_unwind(AssertUnwindSafe(|| mapping(&object))) {
+            Ok(keys) => Mapped { keys, panic: None },
+            Err(payload) => {
+                Mapped { keys: Vec::new(), panic: Some(panic_message(payload.as_ref()).to_owned()) }
+            }
+        }
     }
 }

@@ -21,6 +21,14 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// Returns the plural of a kind, such as `ConfigMaps`, after its plural name, such as `configmaps`.
+pub(super) fn kinds(kind: &str, plural: &str) -> String {
+    let plural = plural.split('.').next().unwrap_or(plural);
+    let is_same = |(one, other): &(char, char)| one.eq_ignore_ascii_case(other);
+    let common = kind.chars().zip(plural.chars()).take_while(is_same).count();
+    kind.chars().take(common).chain(plural.chars().skip(common)).collect()
+}
+
 /// Returns a number as a rank: `1st`, `2nd`, `11th`.
 pub(super) fn ordinal(number: u32) -> String {
     let ending = match (number % 100, number % 10) {
@@ -66,6 +74,16 @@ mod tests {
         assert_eq!([words(0), words(999), words(1_500), words(119_999)], ["0 ms", "999 ms", "1 s", "119 s"]);
         assert_eq!([words(120_000), words(7_200_000), words(172_800_000)], ["2 min", "2 h", "2 days"]);
         assert_eq!([counted(1, "key"), counted(0, "key")], ["1 key", "0 keys"]);
+        let plurals = [
+            ("ConfigMap", "configmaps"),
+            ("Ingress", "ingresses.networking.k8s.io"),
+            ("Endpoints", "endpoints"),
+        ];
+        assert_eq!(
+            plurals.map(|(kind, plural)| kinds(kind, plural)),
+            ["ConfigMaps", "Ingresses", "Endpoints"]
+        );
+        assert_eq!(kinds("NetworkPolicy", "networkpolicies"), "NetworkPolicies");
         let ranks = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal);
         assert_eq!(ranks, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
     }

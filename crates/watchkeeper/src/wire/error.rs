@@ -107,7 +107,7 @@ impl ApiError {
 
     /// Returns the error of a failure to send the request or to read the answer.
     pub fn from_transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let error = error.into();
+        let error = transport::unwrapped(error.into());
         let class = transport::classify(error.as_ref());
         Self { source: Some(error), ..Self::new(class, "cannot reach the API server") }
     }

@@ -1,5 +1,7 @@
 //! The part of a slot that few keys need, in an allocation of its own.
 
+use std::num::NonZeroU64;
+
 use super::known::{LastError, RunResult};
 use super::priority::Priority;
 use super::recent::Recent;
@@ -17,6 +19,8 @@ pub(super) struct Extra {
     pub(super) last_run: Option<Run>,
     /// The number of that run in [`Runs`].
     pub(super) run_number: u64,
+    /// The version that the last successful run saw.
+    pub(super) succeeded: Option<NonZeroU64>,
     /// Empty in a queue to which no key was added with a trigger.
     pub(super) triggers: Recent,
 }
@@ -79,13 +83,17 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Notes how a run ended, and with it the row of parkings, if anything else is known of the key; returns when the change arrived that led to it.
+    /// Notes how a run ended, and with it the row of parkings, if anything else is known of the key; returns when the
+    /// change arrived that led to it.
     #[inline]
     pub(super) fn ran(&mut self, run: Run, runs: &mut Runs) -> Option<Tick> {
         let extra = self.extra.as_mut()?;
         extra.parking = None;
         let error = match run.result {
-            RunResult::Success | RunResult::RequeueAfter => None,
+            RunResult::Success | RunResult::RequeueAfter => {
+                extra.succeeded = run.saw;
+                None
+            }
             _ => extra.last_error.as_ref().map(|error| &*error.message),
         };
         extra.run_number = runs.push(run, error, extra.run_number);

@@ -11,7 +11,7 @@ use super::metrics::QueueFigures;
 use super::priority::Priority;
 use super::queue::{Added, Queue, Taken, Ticket};
 use super::runs::{Run, Runs};
-use super::slots::Number;
+use super::slots::{Number, Slot};
 use super::state::KeyState;
 use super::tick::Tick;
 use super::trigger::{Trigger, TriggerRecord};
@@ -252,6 +252,22 @@ impl<T: Key> Keys<T> {
     pub(super) fn triggers(&self, ticket: &Ticket) -> Vec<TriggerRecord> {
         let extra = self.queue.slots[ticket.number()].extra.as_ref();
         extra.map_or_else(Vec::new, |extra| extra.triggers.of_current_run(self.epoch))
+    }
+
+    /// Returns the record of a key without what is looked for in a list: `behind` and `runs`.
+    pub(super) fn brief(&self, key: &T) -> Option<KeyRecord<T>> {
+        self.slot(key)?.record(self.epoch)
+    }
+
+    /// Returns the slot of a key, if the queue knows it.
+    pub(super) fn slot(&self, key: &T) -> Option<&Slot<T>> {
+        self.queue.slots.find(key).map(|number| &self.queue.slots[number])
+    }
+
+    /// Returns the first `count` keys with a worker, the one that has had it for longest first, and since when.
+    pub(super) fn running(&self, count: usize) -> Vec<(T, Instant)> {
+        let slots = self.queue.with_workers().take(count);
+        slots.filter_map(|slot| Some((slot.key.clone()?, slot.started?.instant(self.epoch)))).collect()
     }
 
     pub(super) fn explain(&self, key: &T) -> Option<KeyRecord<T>> {

@@ -27,8 +27,11 @@ pub struct KeyRecord<T> {
     pub waiting_since: Option<Instant>,
     /// The time at which it will be added, after a delay or a backoff.
     pub delayed_until: Option<Instant>,
-    /// Whether that is the end of the backoff after a failure.
+    /// Whether that is the end of the backoff after a failure, and no success came since.
     pub is_backing_off: bool,
+    /// Whether that time is the one of a retry, also if a success came since the failure. The retry takes place all the
+    /// same, as in client-go.
+    pub is_due_by_retry: bool,
     /// The delay that the limiter gives to such a failure of this key alone, if the limiter
     /// [says so](super::RateLimiter::own_delay). A longer backoff comes from a limit on all keys together. Only in the
     /// answer of [`explain`](super::RateLimitingQueue::explain).
@@ -52,6 +55,8 @@ pub struct KeyRecord<T> {
     pub last_error: Option<LastError>,
     /// The time of the last success.
     pub last_success: Option<Instant>,
+    /// The resource version that the last successful run worked on, if that is known; see [`LastRun::saw`].
+    pub last_success_saw: Option<NonZeroU64>,
     /// The last run. Not known for keys that were only added without a [trigger](super::Trigger), and never failed.
     pub last_run: Option<LastRun>,
     /// Its last runs, the newest first, as far as they are among the last 2,048 runs of all keys of the queue. Only in the
@@ -183,7 +188,8 @@ impl<T: Clone> Slot<T> {
             state: self.state(),
             waiting_since: self.added.map(instant),
             delayed_until: self.due.map(instant),
-            is_backing_off: self.due.is_some() && self.due_by_retry,
+            is_backing_off: self.is_backing_off(),
+            is_due_by_retry: self.due.is_some() && self.due_by_retry,
             own_backoff: None,
             behind: None,
             parked_until: self.parked().map(|parking| instant(parking.until)),
@@ -195,6 +201,7 @@ impl<T: Clone> Slot<T> {
             last_error: error
                 .map(|error| LastError { at: instant(error.at), message: error.message.clone() }),
             last_success: self.last_success.map(instant),
+            last_success_saw: self.extra.as_ref().and_then(|extra| extra.succeeded),
             last_run: self.extra.as_ref().and_then(|extra| extra.last_run.as_ref()).map(|run| run.at(epoch)),
             runs: Vec::new(),
             triggers: self.extra.as_ref().map_or_else(Vec::new, |extra| extra.triggers.records(epoch)),

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use super::metrics::Running;
 use super::priority::Priority;
 use super::ready::Ready;
-use super::slots::{List, Number, Place, Slots};
+use super::slots::{List, Number, Place, Slot, Slots};
 use super::tick::Tick;
 use super::trigger::{Cause, Trigger};
 
@@ -25,6 +25,8 @@ pub(super) struct Queue<T> {
     idle: List,
     /// The number of idle slots to keep.
     kept: usize,
+    /// Whether an idle slot was evicted: if not, every key that was ever processed is known.
+    has_forgotten: bool,
     /// The number of parked keys.
     parked: usize,
     /// The number of adds by cause, in the order of [`Cause::ALL`].
@@ -76,6 +78,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
             working: List::EMPTY,
             idle: List::EMPTY,
             kept,
+            has_forgotten: false,
             parked: 0,
             triggers: [0; Cause::ALL.len()],
             keeps_triggers: false,
@@ -247,6 +250,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         {
             self.idle.remove(&mut self.slots, oldest);
             self.slots.remove(oldest);
+            self.has_forgotten = true;
         }
     }
 
@@ -292,6 +296,16 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     /// Returns the number of keys that are handed out before a waiting one.
     pub(super) fn before(&self, number: Number) -> Option<usize> {
         (self.slots[number].place == Place::Ready).then(|| self.ready.before(&self.slots, number))
+    }
+
+    /// Returns whether the history of a key was ever dropped to make room.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.has_forgotten
+    }
+
+    /// Iterates over the slots with a worker, the one that has had it for longest first.
+    pub(super) fn with_workers(&self) -> impl Iterator<Item = &Slot<T>> {
+        self.working.iter(&self.slots)
     }
 
     /// Returns the ages of the keys with a worker.

@@ -13,6 +13,7 @@ use super::metrics::{QueueFigures, QueueMetrics};
 use super::priority::Priority;
 use super::queue::Queue;
 use super::shared::{Shared, Time, release};
+use super::slots::Slot;
 use super::state::KeyState;
 use super::tick::Tick;
 use super::trigger::Trigger;
@@ -20,7 +21,7 @@ use crate::clock::{Clock, Instant};
 use crate::env::Env;
 use crate::report::Reporter;
 
-/// The default number of remembered idle keys, which take about 2 MB.
+/// The default number of remembered idle keys, each of which takes 264 bytes and its name.
 const KEPT: usize = 16_384;
 
 /// The number of slots that are read under one lock when all are requested.
@@ -167,7 +168,7 @@ impl<T: Key> RateLimitingQueue<T> {
 
     /// Returns the number of rate limited adds of `item` since it was last forgotten.
     pub fn retries(&self, item: &T) -> u32 {
-        self.explain(item).map_or(0, |record| record.retries)
+        self.0.with(|keys, _| keys.slot(item).map_or(0, |slot| slot.failures))
     }
 
     /// Returns the number of keys that wait for a worker, without those that are with a worker, parked or not yet due.
@@ -180,11 +181,43 @@ impl<T: Key> RateLimitingQueue<T> {
         self.len() == 0
     }
 
-    /// Returns the record of `item`: its state, since when, and the outcome of its last runs.
+    /// Returns the record of `item`: its state, since when, and the outcome of its last runs. If it waits, the keys before
+    /// it are counted, which takes as long as there are.
     ///
     /// `None` for a key with nothing pending that was never processed, or so long ago that it was forgotten.
     pub fn explain(&self, item: &T) -> Option<KeyRecord<T>> {
         self.0.with(|keys, _| keys.explain(item))
+    }
+
+    /// As [`explain`](Self::explain), without the number of keys before it and without its runs, which takes no longer for
+    /// a long queue.
+    pub(crate) fn brief(&self, item: &T) -> Option<KeyRecord<T>> {
+        self.0.with(|keys, _| keys.brief(item))
+    }
+
+    /// Returns the state of `item`; none if the queue does not know it.
+    pub(crate) fn state(&self, item: &T) -> Option<KeyState> {
+        self.0.with(|keys, _| keys.slot(item).map(Slot::state))
+    }
+
+    /// Returns the first `count` keys with a worker, the one that has had it for longest first, and since when.
+    pub(crate) fn running(&self, count: usize) -> Vec<(T, Instant)> {
+        self.0.with(|keys, _| keys.running(count))
+    }
+
+    /// Returns whether the history of an idle key was ever dropped, as there were too many.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        self.0.with(|keys, _| keys.queue.has_forgotten())
+    }
+
+    /// Keeps those of `items` that the queue does not know.
+    pub(crate) fn retain_unknown(&self, items: &mut Vec<T>) {
+        let mut unknown = Vec::new();
+        for batch in items.chunks(COUNTED) {
+            self.0.with(|keys, _| unknown.extend(batch.iter().map(|item| keys.slot(item).is_none())));
+        }
+        let mut unknown = unknown.into_iter();
+        items.retain(|_| unknown.next().unwrap_or(true));
     }
 
     /// Iterates over the records of all keys, in no particular order.

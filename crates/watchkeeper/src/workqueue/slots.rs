@@ -253,9 +253,28 @@ impl List {
         let mut next = self.first;
         std::iter::from_fn(move || {
             let slot = (next != NONE).then(|| &slots[next])?;
+            #[cfg(test)]
+            steps::count();
             next = slot.next;
             Some(slot)
         })
+    }
+}
+
+/// The steps along lists, which take as long as the list, and happen under the lock of the queue.
+#[cfg(test)]
+pub(super) mod steps {
+    use std::cell::Cell;
+
+    thread_local! { static TAKEN: Cell<usize> = const { Cell::new(0) }; }
+
+    pub(super) fn count() {
+        TAKEN.set(TAKEN.get() + 1);
+    }
+
+    /// Returns the number of steps of this thread since the last call.
+    pub(in super::super) fn taken() -> usize {
+        TAKEN.take()
     }
 }
 

@@ -18,7 +18,7 @@ pub enum KeyState {
     Parked,
     /// It failed, and is retried after a backoff.
     Retrying,
-    /// It is due later, as its reconcile asked for.
+    /// It is due later, as its reconcile asked for, or by a retry that was scheduled before its last success.
     Delayed,
     /// Its last run failed and is not retried until something changes.
     Failed,
@@ -72,11 +72,16 @@ impl<T> Slot<T> {
             Place::Working => KeyState::Running,
             Place::Ready => KeyState::Waiting,
             Place::Parked => KeyState::Parked,
-            Place::Nowhere | Place::Idle if self.due.is_some() && self.due_by_retry => KeyState::Retrying,
+            Place::Nowhere | Place::Idle if self.is_backing_off() => KeyState::Retrying,
             Place::Nowhere | Place::Idle if self.due.is_some() => KeyState::Delayed,
             Place::Nowhere | Place::Idle if self.is_given_up() => KeyState::Failed,
             Place::Nowhere | Place::Idle => KeyState::Idle,
         }
+    }
+
+    /// Returns whether its due time is the end of a backoff. A success leaves the time, which then is no backoff any more.
+    pub(super) fn is_backing_off(&self) -> bool {
+        self.due.is_some() && self.due_by_retry && self.backing_off
     }
 
     fn is_given_up(&self) -> bool {

@@ -197,7 +197,7 @@ impl fmt::Display for Trigger {
             Self::Requeue => return f.write_str("a delayed add was due"),
             Self::OwnWrites => return f.write_str("it waited for its own writes"),
             Self::External => return f.write_str("it was added from outside"),
-            Self::Manual => return f.write_str("somebody asked for a run"),
+            Self::Manual => return f.write_str("a reconcile was requested"),
         };
         match object {
             Some(object) => write!(f, "{object} ")?,

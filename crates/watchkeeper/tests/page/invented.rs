@@ -21,6 +21,8 @@ pub(crate) struct Invented {
 
 /// One key in this many is not idle, if there are many.
 const RARE: usize = 400;
+/// The most workers that it has. All of them are busy, as keys wait for one.
+const WORKERS: usize = 4;
 
 const STATES: [KeyState; 10] = [
     KeyState::Running,
@@ -47,7 +49,10 @@ impl Invented {
     fn state(&self, at: usize) -> KeyState {
         match at {
             0..10 => STATES[at],
-            _ if at.is_multiple_of(RARE) => STATES[at / RARE % STATES.len()],
+            _ if at.is_multiple_of(RARE) => match STATES[at / RARE % STATES.len()] {
+                KeyState::Running if at / RARE / STATES.len() >= WORKERS => KeyState::Idle,
+                state => state,
+            },
             _ => KeyState::Idle,
         }
     }
@@ -76,7 +81,7 @@ impl Invented {
 
     fn error(&self) -> String {
         format!(
-            "cannot apply Deployment site: the server is busy: 429 Too Many Requests: retry later{}",
+            "cannot apply Deployment site: the server is busy, retry later (429 TooManyRequests){}",
             self.taint
         )
     }
@@ -85,12 +90,16 @@ impl Invented {
         let state = self.state(at);
         let has_failed = matches!(state, KeyState::Retrying | KeyState::Failed);
         let is_due = matches!(state, KeyState::Retrying | KeyState::Delayed | KeyState::Parked);
-        let failures = if has_failed { 1 + at % 7 } else { 0 };
-        let until = is_due.then(|| self.time(5 + 31 * (at as i64 % 9)));
+        // The backoffs of a limiter that begins with 5 ms, in seconds.
+        let step = (at / RARE + at) % 4;
+        let backoff = [20, 41, 82, 164][step];
+        let failures = if has_failed { 13 + step } else { 0 };
+        let until = is_due.then(|| self.time(backoff - backoff / 3));
+        let since = if is_due { backoff / 3 } else { 7 + at as i64 % 4_000 };
         view(json!({
             "key": self.name(at),
             "state": state,
-            "since": self.time(-7 - at as i64 % 4_000),
+            "since": self.time(-since),
             "until": until,
             "failures": failures,
             "lastError": has_failed.then(|| self.error()),
@@ -110,25 +119,26 @@ fn view<T: serde::de::DeserializeOwned>(value: Value) -> T {
 impl ExplainSource for Invented {
     fn overview(&self) -> Overview {
         let passed = self.env.clock.wall().as_millisecond() as f64 / 1e3;
+        let counts = self.counts();
         // A load that rises and falls.
         let done = passed * 40.0 + (passed / 7.0).sin() * 120.0;
         view(json!({
             "at": self.time(0),
             "program": format!("website-operator{}", self.taint),
             "phase": "running",
-            "leader": {"lease": "sites/website-operator", "identity": format!("website-operator-7d9c-x2k4{}", self.taint),
+            "leader": {"lease": "website-operator", "identity": format!("website-operator-7d9c-x2k4{}", self.taint),
                 "leader": "website-operator-7d9c-x2k4", "isLeader": true},
             "controllers": [
-                {"name": "certificates", "workers": 2, "kind": {"kind": "Certificate", "plural": "certificates"},
+                {"name": "certificates", "workers": 2, "kind": {"group": "cert-manager.io", "version": "v1", "kind": "Certificate", "plural": "certificates"},
                     "keys": {"idle": 12}, "reconciles": {"success": 900}, "reconcileTime": {"count": 900, "sumSeconds": 4.5}},
-                {"name": format!("websites{}", self.taint), "workers": 4, "active": 1, "kind": self.kind(),
-                    "related": [{"kind": {"kind": "Deployment", "plural": "deployments"}, "relation": "owner"}],
-                    "keys": self.counts(), "oldestWaitingSeconds": 2.5, "longestRunningSeconds": 75.0,
+                {"name": format!("websites{}", self.taint), "workers": counts.running, "active": counts.running, "kind": self.kind(),
+                    "related": [{"kind": {"group": "apps", "version": "v1", "kind": "Deployment", "plural": "deployments"}, "relation": "owner"}],
+                    "keys": counts, "oldestWaitingSeconds": 2.5, "longestRunningSeconds": 75.0,
                     "triggers": {"itself": 12_408, "owner": 31_077, "initial_list": self.keys, "retry": 254, "requeue": 1_990, "manual": 1, "resync": 0},
                     "reconciles": {"success": done as u64, "error": (done / 50.0) as u64},
                     "reconcileTime": {"count": done as u64, "sumSeconds": done * 0.02 + (passed / 9.0).cos()}},
             ],
-            "informers": {"total": 3, "synced": 3, "degraded": 1, "objects": self.keys + 40, "bytes": self.keys * 1_800},
+            "informers": {"total": 3, "synced": 3, "degraded": 1, "objects": self.keys + 52, "bytes": self.keys * 1_800 + 120_000},
         }))
     }
 
@@ -149,6 +159,9 @@ impl ExplainSource for Invented {
                 .sort_by_key(|(_, _, at)| self.summary(*at).until.map_or((1, String::new()), |at| (0, at))),
             _ => keys.sort_by(|left, right| left.1.cmp(&right.1)),
         }
+        if query.is_reversed {
+            keys.reverse();
+        }
         let from: usize = query.from.as_ref().and_then(|from| from.parse().ok()).unwrap_or(0);
         let next = from + query.limit;
         let shown: Vec<_> =
@@ -156,6 +169,7 @@ impl ExplainSource for Invented {
         Ok(view(json!({
             "at": self.time(0), "controller": controller, "kind": self.kind(), "counts": self.counts(),
             "matched": matched, "keys": shown, "continue": (next < matched).then(|| next.to_string()),
+            "previous": (from > 0).then(|| from.saturating_sub(query.limit).to_string()),
         })))
     }
 
@@ -167,8 +181,8 @@ impl ExplainSource for Invented {
             });
         }
         let text = format!(
-            "The last 3 reconciles failed: {}. The next try is in 36 s; if the error does not go away by itself, look \
-             at the logs of the controller.",
+            "The reconcile of Website {key} failed 44 s ago, for the 15th time in a row ({}), and will be retried in 38 s. Fix \
+             the cause of the error; a change to the object is reconciled at once.",
             self.error()
         );
         let verdict = json!({"level": "problem", "causes": ["failing"], "text": text});
@@ -178,25 +192,29 @@ impl ExplainSource for Invented {
         replicas["children"] =
             json!([child("Pod", "site-5f7c-8xkqz", "running"), child("Pod", "site-5f7c-jh2lm", "idle")]);
         deployment["children"] = json!([replicas]);
+        let timeline = json!([
+            {"at": self.time(-4_000), "kind": "run", "text": "reconciled in 12 ms, at version 4688"},
+            {"at": self.time(-126), "kind": "trigger", "text": format!("the object changed (version 4710){}", self.taint)},
+            {"at": self.time(-126), "kind": "write", "text": "wrote Service bakery/site in version 4712"},
+            {"at": self.time(-105), "kind": "error", "text": format!("failed after 29 ms: {}", self.error())},
+            {"at": self.time(-105), "kind": "event", "text": format!("Warning ReconcileFailed {}", self.error())},
+            {"at": self.time(-85), "kind": "trigger", "text": "a retry was due"},
+            {"at": self.time(-85), "kind": "error", "text": format!("failed after 34 ms: {}", self.error())},
+            {"at": self.time(-44), "kind": "trigger", "text": "a retry was due"},
+            {"at": self.time(-44), "kind": "error", "text": format!("failed after 31 ms: {}", self.error())},
+            {"at": self.time(38), "kind": "due", "text": "a retry is due"},
+        ]);
         Ok(view(json!({
             "at": self.time(0), "kind": self.kind(), "key": key, "verdict": verdict,
             "views": [{
                 "controller": format!("websites{}", self.taint), "relation": "itself", "verdict": verdict,
-                "state": "retrying", "since": self.time(-44), "until": self.time(36), "failures": 3,
+                "state": "retrying", "since": self.time(-44), "until": self.time(38), "failures": 15,
                 "lastError": {"at": self.time(-44), "message": self.error()},
                 "lastOutcome": {"result": "error", "at": self.time(-44), "seconds": 0.031},
                 "lastSuccess": self.time(-4_000),
-                "versions": {"cached": "4710", "reconciled": "4710", "written": "4702"},
+                "versions": {"cached": "4710", "reconciled": "4710", "succeeded": "4688"},
                 "finalizers": [format!("example.com/site{}", self.taint)],
-                "timeline": [
-                    {"at": self.time(-4_000), "kind": "run", "text": "a reconcile succeeded in 12 ms"},
-                    {"at": self.time(-130), "kind": "trigger", "text": format!("the object changed (version 4710){}", self.taint)},
-                    {"at": self.time(-129), "kind": "write", "text": "applied Service bakery/site (version 4702)"},
-                    {"at": self.time(-129), "kind": "error", "text": self.error()},
-                    {"at": self.time(-128), "kind": "event", "text": format!("Warning ReconcileFailed{}", self.taint)},
-                    {"at": self.time(-44), "kind": "error", "text": self.error()},
-                    {"at": self.time(36), "kind": "due", "text": "a retry is due"},
-                ],
+                "timeline": timeline,
                 "children": [deployment, child("Service", "site", "idle")],
             }],
         })))
@@ -217,9 +235,10 @@ impl ExplainSource for Invented {
             {"id": "deployments.apps", "name": "deployments", "phase": "waiting", "synced": true, "objects": 40, "bytes": 96_000,
                 "queued": 3, "lastContact": self.time(-190), "lists": {"first": 1, "verification": 1},
                 "degraded": {"since": self.time(-185), "cause": "no_permission",
-                    "why": format!("403 Forbidden: cannot watch resource \"deployments\"{}", self.taint)},
+                    "why": format!("cannot watch deployments: it is forbidden (403 Forbidden){}", self.taint)},
                 "handlers": [{"name": "websites", "pending": 12}]},
-            {"id": "certificates.example.com", "name": "certificates", "phase": "listing", "synced": true, "lists": {"first": 1}},
+            {"id": "certificates.cert-manager.io", "name": "certificates", "phase": "watching", "synced": true, "objects": 12,
+                "bytes": 24_000, "lastContact": self.time(-3), "lists": {"first": 1}, "watches": 1},
         ]))
     }
 }

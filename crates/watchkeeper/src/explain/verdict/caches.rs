@@ -1,15 +1,20 @@
 //! Causes in the caches: a watch that is down, late, or does not cover the key.
 
-use super::{Cause, ERROR};
+use super::{CATCHES_UP, Cause, ERROR};
 use crate::clock::Instant;
 use crate::explain::facts::WatchFacts;
 use crate::explain::key_view::Level;
 use crate::explain::query::cut;
-use crate::explain::words::human;
+use crate::explain::words::{human, kinds};
 use crate::object::ObjectName;
 use crate::reflector::{Cause as Trouble, Phase};
 
-/// Returns the first trouble of the watches that cover the key, else that of another kind.
+/// The number of troubles that are told.
+const TOLD: usize = 2;
+/// What the error of a request that did not arrive says before the reason.
+const UNREACHED: &str = "cannot reach the API server: ";
+
+/// Returns the first troubles of different causes: those of the watches that cover the key, then those of other kinds.
 pub(super) fn caches(
     key: &ObjectName,
     watches: &[WatchFacts],
@@ -20,28 +25,38 @@ pub(super) fn caches(
     if covering.is_empty() {
         return not_covered(key, watches).into_iter().collect();
     }
-    let troubles = covering.into_iter().chain(others).filter_map(|watch| trouble(watch, now));
-    troubles.take(1).collect()
+    troubles(covering.into_iter().chain(others), now)
+}
+
+/// Returns the first troubles of different causes.
+pub(super) fn troubles<'a>(watches: impl Iterator<Item = &'a WatchFacts>, now: Instant) -> Vec<Cause> {
+    let mut told: Vec<Cause> = Vec::new();
+    for cause in watches.filter_map(|watch| trouble(watch, now)) {
+        if told.iter().all(|other| other.word != cause.word) {
+            told.push(cause);
+        }
+    }
+    // What comes by itself is of no interest beside a problem.
+    told.sort_by_key(|cause| cause.level < Level::Notice);
+    told.truncate(TOLD);
+    told
 }
 
 fn not_covered(key: &ObjectName, watches: &[WatchFacts]) -> Option<Cause> {
     let namespaces: Vec<_> = watches.iter().filter_map(|watch| watch.namespace.as_deref()).collect();
     let first = watches.first()?;
+    let kinds = kinds(&first.kind, &first.resource);
     let (clause, advice) = match key.namespace() {
         Some(namespace) => (
-            format!("{} are watched only in {}, not in {namespace}", resource(first), namespaces.join(", ")),
+            format!("{kinds} are watched only in {}, not in {namespace}", namespaces.join(", ")),
             format!("add {namespace} to the namespaces of the manager or of the watch, or move the object"),
         ),
         None => (
-            format!("{} has no namespace, and {} have one", key.name(), resource(first)),
-            "ask again with NAMESPACE/NAME".to_owned(),
+            format!("{kinds} are in namespaces, and {} was asked for without one", key.name()),
+            "ask for NAMESPACE/NAME".to_owned(),
         ),
     };
     Some(Cause::new("wrongNamespace", Level::Problem, clause, advice))
-}
-
-fn resource(watch: &WatchFacts) -> &str {
-    &watch.resource
 }
 
 fn trouble(watch: &WatchFacts, now: Instant) -> Option<Cause> {
@@ -50,8 +65,8 @@ fn trouble(watch: &WatchFacts, now: Instant) -> Option<Cause> {
         return Some(Cause::new(
             "watchStopped",
             Level::Problem,
-            format!("the informer of {name} has stopped, so its cache does not change any more"),
-            "start the program again",
+            format!("the informer of {name} has stopped, so its cache no longer changes"),
+            "restart the program",
         ));
     }
     let Some((since, cause, why)) = &watch.degraded else {
@@ -71,38 +86,41 @@ fn trouble(watch: &WatchFacts, now: Instant) -> Option<Cause> {
             "notServed",
             Level::Problem,
             format!("the API server has not served {resource} for {lasts}"),
-            format!("install the CRD of {kind}; the informer finds it by itself"),
+            format!("install the CRD of {kind}; the informer picks it up by itself"),
         ),
         Trouble::NoPermission => Cause::new(
             "noPermission",
             Level::Problem,
-            format!("the program has not been permitted to list and watch {resource} for {lasts} ({why})"),
-            "grant get, list and watch to its service account",
+            format!("the program has not been allowed to list and watch {name} for {lasts} ({why})"),
+            format!("grant its service account the verbs get, list and watch on {resource}"),
         ),
         Trouble::Polled => Cause::new(
             "polled",
             Level::Notice,
-            format!("the program may list {resource} but not watch them, so its cache is late"),
-            "grant watch to its service account",
+            format!("the program may list {resource} but not watch them, so their cache is late"),
+            format!("grant its service account the verb watch on {resource}"),
         ),
-        Trouble::Unreachable => Cause::new(
-            "watchDown",
-            Level::Problem,
-            format!("the API server has not been reached for {name} for {lasts} ({why})"),
-            "check the API server and the way to it; the cache catches up by itself",
-        ),
+        Trouble::Unreachable => {
+            let why = why.split_once(UNREACHED).map_or(why.as_str(), |(_, reason)| reason);
+            Cause::new(
+                "watchDown",
+                Level::Problem,
+                format!("the informer of {name} has not reached the API server for {lasts} ({why})"),
+                format!("check the API server and the network path to it{CATCHES_UP}"),
+            )
+        }
         Trouble::Failing => Cause::new(
             "watchFailing",
             Level::Problem,
             format!("requests for {name} have failed for {lasts} ({why})"),
-            "fix what the error says; the cache catches up by itself",
+            format!("fix what the error names{CATCHES_UP}"),
         ),
         #[allow(unreachable_patterns, reason = "causes may be added")]
         _ => Cause::new(
             "degraded",
             Level::Problem,
             format!("the cache of {name} has not been up to date for {lasts} ({why})"),
-            "fix what the error says",
+            "fix what the error names",
         ),
     })
 }

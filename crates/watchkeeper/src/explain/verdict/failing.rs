@@ -1,6 +1,6 @@
 //! Causes in a key whose last run failed.
 
-use super::key::holds;
+use super::key::{changed_since, holds};
 use super::{Cause, ERROR, ago, name};
 use crate::explain::facts::{Facts, ObjectFacts};
 use crate::explain::key_view::Level;
@@ -9,14 +9,25 @@ use crate::explain::words::{human, ordinal};
 use crate::object::ObjectName;
 use crate::workqueue::{KeyRecord, KeyState, RunResult};
 
+const FIX: &str = "fix the cause of the error; a change to the object is reconciled at once";
+
 /// Returns whether the last run failed.
 pub(super) fn has_failed(record: &KeyRecord<ObjectName>) -> bool {
     record.last_run.is_some_and(|run| !matches!(run.result, RunResult::Success | RunResult::RequeueAfter))
 }
 
-/// The last error, cut.
+/// The last error, cut, and without what the verdict says anyway.
 fn error_of(record: &KeyRecord<ObjectName>) -> String {
-    record.last_error.as_ref().map(|error| cut(&error.message, ERROR)).unwrap_or_default()
+    let message = record.last_error.as_ref().map(|error| &*error.message).unwrap_or_default();
+    let text = match record.last_run.map(|run| run.result) {
+        Some(RunResult::Panic) => message.strip_prefix("the reconcile panicked: ").map(str::to_owned),
+        Some(RunResult::Timeout) => message
+            .strip_prefix("the reconcile ")
+            .and_then(|rest| rest.strip_suffix(", and was dropped"))
+            .map(|rest| format!("it {rest}")),
+        _ => None,
+    };
+    cut(text.as_deref().unwrap_or(message), ERROR)
 }
 
 pub(super) fn failing(
@@ -25,12 +36,7 @@ pub(super) fn failing(
     object: Option<&ObjectFacts>,
 ) -> Cause {
     if let Some(why) = object.and_then(|object| object.undecodable.as_ref()) {
-        return Cause::new(
-            "undecodable",
-            Level::Problem,
-            format!("{} cannot be decoded into its type ({})", name(facts), cut(why, ERROR)),
-            "correct the object, or the type in the program; it is retried until then",
-        );
+        return undecodable(facts, why);
     }
     let due = record.delayed_until.map(|due| human(due.saturating_duration_since(facts.now)));
     let last = record.last_error.as_ref();
@@ -38,7 +44,7 @@ pub(super) fn failing(
     let result = record.last_run.map(|run| run.result);
     let verb = match result {
         Some(RunResult::Panic) => "panicked",
-        Some(RunResult::Timeout) => "did not end in time",
+        Some(RunResult::Timeout) => "timed out",
         _ => "failed",
     };
     let row = match record.retries {
@@ -46,7 +52,7 @@ pub(super) fn failing(
         times => format!(", for the {} time in a row", ordinal(times)),
     };
     let failed = format!(
-        "{verb} {since} ago{row} ({}), and is retried in {}",
+        "{verb} {since} ago{row} ({}), and will be retried in {}",
         error_of(record),
         due.unwrap_or_default()
     );
@@ -55,8 +61,8 @@ pub(super) fn failing(
         return Cause::new(
             "cleanupFails",
             Level::Problem,
-            format!("{} is being deleted, and the cleanup for finalizer {finalizer} {failed}", name(facts)),
-            "fix the cause of the error; the object is gone when the cleanup succeeds",
+            format!("{} is being deleted, but the cleanup for finalizer {finalizer} {failed}", name(facts)),
+            "fix the cause of the error; the object is removed once the cleanup succeeds",
         );
     }
     let backoff = last.zip(record.delayed_until).map(|(error, due)| due.saturating_duration_since(error.at));
@@ -67,7 +73,7 @@ pub(super) fn failing(
             "rateLimited",
             Level::Problem,
             format!(
-                "the reconcile of {} {failed} instead of after {}, as retries of all keys share one rate limit",
+                "the reconcile of {} {failed} instead of after {}, because the retries of all keys share one rate limit",
                 name(facts),
                 human(own)
             ),
@@ -75,25 +81,51 @@ pub(super) fn failing(
         );
     }
     let (word, advice) = match result {
-        Some(RunResult::Panic) => ("panics", "fix the bug that the message names"),
+        Some(RunResult::Panic) => ("panics", "fix the bug that the panic message points to"),
         Some(RunResult::Timeout) => ("timesOut", "find out what it waits for, or raise Controller::timeout"),
-        _ => ("failing", "fix the cause of the error; a change of the object is reconciled at once"),
+        _ => ("failing", FIX),
     };
     Cause::new(word, Level::Problem, format!("the reconcile of {} {failed}", name(facts)), advice)
 }
 
-pub(super) fn terminal(facts: &Facts<'_>, record: &KeyRecord<ObjectName>) -> Cause {
+fn undecodable(facts: &Facts<'_>, why: &str) -> Cause {
+    // The error names the object, as the verdict does.
+    let prefix = format!("cannot decode {} as ", facts.key);
+    let clause = match why.strip_prefix(&prefix) {
+        Some(rest) => format!("{} cannot be decoded as {}", name(facts), cut(rest, ERROR)),
+        None => format!("{} cannot be decoded into its Rust type ({})", name(facts), cut(why, ERROR)),
+    };
+    let advice = "correct the object or the Rust type; it is retried until then";
+    Cause::new("undecodable", Level::Problem, clause, advice)
+}
+
+pub(super) fn terminal(
+    facts: &Facts<'_>,
+    record: &KeyRecord<ObjectName>,
+    object: Option<&ObjectFacts>,
+) -> Cause {
     let since = ago(record.last_error.as_ref().map(|error| error.at), facts.now);
-    Cause::new(
-        "terminal",
-        Level::Problem,
-        format!(
-            "the last reconcile of {} failed {since} ago with an error that is not retried ({})",
-            name(facts),
-            error_of(record)
+    let failed = format!(
+        "the last reconcile of {} failed {since} ago with an error that is not retried ({})",
+        name(facts),
+        error_of(record)
+    );
+    match changed_since(record, object).filter(|_| facts.has_predicates) {
+        Some((saw, cached)) => Cause::new(
+            "terminal",
+            Level::Problem,
+            format!(
+                "{failed}; it saw version {saw}, and a predicate has filtered out the change to version {cached} since"
+            ),
+            "loosen the predicate in Controller::when if the change was to fix the error",
         ),
-        "correct what the error names; the next change of the object is reconciled",
-    )
+        None => Cause::new(
+            "terminal",
+            Level::Problem,
+            failed,
+            "fix what the error names; the next change to the object is reconciled",
+        ),
+    }
 }
 
 /// Returns that the runs before failed, of a key that runs, or waits for its next run.
@@ -104,13 +136,9 @@ pub(super) fn still_failing(facts: &Facts<'_>) -> Option<Cause> {
     }
     let since = ago(record.last_error.as_ref().map(|error| error.at), facts.now);
     let times = match record.retries {
-        1 => "its last run".to_owned(),
-        times => format!("its last {times} runs"),
+        1 => "the last run".to_owned(),
+        times => format!("the last {times} runs"),
     };
-    Some(Cause::new(
-        "failing",
-        Level::Problem,
-        format!("{times} failed, most recently {since} ago ({})", error_of(record)),
-        "fix the cause of the error; a change of the object is reconciled at once",
-    ))
+    let clause = format!("{times} failed, most recently {since} ago ({})", error_of(record));
+    Some(Cause::new("failing", Level::Problem, clause, FIX))
 }

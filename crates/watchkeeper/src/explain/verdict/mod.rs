@@ -9,7 +9,7 @@ mod key;
 mod program;
 mod related;
 
-use self::caches::caches;
+use self::caches::{caches, troubles};
 use self::failing::still_failing;
 use self::key::key;
 use self::program::program;
@@ -38,6 +38,7 @@ impl Cause {
 }
 
 const NOT_STARTED: &str = "notStarted";
+const CATCHES_UP: &str = "; the cache catches up by itself";
 const NOTHING: &str = "no action is needed";
 
 /// Returns what is the matter with a key.
@@ -47,6 +48,10 @@ pub(super) fn verdict(facts: &Facts<'_>) -> Verdict {
     let of_caches = caches(facts.key, &facts.watches, &facts.others, facts.now);
     let is_starting = causes.iter().any(|cause| cause.word == NOT_STARTED);
     causes.extend(of_caches.into_iter().filter(|cause| !is_starting || cause.word != "notSynced"));
+    if is_starting && causes.len() == 1 {
+        let of_others = troubles(facts.blockers.iter(), facts.now).into_iter();
+        causes.extend(of_others.filter(|cause| cause.word != "notSynced"));
+    }
     if facts.is_paused {
         causes.push(Cause::new(
             "paused",
@@ -68,7 +73,7 @@ pub(super) fn verdict(facts: &Facts<'_>) -> Verdict {
 
 /// Returns what is the matter with an object whose changes lead to reconciles of others.
 pub(super) fn related_verdict(facts: &RelatedFacts<'_>) -> Verdict {
-    let mut causes: Vec<Cause> = caches(facts.key, &facts.watches, &[], facts.now);
+    let mut causes = caches(facts.key, &facts.watches, &[], facts.now);
     let of_object = related(facts);
     if causes.is_empty() || (of_object.level == Level::Problem && facts.object.is_some()) {
         causes.push(of_object);
@@ -91,7 +96,11 @@ fn write(causes: &[Cause]) -> Verdict {
             } else if first.advice == NOTHING {
                 format!("{also} {}.", capital(&second.advice))
             } else {
-                format!("{also} {}; then {}.", capital(&first.advice), second.advice)
+                let mut to_do = first.advice.as_str();
+                if second.advice.ends_with(CATCHES_UP) {
+                    to_do = to_do.strip_suffix(CATCHES_UP).unwrap_or(to_do);
+                }
+                format!("{also} {}; then {}.", capital(to_do), second.advice)
             }
         }
     };
@@ -120,3 +129,6 @@ fn kubectl(plural: &str, key: &ObjectName, more: &str) -> String {
 fn ago(at: Option<Instant>, now: Instant) -> String {
     at.map(|at| human(now.saturating_duration_since(at))).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

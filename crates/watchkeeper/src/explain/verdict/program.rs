@@ -1,7 +1,7 @@
 //! Causes in the program: no key of it is reconciled.
 
 use super::{Cause, NOT_STARTED};
-use crate::explain::facts::Facts;
+use crate::explain::facts::{Facts, WatchFacts};
 use crate::explain::key_view::Level;
 use crate::explain::view::ProgramPhase;
 
@@ -12,36 +12,58 @@ pub(super) fn program(facts: &Facts<'_>) -> Option<Cause> {
         (ProgramPhase::Stopping, _) => Some(Cause::new(
             "shutDown",
             Level::Problem,
-            format!("controller {controller} is shutting down and starts no reconciles"),
-            "the next start of the program reconciles every object; start it if nothing else does",
+            format!("controller {controller} is shutting down and starts no more reconciles"),
+            "the program reconciles every object when it starts again; start it if nothing else does",
         )),
-        (ProgramPhase::Standby, Some(leader)) if leader.leader.is_empty() => Some(Cause::new(
-            "noLeader",
-            Level::Problem,
-            "no replica leads yet, so none reconciles",
-            format!("check the Lease {} and the permission of the replicas to update it", leader.lease),
-        )),
-        (ProgramPhase::Standby, Some(leader)) => Some(Cause::new(
-            "notLeader",
-            Level::Notice,
-            format!("this replica does not lead: {} does, and reconciles", leader.leader),
-            format!("ask {}", leader.leader),
-        )),
-        (ProgramPhase::Starting | ProgramPhase::Standby, _) => {
-            let all = facts.watches.iter().chain(&facts.others);
-            let unsynced: Vec<_> =
-                all.filter(|watch| !watch.has_synced).map(|watch| watch.name.as_str()).collect();
-            let why = match &unsynced[..] {
-                [] => String::new(),
-                names => format!(", as it waits for the caches of {}", names.join(", ")),
-            };
+        // An election may begin only when all caches have synced: see `not_started`.
+        (ProgramPhase::Standby, Some(leader)) if leader.leader.is_empty() && unsynced(facts).is_empty() => {
             Some(Cause::new(
-                NOT_STARTED,
+                "noLeader",
                 Level::Problem,
-                format!("controller {controller} has not started{why}"),
-                "see that the program runs, and what it logs",
+                "no replica is the leader yet, so none reconciles",
+                format!("check the Lease {}, and that the replicas may update it", leader.lease),
             ))
         }
+        (ProgramPhase::Standby, Some(leader)) if !leader.leader.is_empty() => Some(Cause::new(
+            "notLeader",
+            Level::Notice,
+            format!("this replica is on standby: {} is the leader and reconciles", leader.leader),
+            format!("run `watchkeeper explain` against replica {}", leader.leader),
+        )),
+        (ProgramPhase::Starting | ProgramPhase::Standby, _) => Some(not_started(facts)),
         (ProgramPhase::Running, _) => None,
     }
+}
+
+/// The names of the controller's own watches that have not synced.
+fn unsynced<'a>(facts: &'a Facts<'_>) -> Vec<&'a str> {
+    names(facts.watches.iter().chain(&facts.others).filter(|watch| !watch.has_synced))
+}
+
+fn names<'a>(watches: impl Iterator<Item = &'a WatchFacts>) -> Vec<&'a str> {
+    let mut names: Vec<_> = watches.map(|watch| watch.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn not_started(facts: &Facts<'_>) -> Cause {
+    let caches = |names: &[&str]| match names {
+        [one] => format!("the cache of {one}"),
+        all => format!("the caches of {}", all.join(", ")),
+    };
+    let (own, of_others) = (unsynced(facts), names(facts.blockers.iter()));
+    let why = match (&own[..], &of_others[..]) {
+        ([], []) => String::new(),
+        ([], others) => {
+            format!(": the program also waits for {}, for another controller", caches(others))
+        }
+        (own, _) => format!(" because it waits for {}", caches(own)),
+    };
+    Cause::new(
+        NOT_STARTED,
+        Level::Problem,
+        format!("controller {} has not started{why}", facts.controller),
+        "check that the program runs, and read its logs",
+    )
 }

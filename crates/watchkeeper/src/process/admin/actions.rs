@@ -111,7 +111,7 @@ fn accepted(
 /// let its own name lead there.
 fn is_own(headers: &HeaderMap, actions: Actions) -> bool {
     let Some(host) = one(headers, HOST) else { return false };
-    if actions == Actions::Local && !is_loopback(host) {
+    if actions == Actions::Local && !names_loopback(headers) {
         return false;
     }
     let is_here =
@@ -122,6 +122,12 @@ fn is_own(headers: &HeaderMap, actions: Actions) -> bool {
         // A browser that names no origin says at least from where.
         false => fetched.is_none_or(|site| site == "same-origin"),
     }
+}
+
+/// Returns whether a request names a loopback address as its host, or `localhost`. Otherwise another site may have let its own
+/// name lead to a loopback address, so that a browser takes what is there for a part of that site (DNS rebinding).
+pub(super) fn names_loopback(headers: &HeaderMap) -> bool {
+    one(headers, HOST).is_some_and(is_loopback)
 }
 
 /// Returns whether a host is a loopback address, or the name of one.

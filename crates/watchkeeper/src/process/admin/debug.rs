@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::explain::{ExplainError, ExplainSource, KeysQuery};
 
 /// The pages, for the index.
-pub(super) const INDEX: &str = "/debug/controllers\n/debug/controllers/NAME/keys  ?state=  ?q=  ?sort=  ?limit=  ?continue=\n\
+pub(super) const INDEX: &str = "/debug/controllers\n/debug/controllers/NAME/keys  ?state=  ?q=  ?sort=  ?reverse=  ?limit=  ?continue=\n\
      /debug/explain?kind=KIND&key=NAMESPACE/NAME\n/debug/informers\n";
 
 /// The answer to a question that has none.

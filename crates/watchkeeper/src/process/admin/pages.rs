@@ -55,6 +55,12 @@ pub(super) fn is_public(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }
 
+/// Returns whether a page is for machines, which may use any name of this host: metrics and probes.
+pub(super) fn is_for_machines(path: &str) -> bool {
+    let page = path.trim_start_matches('/').split('/').next();
+    matches!(page, Some("metrics" | "healthz" | "readyz"))
+}
+
 /// Returns the page at `path`.
 pub(super) fn answer(
     pages: &Pages,

@@ -26,7 +26,7 @@ use super::access::Access;
 use super::actions::{self, Actions};
 use super::certificate::Certificate;
 use super::page::{Body, Page, whole};
-use super::pages::{Pages, answer, is_public, text};
+use super::pages::{Pages, answer, is_for_machines, is_public, text};
 use crate::env::Env;
 use crate::process::Unstalled;
 
@@ -99,6 +99,8 @@ struct Desk {
     pages: Pages,
     page: Option<Arc<Page>>,
     security: Option<Security>,
+    /// Whether only programs on this host, and browsers that run there, can reach the address.
+    is_local: bool,
     actions: Actions,
     env: Env,
 }
@@ -131,7 +133,8 @@ impl AdminServer {
             let actions = Actions::at(address, &pages, security.is_some());
             let source = pages.explain.clone();
             let page = source.map(|source| Page::new(source, actions != Actions::Off, &self.env));
-            let desk = Arc::new(Desk { pages, page, security, actions, env: self.env.clone() });
+            let is_local = security.is_none() && address.ip().to_canonical().is_loopback();
+            let desk = Arc::new(Desk { pages, page, security, is_local, actions, env: self.env.clone() });
             self.doors.push(Door { listener, desk });
         }
         Ok(())
@@ -310,6 +313,12 @@ impl Desk {
                 Ok(name) => user = name,
                 Err(refusal) => return whole(refusal.answer()),
             }
+        }
+        let is_guarded = self.is_local && self.pages.explain.is_some() && !is_for_machines(uri.path());
+        if is_guarded && !actions::names_loopback(request.headers()) {
+            let text_of =
+                "the Host of this request is not a loopback address: ask for localhost or 127.0.0.1\n";
+            return whole(text(StatusCode::FORBIDDEN, text_of.to_owned()));
         }
         // A collector may be user code.
         let made = self.env.reporter.guard("admin", uri.path(), || {

@@ -102,6 +102,17 @@ mod tests {
     }
 
     #[test]
+    fn the_layer_of_kube_in_which_a_request_failed_is_not_told() {
+        let refused =
+            || kube_client::Error::Service(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)));
+        for error in [ApiError::from(refused()), ApiError::from_transport(refused())] {
+            assert_eq!(error.class(), Class::ConnectionRefused);
+            let text = crate::report::WithCauses(&error).to_string();
+            assert_eq!(text, "cannot reach the API server: connection refused");
+        }
+    }
+
+    #[test]
     fn an_answer_that_breaks_off_is_a_lost_connection_and_one_that_makes_no_sense_undecodable() {
         let broken = Malformed { what: "expected an object", at: 0 };
         for (error, class, text) in [

@@ -12,6 +12,18 @@ use super::{ApiError, Class};
 #[error("cannot connect")]
 pub(crate) struct CannotConnect(#[source] pub(crate) Box<dyn Error + Send + Sync>);
 
+/// Returns the error without kube's wrapper around it, whose text only names the layer: `ServiceError: `.
+pub(super) fn unwrapped(error: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
+    match error.downcast::<kube_client::Error>() {
+        Ok(error) => match *error {
+            kube_client::Error::Service(error) => error,
+            kube_client::Error::HyperError(error) => error.into(),
+            other => other.into(),
+        },
+        Err(error) => error,
+    }
+}
+
 /// Returns the class of the failure that `error` and its causes describe.
 pub(super) fn classify(error: &(dyn Error + 'static)) -> Class {
     let (mut class, mut connecting) = (Class::Other, false);

@@ -9,6 +9,7 @@ use crate::workqueue::Running;
 use crate::workqueue::limiter::{self, ItemExponential};
 
 mod crowd;
+mod glimpses;
 mod parking;
 mod triggers;
 mod upstream;

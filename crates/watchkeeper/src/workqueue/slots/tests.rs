@@ -1,6 +1,9 @@
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::super::runs::Run;
 use super::*;
+use crate::object::ObjectName;
 
 fn slots<T: Hash + Eq>() -> Slots<T> {
     Slots::new(FixedState::default())
@@ -91,4 +94,12 @@ fn any_slot_of_a_list_can_leave_it() {
         list.push(&mut slots, number);
         assert_eq!(keys(&list, &slots), format!("{rest}z"));
     }
+}
+
+#[test]
+fn what_is_remembered_of_a_key_is_as_large_as_the_docs_say() {
+    // docs/explain.md, "What it costs".
+    assert_eq!((size_of::<Slot<ObjectName>>(), size_of::<Extra>()), (88, 176));
+    let for_explaining = size_of::<Option<Run>>() + size_of::<u64>() + size_of::<Option<NonZeroU64>>();
+    assert_eq!(for_explaining + 2 * size_of::<Option<Tick>>(), 64);
 }

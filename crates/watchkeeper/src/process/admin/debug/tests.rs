@@ -1,15 +1,18 @@
 //! Tests of the pages under `/debug`, on a program of low-level parts.
 
 use http_body_util::BodyExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use serde_json::Value;
 
 use super::*;
 use crate::env::Env;
-use crate::explain::{Explain, Explained, Explanation, KeyState, KeysPage, ProgramPhase};
+use crate::explain::{
+    AnyWatched, Explain, Explained, Explanation, KeyState, KeyView, KeysPage, ProgramPhase, ViewRelation,
+    Watched,
+};
 use crate::informer::SharedInformer;
-use crate::object::ObjectName;
-use crate::source::ScriptedSource;
+use crate::object::{Object, ObjectName};
+use crate::source::{Scope, ScriptedSource, Selection};
 use crate::workqueue::{Priority, RateLimitingQueue, Trigger, limiter};
 
 struct Program {
@@ -66,6 +69,97 @@ async fn keys_come_in_pages_that_continue_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_are_paged_and_sorted_both_ways() {
+    let program = program();
+    for number in 0..25 {
+        program.queue.add_because(named(number), Priority::Normal, Trigger::External);
+    }
+    let names = |range: std::ops::Range<usize>| range.map(|number| named(number).to_string());
+    let page = async |query: String| -> (Vec<String>, KeysPage) {
+        let page = get(&program, "controllers/maps/keys", &query.replace('/', "%2F")).await.1;
+        let page: KeysPage = serde_json::from_value(page).unwrap();
+        (page.keys.iter().map(|key| key.key.clone()).collect(), page)
+    };
+    for (sort, is_reversed) in [("key", false), ("key", true), ("since", false), ("failures", true)] {
+        let query = format!("limit=10&sort={sort}&reverse={is_reversed}");
+        let turned = is_reversed && sort == "key";
+        let expected: Vec<_> = if turned { names(0..25).rev().collect() } else { names(0..25).collect() };
+        let (first, view) = page(query.clone()).await;
+        assert_eq!((&first[..], &view.previous), (&expected[..10], &None), "{query}");
+        let (second, view) = page(format!("{query}&continue={}", view.next.unwrap())).await;
+        assert_eq!(second, expected[10..20], "{query}");
+        let (back, again) = page(format!("{query}&continue={}", view.previous.unwrap())).await;
+        assert_eq!((back, &again.previous), (first, &None), "{query}");
+        let (third, last) = page(format!("{query}&continue={}", view.next.unwrap())).await;
+        assert_eq!((&third[..], &last.next), (&expected[20..], &None), "{query}");
+        let (back, again) = page(format!("{query}&continue={}", last.previous.unwrap())).await;
+        assert_eq!((back, again.next.is_some()), (second, true), "{query}");
+    }
+}
+
+fn object<K>(json: &str) -> Object<K> {
+    Object::from_json(json.as_bytes()).unwrap()
+}
+
+/// A program with a related kind of which one object, `default/s`, is mapped to 250 keys.
+fn related_to_many() -> Program {
+    let (program, env) = (program(), Env::simulated(1));
+    let informer = SharedInformer::<Secret>::builder(ScriptedSource::new(), &env).build();
+    informer
+        .indexer()
+        .add(object(r#"{"metadata":{"name":"s","namespace":"default","resourceVersion":"7"}}"#));
+    let mapping = |_: &Object<Secret>| (0..250).chain(0..10).map(named).collect();
+    let watched: std::sync::Arc<dyn AnyWatched> = std::sync::Arc::new(Watched {
+        informer,
+        scope: Scope::Cluster,
+        selection: Selection::default(),
+        metadata_only: false,
+        mapping: Some(Box::new(mapping)),
+    });
+    let maps = SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
+    program
+        .explain
+        .add(Explained::new("mapped", &program.queue, &maps).related(ViewRelation::Mapping, watched));
+    program
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_to_many_keys_is_cut_and_says_so() {
+    let (_, view) = get(&related_to_many(), "explain", "kind=Secret&key=default/s").await;
+    let view: KeyView = serde_json::from_value(view["views"][0].clone()).unwrap();
+    assert_eq!((view.maps_to.len(), view.maps_to_left_off), (100, 150));
+    assert_eq!(view.maps_to[99], "default/map-099");
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_that_would_take_a_long_search_are_said_to_be_unknown() {
+    let (program, env) = (program(), Env::simulated(1));
+    let maps = SharedInformer::<ConfigMap>::builder(ScriptedSource::new(), &env).build();
+    maps.indexer()
+        .add(object(r#"{"metadata":{"name":"a","namespace":"default","uid":"u-1","resourceVersion":"7"}}"#));
+    let secrets = SharedInformer::<Secret>::builder(ScriptedSource::new(), &env).build();
+    program.explain.add(Explained::new("owner", &program.queue, &maps).owns(&secrets));
+    let owned = r#""ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"u-1","controller":true}]"#;
+    let view = async || -> KeyView {
+        let (_, found) = get(&program, "explain", "kind=ConfigMap&key=default/a").await;
+        let views: Vec<KeyView> = serde_json::from_value(found["views"].clone()).unwrap();
+        views.into_iter().find(|view| view.controller == "owner").unwrap()
+    };
+    for number in 0..10_000 {
+        let owners = if number == 0 { format!(",{owned}") } else { String::new() };
+        let json = format!(
+            r#"{{"metadata":{{"name":"s-{number}","namespace":"default","resourceVersion":"8"{owners}}}}}"#
+        );
+        secrets.indexer().add(object(&json));
+    }
+    let found = view().await;
+    assert_eq!((found.children.len(), found.children_unknown.len()), (1, 0), "10,000 are searched");
+    secrets.indexer().add(object(r#"{"metadata":{"name":"t","namespace":"default","resourceVersion":"8"}}"#));
+    let found = view().await;
+    assert_eq!((found.children.len(), &found.children_unknown[..]), (0, &["Secret".to_owned()][..]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_state_of_a_key_follows_its_runs() {
     let program = program();
     let key = named(1);
@@ -93,6 +187,9 @@ async fn the_state_of_a_key_follows_its_runs() {
 #[tokio::test(start_paused = true)]
 async fn misspelt_names_get_a_suggestion_and_bad_questions_an_answer() {
     let program = program();
+    let env = Env::simulated(1);
+    let spaces = SharedInformer::<Namespace>::builder(ScriptedSource::new(), &env).build();
+    program.explain.add(Explained::new("spaces", &program.queue, &spaces));
     for (path, query, status, error) in [
         (
             "explain",
@@ -102,6 +199,7 @@ async fn misspelt_names_get_a_suggestion_and_bad_questions_an_answer() {
         ),
         ("explain", "kind=ConfigMap", 400, "the parameter key is missing"),
         ("explain", "kind=ConfigMap&key=a/b/c", 400, "\"a/b/c\" is not the key of an object"),
+        ("explain", "kind=Namespace&key=a/b", 400, "Namespace has no namespaces: ask for b"),
         ("explain", "kind=ConfigMap&key=a/b&x=1", 400, "there is no parameter \"x\""),
         ("controllers/map/keys", "", 404, "there is no controller \"map\": did you mean maps?"),
         ("controllers/maps/keys", "state=lost", 400, "state=\"lost\" is not known"),

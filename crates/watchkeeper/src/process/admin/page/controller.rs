@@ -5,11 +5,13 @@ use maud::{Markup, html};
 
 use super::chart::chart;
 use super::frame::{crumbs, verdict};
-use super::links::{self, LIMIT};
+use super::links::{self, LIMIT, Listing};
 use super::overview::health;
 use super::words::{ago, ahead, badge, count, kind, lasting, rate, short, state, things};
 use super::{Page, Shown, not_answered};
-use crate::explain::{ControllerView, KeyCounts, KeySort, KeyState, KeySummary, KeysPage, KeysQuery};
+use crate::explain::{
+    ControllerView, ExplainError, KeyCounts, KeySort, KeyState, KeySummary, KeysPage, KeysQuery,
+};
 
 /// The highest number of a page that is shown.
 const MAX_PAGE: usize = 1_000_000;
@@ -23,11 +25,14 @@ struct Asked {
 pub(super) fn show(page: &Page, name: &str, query: &str) -> Shown {
     let asked = match Asked::parse(query) {
         Ok(asked) => asked,
-        Err(error) => return not_answered(&error),
+        Err(error) => return not_answered(page, &error, |_| None),
     };
     let keys = match page.source.keys(name, &asked.query) {
         Ok(keys) => keys,
-        Err(error) => return not_answered(&error),
+        Err(error) => {
+            let is_name = matches!(error, ExplainError::NoController { .. });
+            return not_answered(page, &error, |name| is_name.then(|| links::controller(name)));
+        }
     };
     let overview = page.source.overview();
     let controller =
@@ -58,7 +63,7 @@ pub(super) fn show(page: &Page, name: &str, query: &str) -> Shown {
 
 impl Asked {
     /// Reads the query of a URL. The number of the page is only shown.
-    fn parse(query: &str) -> Result<Self, crate::explain::ExplainError> {
+    fn parse(query: &str) -> Result<Self, ExplainError> {
         let (mut rest, mut page) = (form_urlencoded::Serializer::new(String::new()), 1);
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -75,8 +80,18 @@ impl Asked {
 
     /// The order as a URL names it; empty for the usual one.
     fn sort(&self) -> &'static str {
-        if self.query.sort == KeySort::default() { "" } else { self.query.sort.as_str() }
+        name_of(self.query.sort)
     }
+
+    fn listing(&self) -> Listing<'_> {
+        let KeysQuery { state, q, is_reversed, .. } = &self.query;
+        Listing { state: *state, q, sort: self.sort(), is_reversed: *is_reversed }
+    }
+}
+
+/// An order as a URL names it; empty for the usual one.
+fn name_of(sort: KeySort) -> &'static str {
+    if sort == KeySort::default() { "" } else { sort.as_str() }
 }
 
 fn about(controller: &ControllerView) -> Markup {
@@ -134,20 +149,20 @@ fn number(counts: &KeyCounts, of: KeyState) -> usize {
 }
 
 fn filters(name: &str, asked: &Asked, keys: &KeysPage) -> Markup {
-    let KeysQuery { state: chosen, q, .. } = &asked.query;
+    let chosen = asked.query.state;
+    let href = |state| links::keys(name, Listing { state, ..asked.listing() });
     let all = KeyState::ALL.into_iter().map(|of| number(&keys.counts, of)).sum::<usize>();
     html! {
         nav aria-label="Keys by state" {
             ul class="filters" {
                 li {
-                    a href=(links::keys(name, None, q, asked.sort())) aria-current=[chosen.is_none().then_some("true")] {
+                    a href=(href(None)) aria-current=[chosen.is_none().then_some("true")] {
                         "All " span { (count(all as u64)) }
                     }
                 }
                 @for of in KeyState::ALL.into_iter().filter(|of| *of != KeyState::Unknown) {
                     li {
-                        a href=(links::keys(name, Some(of), q, asked.sort()))
-                            aria-current=[(*chosen == Some(of)).then_some("true")] {
+                        a href=(href(Some(of))) aria-current=[(chosen == Some(of)).then_some("true")] {
                             (state(of).0) " " span { (count(number(&keys.counts, of) as u64)) }
                         }
                     }
@@ -164,6 +179,7 @@ fn search(name: &str, asked: &Asked) -> Markup {
             input id="q" name="q" type="search" value=(asked.query.q) placeholder="Search keys" autocomplete="off" spellcheck="false";
             @if let Some(of) = asked.query.state { input id="state" name="state" type="hidden" value=(of.as_str()); }
             @if !asked.sort().is_empty() { input id="sort" name="sort" type="hidden" value=(asked.sort()); }
+            @if asked.query.is_reversed { input id="reverse" name="reverse" type="hidden" value="true"; }
             button type="submit" { "Search" }
         }
     }
@@ -205,15 +221,17 @@ fn list(name: &str, asked: &Asked, keys: &KeysPage) -> Markup {
     }
 }
 
-/// A heading that sorts by its column.
+/// A heading that sorts by its column; the second time, the other way round.
 fn heading(name: &str, asked: &Asked, text: &str, sort: KeySort, class: &str) -> Markup {
-    let KeysQuery { state, q, sort: current, .. } = &asked.query;
-    let falls = matches!(sort, KeySort::Failures);
-    let order = (sort == *current).then_some(if falls { "descending" } else { "ascending" });
-    let by = if sort == KeySort::default() { "" } else { sort.as_str() };
+    let is_current = sort == asked.query.sort;
+    // The most failures come first.
+    let falls = matches!(sort, KeySort::Failures) != (is_current && asked.query.is_reversed);
+    let order = is_current.then_some(if falls { "descending" } else { "ascending" });
+    let is_reversed = is_current && !asked.query.is_reversed;
+    let href = links::keys(name, Listing { sort: name_of(sort), is_reversed, ..asked.listing() });
     html! {
         th scope="col" class=[(!class.is_empty()).then_some(class)] aria-sort=[order] {
-            a href=(links::keys(name, *state, q, by)) {
+            a href=(href) {
                 (text)
                 @if order.is_some() { span aria-hidden="true" { (if falls { " ↓" } else { " ↑" }) } }
             }
@@ -247,16 +265,23 @@ fn none() -> Markup {
 }
 
 fn pager(name: &str, asked: &Asked, keys: &KeysPage) -> Markup {
-    let KeysQuery { state, q, .. } = &asked.query;
+    let listing = asked.listing();
     let pages = keys.matched.div_ceil(LIMIT);
+    // The page before the second one is the first one, also if keys were added since.
+    let previous = match (&keys.previous, asked.page) {
+        (_, 2) => Some(links::keys(name, listing)),
+        (Some(previous), 3..) => Some(links::more_keys(name, listing, previous, asked.page - 1)),
+        _ => None,
+    };
     html! {
         @if asked.page > 1 || keys.next.is_some() {
             nav class="pager" aria-label="Pages" {
                 span { "Page " (count(asked.page as u64)) " of " (count(pages as u64)) }
                 div {
-                    @if asked.page > 1 { a href=(links::keys(name, *state, q, asked.sort())) { "First page" } }
+                    @if asked.page > 2 { a href=(links::keys(name, listing)) { "First page" } }
+                    @if let Some(previous) = &previous { a rel="prev" href=(previous) { "Previous page" } }
                     @if let Some(next) = &keys.next {
-                        a rel="next" href=(links::more_keys(name, *state, q, asked.sort(), next, asked.page + 1)) { "Next page" }
+                        a rel="next" href=(links::more_keys(name, listing, next, asked.page + 1)) { "Next page" }
                     }
                 }
             }

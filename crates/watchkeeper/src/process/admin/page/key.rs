@@ -78,6 +78,12 @@ fn as_seen(now: &str, view: &KeyView, is_alone: bool) -> Markup {
                         }
                     }
                 }
+                @if !view.children_unknown.is_empty() {
+                    p class="soft small" {
+                        "Its children of kind " (view.children_unknown.join(", "))
+                        " are not shown: the cache has too many objects to be searched, and no index of owners."
+                    }
+                }
             }
         }
     }
@@ -106,14 +112,22 @@ fn facts(now: &str, view: &KeyView) -> Markup {
             @if !view.finalizers.is_empty() { dt { "Finalizers" } dd class="mono" { (view.finalizers.join(", ")) } }
             @if !view.waits_for.is_empty() {
                 dt { "Waits for" }
-                dd { @for write in &view.waits_for { div { (awaited(now, write)) } } }
+                dd {
+                    @for write in &view.waits_for { div { (awaited(now, write)) } }
+                    (left_off(view.waits_for_left_off))
+                }
             }
             @if !view.maps_to.is_empty() {
                 dt { "Reconciles" }
-                dd { (view.maps_to.join(", ")) }
+                dd { (view.maps_to.join(", ")) (left_off(view.maps_to_left_off)) }
             }
         }
     }
+}
+
+/// How many more there are than are shown.
+fn left_off(number: usize) -> Markup {
+    html! { @if number > 0 { " and " (super::words::count(number as u64)) " more" } }
 }
 
 fn due(state: KeyState) -> &'static str {
@@ -127,8 +141,9 @@ fn due(state: KeyState) -> &'static str {
 fn versions(versions: &VersionsView) -> Markup {
     let shown = [
         ("Cached version", &versions.cached),
-        ("Reconciled version", &versions.reconciled),
-        ("Written version", &versions.written),
+        ("Last run saw version", &versions.reconciled),
+        ("Last success saw version", &versions.succeeded),
+        ("Awaited write in version", &versions.written),
     ];
     html! {
         @for (name, version) in shown {

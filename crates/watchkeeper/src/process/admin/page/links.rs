@@ -11,24 +11,36 @@ pub(super) fn controller(name: &str) -> String {
     format!("/controllers/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
 
-/// Returns the URL of the keys of a controller, filtered and sorted; an empty text is none.
-pub(super) fn keys(name: &str, state: Option<KeyState>, q: &str, sort: &str) -> String {
-    more_keys(name, state, q, sort, "", 1)
+/// Which keys of a controller are listed, and in which order. An empty text is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Listing<'a> {
+    pub(super) state: Option<KeyState>,
+    pub(super) q: &'a str,
+    pub(super) sort: &'a str,
+    pub(super) is_reversed: bool,
+}
+
+/// Returns the URL of the first page of keys.
+pub(super) fn keys(name: &str, listing: Listing<'_>) -> String {
+    more_keys(name, listing, "", 1)
 }
 
 /// Returns the URL of a further page of keys.
-pub(super) fn more_keys(
-    name: &str,
-    state: Option<KeyState>,
-    q: &str,
-    sort: &str,
-    from: &str,
-    page: usize,
-) -> String {
+pub(super) fn more_keys(name: &str, listing: Listing<'_>, from: &str, page: usize) -> String {
+    let Listing { state, q, sort, is_reversed } = listing;
     let state = state.map(KeyState::as_str).unwrap_or_default();
+    let reverse = if is_reversed { "true" } else { "" };
     let page = if page > 1 { page.to_string() } else { String::new() };
     let mut query = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [("state", state), ("q", q), ("sort", sort), ("continue", from), ("page", &page)] {
+    let parameters = [
+        ("state", state),
+        ("q", q),
+        ("sort", sort),
+        ("reverse", reverse),
+        ("continue", from),
+        ("page", &page),
+    ];
+    for (name, value) in parameters {
         if !value.is_empty() {
             query.append_pair(name, value);
         }
@@ -57,9 +69,10 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place_in_a_url() {
         assert_eq!(controller("a/b?c"), "/controllers/a%2Fb%3Fc");
-        assert_eq!(keys("a", None, "", ""), "/controllers/a");
-        let filtered = more_keys("a", Some(KeyState::Failed), "x&y", "until", "n", 2);
-        assert_eq!(filtered, "/controllers/a?state=failed&q=x%26y&sort=until&continue=n&page=2");
+        assert_eq!(keys("a", Listing::default()), "/controllers/a");
+        let listing = Listing { state: Some(KeyState::Failed), q: "x&y", sort: "until", is_reversed: true };
+        let filtered = more_keys("a", listing, "n", 2);
+        assert_eq!(filtered, "/controllers/a?state=failed&q=x%26y&sort=until&reverse=true&continue=n&page=2");
         assert_eq!(reconcile("a/b", "n/x&y"), "/controllers/a%2Fb/reconcile?key=n%2Fx%26y");
         assert_eq!(explain("Pod", "a/b&c"), "/explain?kind=Pod&key=a%2Fb%26c");
     }

@@ -3,6 +3,7 @@
 //! Each view is a file that turns one answer of [`ExplainSource`] into HTML. `live.rs` sends a view again and again while a
 //! browser shows it, `samples.rs` remembers the figures of the last minutes for the charts, and `frame.rs` is around all views.
 
+mod ask;
 mod assets;
 mod chart;
 mod controller;
@@ -111,7 +112,14 @@ impl Page {
             View::Controller { name, query } => controller::show(self, name, query),
             View::Key { kind, key } => match self.source.explain(kind, key) {
                 Ok(explanation) => key::show(&explanation, self.has_actions),
-                Err(error) => not_answered(&error),
+                Err(error) => {
+                    // What may be meant is asked for the same key, or for the same kind.
+                    let meant = |what: &str| match &error {
+                        ExplainError::ClusterScoped { .. } => Some(links::explain(kind, what)),
+                        _ => Some(links::explain(what, key)).filter(|_| !key.is_empty()),
+                    };
+                    not_answered(self, &error, meant)
+                }
             },
             View::Informers => informers::show(&self.source.informers(), now),
         }
@@ -145,12 +153,17 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.starts_with("text/event-stream"))
 }
 
-/// Says why a question has no answer.
-fn not_answered(error: &ExplainError) -> Shown {
+/// Says why a question has no answer, and leads to what may have been meant.
+fn not_answered(page: &Page, error: &ExplainError, meant: impl Fn(&str) -> Option<String>) -> Shown {
     let status = if error.is_not_found() { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
+    let links: Vec<_> = error.suggestions().iter().filter_map(|name| Some((name, meant(name)?))).collect();
     let content = maud::html! {
         h1 { "No such view" }
         (frame::verdict("bad", &error.to_string()))
+        @if !links.is_empty() {
+            ul class="filters" { @for (name, href) in &links { li { a href=(href) { (name) } } } }
+        }
+        (ask::ask(&page.source.overview()))
         p { a href="/" { "Go to the overview" } }
     };
     Shown { title: "No such view".to_owned(), tab: None, status, content }

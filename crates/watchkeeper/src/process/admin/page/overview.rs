@@ -3,8 +3,10 @@
 use http::StatusCode;
 use maud::{Markup, html};
 
+use super::ask::ask;
 use super::chart::chart;
 use super::frame::{Tab, statement};
+use super::links::Listing;
 use super::samples::{Course, Samples};
 use super::words::{bytes, count, rate, short, span, state, things};
 use super::{Shown, links};
@@ -20,6 +22,7 @@ pub(super) fn show(overview: &Overview, samples: &Samples) -> Shown {
         h1 { "Overview" }
         p class="lead" { (summary(overview)) }
         (verdict(overview))
+        (ask(overview))
         (tiles(overview, &courses))
         h2 id="controllers" { "Controllers" }
         @if overview.controllers.is_empty() { p class="card empty" { "This program has no controllers." } }
@@ -53,18 +56,19 @@ fn verdict(overview: &Overview) -> Markup {
     }
     let degraded = overview.informers.degraded;
     if degraded > 0 {
+        let caches = if degraded == 1 { "its cache" } else { "their caches" };
         let text = format!(
-            "{} cannot follow the API server: its cache may be out of date",
+            "{} cannot follow the API server: {caches} may be out of date",
             things(degraded, "informer")
         );
         remarks.push(("bad", html! { a href="/informers" { (text) } }));
     }
     let tone = if remarks.iter().any(|(tone, _)| *tone == "bad") { "bad" } else { "warn" };
     let (phase_tone, phase) = match overview.phase {
-        ProgramPhase::Starting => ("busy", "Starting: the controllers wait until their caches have synced."),
-        ProgramPhase::Standby => ("still", "On standby: another replica leads, and reconciles."),
-        ProgramPhase::Running => ("ok", "All is well: nothing fails, and nothing waits for long."),
-        ProgramPhase::Stopping => ("busy", "Stopping: no reconcile starts any more."),
+        ProgramPhase::Starting => ("busy", "Starting: the controllers wait for the caches to sync."),
+        ProgramPhase::Standby => ("still", "On standby: another replica is the leader and reconciles."),
+        ProgramPhase::Running => ("ok", "All is well: no key fails, and none waits for long."),
+        ProgramPhase::Stopping => ("busy", "Stopping: no more reconciles start."),
     };
     if remarks.is_empty() {
         return statement(phase_tone, html! { p { (phase) } });
@@ -87,17 +91,16 @@ fn remark(controller: &ControllerView, remarks: &mut Vec<(&'static str, Markup)>
     let KeyCounts { failed, retrying, .. } = controller.keys;
     let name = &controller.name;
     let link = |state: KeyState, text: String| {
-        let href = links::keys(name, Some(state), "", "");
+        let href = links::keys(name, Listing { state: Some(state), ..Listing::default() });
         html! { a href=(href) { (text) } " of " (name) }
     };
     if failed > 0 {
         let text = link(KeyState::Failed, things(failed, "key"));
-        remarks.push(("bad", html! { (text) " failed, and no retry is planned" }));
+        remarks.push(("bad", html! { (text) " failed with an error that is not retried" }));
     }
     if retrying > 0 {
         let text = link(KeyState::Retrying, things(retrying, "key"));
-        let are = if retrying == 1 { "is" } else { "are" };
-        remarks.push(("warn", html! { (text) " " (are) " retried after an error" }));
+        remarks.push(("warn", html! { (text) " will be retried after an error" }));
     }
     if controller.paused {
         remarks.push(("bad", html! { (name) " starts no reconciles, as a cache is out of date" }));
@@ -107,8 +110,13 @@ fn remark(controller: &ControllerView, remarks: &mut Vec<(&'static str, Markup)>
         remarks.push(("warn", html! { (text) " has been running for " (span(seconds)) }));
     }
     if let Some(seconds) = controller.oldest_waiting_seconds.filter(|seconds| *seconds > LONG) {
-        let text = link(KeyState::Waiting, "keys".to_owned());
-        remarks.push(("warn", html! { (text) " have waited for a worker for up to " (span(seconds)) }));
+        let waiting = controller.keys.waiting;
+        let have = if waiting == 1 { "has" } else { "have" };
+        let text = link(KeyState::Waiting, things(waiting, "key"));
+        remarks.push((
+            "warn",
+            html! { (text) " " (have) " been waiting for a worker for up to " (span(seconds)) },
+        ));
     }
 }
 

@@ -1,0 +1,96 @@
+//! Verdicts on what cannot be planted on a server. `docs/explain.md` has the others.
+
+use std::time::Duration;
+
+use super::*;
+use crate::env::Env;
+use crate::explain::facts::{ObjectFacts, WatchFacts};
+use crate::explain::view::{KindView, ProgramPhase};
+use crate::reflector::{Cause as Trouble, Phase};
+use crate::source::{Scope, Selection};
+use crate::workqueue::{Priority, RateLimitingQueue, Reason, Trigger, limiter};
+
+fn kind() -> KindView {
+    let [version, kind, plural] = ["v1", "ConfigMap", "configmaps"].map(str::to_owned);
+    KindView { group: String::new(), version, kind, plural }
+}
+
+fn watch(namespace: &str) -> WatchFacts {
+    WatchFacts {
+        phase: Phase::Watching,
+        ..WatchFacts::of(&kind(), &Scope::Namespace(namespace.to_owned()), &Selection::default())
+    }
+}
+
+/// Returns the verdict on a key whose run 20 s ago saw version 7, while the cache has another one.
+async fn after_a_run(cached: u64, change: impl FnOnce(&mut Facts<'_>)) -> Verdict {
+    let (env, key, kind) = (Env::simulated(1), ObjectName::namespaced("default", "a"), kind());
+    let queue = RateLimitingQueue::new("maps", limiter::default_controller(), &env);
+    queue.add_because(key.clone(), Priority::Normal, Trigger::itself(Reason::Changed, &"7".into()));
+    let mut item = queue.get().await.unwrap();
+    item.saw(&"7".into());
+    item.forget();
+    env.clock.sleep(Duration::from_secs(20)).await;
+    let object = ObjectFacts { version: cached.into(), ..ObjectFacts::default() };
+    let mut facts = Facts {
+        now: env.clock.now(),
+        controller: "maps",
+        kind: &kind,
+        key: &key,
+        phase: ProgramPhase::Running,
+        leader: None,
+        is_paused: false,
+        workers: 1,
+        runs: Vec::new(),
+        has_forgotten: false,
+        watches: vec![watch("")],
+        others: Vec::new(),
+        blockers: &[],
+        has_predicates: false,
+        finalizer: None,
+        object: Some(object),
+        record: queue.explain(&key),
+        writes: Vec::new(),
+    };
+    change(&mut facts);
+    verdict(&facts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_waits_for_a_handler_is_told_with_the_backlog() {
+    let behind = after_a_run(9, |facts| facts.watches[0].backlog = 12).await;
+    let text = "ConfigMap default/a has changed to version 9 since its last run 20 s ago, which saw version 7, and 12 \
+                changes of configmaps still wait for the cache or for a handler. Find out what the handlers of the \
+                informer wait for: a handler must be quick, and not block.";
+    assert_eq!((behind.text.as_str(), behind.causes), (text, vec!["cacheBehind".to_owned()]));
+    assert_eq!(after_a_run(9, |_| {}).await.causes, ["changeLost"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_is_called_the_cached_one_only_if_it_is() {
+    let seen = async |cached| after_a_run(cached, |_| {}).await.text;
+    assert!(seen(7).await.contains("saw version 7, which is the cached one."), "{}", seen(7).await);
+    assert!(
+        seen(5).await.contains("saw version 7, while the cache still has version 5."),
+        "{}",
+        seen(5).await
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn troubles_of_two_causes_are_told_and_those_of_one_only_once() {
+    let degraded = |namespace: &str, cause, now| WatchFacts {
+        degraded: Some((now, cause, "no luck".to_owned())),
+        ..watch(namespace)
+    };
+    let verdict = after_a_run(7, |facts| {
+        let now = facts.now;
+        facts.watches.insert(0, WatchFacts { has_synced: false, ..watch("") });
+        facts.watches.push(degraded("default", Trouble::Failing, now));
+        facts.others.push(degraded("a", Trouble::Failing, now));
+        facts.others.push(degraded("b", Trouble::NoPermission, now));
+    })
+    .await;
+    assert_eq!(verdict.causes, ["watchFailing", "noPermission"], "{}", verdict.text);
+    assert_eq!(verdict.level, Level::Problem);
+}

@@ -45,7 +45,7 @@ impl Crew {
         let crew = self.clone();
         // Threads of a check are small in number, and their code may need deep stacks.
         let started = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
-            let _leaves = Leaves(crew.clone());
+            let _leaves = Leaves { crew: crew.clone(), thread };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
                 crew.panicked(thread, panic.as_ref());
             }
@@ -94,12 +94,17 @@ impl Crew {
 }
 
 /// Leaves the crew when it is dropped.
-struct Leaves(Arc<Crew>);
+struct Leaves {
+    crew: Arc<Crew>,
+    thread: usize,
+}
 
 impl Drop for Leaves {
     fn drop(&mut self) {
-        self.0.state.lock().at_work -= 1;
-        self.0.changed.notify_all();
+        let mut state = self.crew.state.lock();
+        state.at_work -= 1;
+        state.slots[self.thread] = None;
+        self.crew.changed.notify_all();
     }
 }
 
@@ -115,4 +120,35 @@ pub(crate) fn call<T>(name: impl FnOnce() -> String, code: impl FnOnce() -> T) -
         let message = panic_message(panic.as_ref()).to_owned();
         resume_unwind(Box::new(PanicOf { code: name(), message }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_left_is_not_the_one_that_does_not_end() {
+        let crew = Crew::new(2, Duration::from_millis(50));
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (first, second) = (crew.clone(), crew.clone());
+        crew.spawn(0, move || first.begin(0, "first".to_owned()));
+        crew.spawn(1, move || {
+            second.begin(1, "second".to_owned());
+            let _released = released.recv();
+        });
+        assert_eq!(crew.wait(), Err(Trouble::Stuck { schedule: "second".to_owned() }));
+        drop(release);
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_schedule() {
+        let crew = Crew::new(1, Duration::from_secs(60));
+        let theirs = crew.clone();
+        crew.spawn(0, move || {
+            theirs.begin(0, "this".to_owned());
+            call(|| "`known`".to_owned(), || panic!("what?"))
+        });
+        let what = "`known` panicked: what?".to_owned();
+        assert_eq!(crew.wait(), Err(Trouble::Panicked { schedule: "this".to_owned(), what }));
+    }
 }

@@ -211,14 +211,15 @@ impl Jobs {
             let work = work.clone();
             crew.spawn(thread, move || work.run(thread));
         }
-        crew.wait().map_err(|trouble| {
-            work.is_over.store(true, Ordering::Relaxed);
-            Failure::trouble(&bench.name, trouble)
-        })?;
+        let outcome = crew.wait();
+        work.is_over.store(true, Ordering::Relaxed);
         work.save(&work.progress.lock());
-        if let Some(found) = work.found.lock().take() {
+        let found = work.found.lock().take();
+        // What was found says more than that another thread has not come to its end since.
+        if let Some(found) = found {
             return Err(found.into_failure(bench)?);
         }
+        outcome.map_err(|trouble| Failure::trouble(&bench.name, trouble))?;
         let mut report = work.progress.lock().report.clone();
         report.finish(clock.now() - begun);
         Ok(report)

@@ -263,6 +263,36 @@ fn when_a_schedule_does_not_end_the_other_threads_end_their_work() {
 }
 
 #[test]
+fn what_is_found_is_told_even_if_another_schedule_does_not_end() {
+    let spinning = Arc::new(AtomicU32::new(NONE));
+    let theirs = spinning.clone();
+    let outside = |outside: &Outside| (AtomicBool::new(false), outside.clone());
+    // The first that is started again spins, and the others leave something.
+    let program = async move |life: Life, (has_lived, outside): &(AtomicBool, Outside)| {
+        if has_lived.swap(true, Ordering::Relaxed) {
+            let spins = theirs.compare_exchange(NONE, SPINS, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            while spins && theirs.load(Ordering::Relaxed) == SPINS {
+                std::hint::spin_loop();
+            }
+            outside.show("left", Some(json!(true)));
+        }
+        life.stop.cancelled().await;
+    };
+    let check = Check::builder().name("leaves").patience(Duration::from_secs(2)).threads(2);
+    let check = check.faults(["kill".parse().unwrap()]).pairs(0).seeds(0);
+    let failure = check.run_program(outside, program, story_of_two).unwrap_err();
+    spinning.store(DONE, Ordering::Relaxed);
+    assert!(matches!(failure.violation(), Some(Violation::Differs(_))), "{failure}");
+}
+
+async fn story_of_two(user: &User) {
+    for name in ["a", "b", "c"] {
+        user.create(&map(name, "one")).await;
+        user.settle().await;
+    }
+}
+
+#[test]
 fn a_panic_outside_the_controller_and_the_story_is_named() {
     let named = Check::builder().name("panics");
     let failure = named.clone().run(|_| panic!("no disk"), |manager, ()| mirror(manager), story).unwrap_err();
@@ -319,7 +349,7 @@ fn a_plan_without_schedules_is_an_error() {
     // It writes nothing that could be delivered twice.
     let idle = async |life: Life, (): &()| life.stop.cancelled().await;
     let check = Check::builder().faults(["double".parse().unwrap()]).seeds(0);
-    let text = check.run_program(|_| (), idle, story).unwrap_err().to_string();
+    let text = check.run_program(|_| (), idle, one_map).unwrap_err().to_string();
     assert_eq!(
         text,
         "a_plan_without_schedules_is_an_error: the plan has no schedules: the story has no place for a fault of \
@@ -358,6 +388,8 @@ fn requests_without_end_are_a_finding() {
         });
         mirror(manager)
     };
-    let failure = Check::builder().run(|_| (), move |manager, ()| busy(manager), story).unwrap_err();
+    // A hundred thousand requests take a while on a busy machine.
+    let check = Check::builder().patience(Duration::from_secs(600));
+    let failure = check.run(|_| (), move |manager, ()| busy(manager), story).unwrap_err();
     assert!(failure.to_string().contains("the controller makes requests without end"), "{failure}");
 }

@@ -7,6 +7,8 @@
 mod built_in;
 #[path = "../crates/watchkeeper-sim/tests/cluster.rs"]
 mod cluster;
+#[path = "../crates/watchkeeper-sim/tests/network.rs"]
+mod network;
 #[path = "../controllers/pod-controller/tests/faults.rs"]
 mod pod_controller_faults;
 #[path = "../examples/quotas_story.rs"]

@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::json;
 
+use crate::fault::Reason;
 use crate::net::AnswerBody;
 
 pub(crate) type Answer = Response<AnswerBody>;
@@ -28,6 +29,7 @@ fn status(code: u16, reason: &str, message: &str) -> Answer {
 /// The answer of a server that refuses a request with this status.
 pub(crate) fn refused(code: u16, what: &str) -> Answer {
     match code {
+        401 => status(code, "Unauthorized", "Unauthorized"),
         403 => status(code, "Forbidden", &format!("{what} is forbidden: simulated")),
         // A kind that is not served, unlike an object that does not exist.
         404 => answer(code, "text/plain; charset=utf-8", "404 page not found\n".to_owned()),
@@ -37,12 +39,16 @@ pub(crate) fn refused(code: u16, what: &str) -> Answer {
             "Operation cannot be fulfilled: the object has been modified; \
              please apply your changes to the latest version and try again",
         ),
-        410 => status(code, "Expired", "too old resource version"),
         429 => throttled(),
         503 => status(code, "ServiceUnavailable", "the server is currently unable to handle the request"),
         504 => status(code, "Timeout", "Timeout: request did not complete within the allotted timeout"),
         _ => status(code, "InternalError", "Internal error occurred: simulated"),
     }
+}
+
+/// The answer of a server that has forgotten a version, as today's servers or as older ones say it.
+pub(crate) fn expired(reason: Reason) -> Answer {
+    status(410, &format!("{reason:?}"), "too old resource version: 1 (2)")
 }
 
 /// Too many requests, in plain text, as API priority and fairness answers.

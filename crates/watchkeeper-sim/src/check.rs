@@ -14,6 +14,7 @@ use watchkeeper_apiserver::{ApiServer, Checkpoint};
 use watchkeeper_controllers::garbage_collector::Kinds;
 
 use crate::built_in::BuiltIn;
+use crate::divergence;
 use crate::failure::{Failure, Finding};
 use crate::fault::FaultKind;
 use crate::jobs::{Bench, Jobs};
@@ -21,7 +22,7 @@ use crate::objects::{Invariant, Objects};
 use crate::outside::Outside;
 use crate::plan;
 use crate::replay::{Options, Part, Replay};
-use crate::report::Report;
+use crate::report::{Report, Tally};
 use crate::shrink;
 use crate::subject::{Life, Operator, Program, Subject};
 use crate::user::{Patience, User};
@@ -104,7 +105,7 @@ impl Check {
     /// A check with all kinds of faults: every single fault, 200 pairs and 500 seeds.
     pub fn builder() -> Self {
         Self {
-            name: "check".to_owned(),
+            name: thread_name(),
             singles: true,
             pairs: 200,
             seeds: 500,
@@ -122,7 +123,7 @@ impl Check {
         }
     }
 
-    /// Names the check in reports and files.
+    /// Names the check in reports and files. By default it is named after its thread, and `cargo test` names threads after tests.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.to_owned();
         self
@@ -166,7 +167,8 @@ impl Check {
         self
     }
 
-    /// Something that must hold after every change of the controller's, with and without faults. The error says what is wrong.
+    /// Something that must hold after every change, with and without faults: of the controller's, of the story's, and of the cluster's own
+    /// controllers. The error says what is wrong. It sees the objects that the server has at that moment, of all kinds.
     pub fn always(
         mut self,
         name: &str,
@@ -264,13 +266,17 @@ impl Check {
 
     fn run_subject(self, subject: Arc<dyn Subject>) -> Result<Report, Failure> {
         let options = Options::from_env().map_err(Failure::settings)?;
+        self.run_with(options, subject)
+    }
+
+    pub(crate) fn run_with(self, options: Options, subject: Arc<dyn Subject>) -> Result<Report, Failure> {
         self.validate(&options).map_err(Failure::settings)?;
         let kinds = self.kinds.iter().copied().collect::<Vec<_>>();
         let bench = Bench::new(subject, self.conditions()?, &self.name, kinds.clone(), self.patience);
         let calm = Self::reference(&bench)?;
         let report = Report::new(&self.name, calm.requests, calm.steps, kinds);
         if let Some(replay) = options.replay {
-            return self.replay(&bench, replay, report, calm.digest);
+            return self.replay(&bench, replay, report);
         }
         let all = plan::singles(&calm.places, &self.kinds);
         let pairs = plan::pairs(&all, options.pairs.unwrap_or(self.pairs), &Generator::seeded(1));
@@ -278,23 +284,17 @@ impl Check {
         let seeds = options.seeds.unwrap_or(self.seeds);
         let lines = self.schedules.iter().map(|line| line.parse::<Replay>());
         let lines = lines.collect::<Result<Vec<_>, _>>().map_err(Failure::settings)?;
-        let jobs = Jobs { lines, singles, pairs, seeds, options, digest: calm.digest };
+        let jobs = Jobs { lines, singles, pairs, seeds, options };
         jobs.run(&bench, self.threads, report)
     }
 
     /// Runs only one schedule.
-    fn replay(
-        &self,
-        bench: &Arc<Bench>,
-        replay: Replay,
-        mut report: Report,
-        calm: u64,
-    ) -> Result<Report, Failure> {
+    fn replay(&self, bench: &Arc<Bench>, replay: Replay, mut report: Report) -> Result<Report, Failure> {
         let line = replay.clone();
         let judged = bench.attended(&line, move |bench, _| shrink::judge(bench, &replay))?;
         let mut outcome =
             judged.ok_or_else(|| Failure::settings(format!("{line}: goes wrong without faults")))?;
-        report.add(&outcome, calm);
+        report.add(&Tally::of(&outcome));
         match outcome.violation.take() {
             None => match line.missed(&outcome.hits) {
                 Some(missed) => {
@@ -347,39 +347,32 @@ impl Check {
     /// Runs the story without faults; twice with one seed, and with two other seeds.
     fn reference(bench: &Arc<Bench>) -> Result<Outcome, Failure> {
         let runs = bench.attended(&Replay::calm(0), |bench, _| {
-            let [mut first, mut again] = [0, 0].map(|seed| bench.calm(seed, &Part::default(), None));
+            let [mut first, again] = [0, 0].map(|seed| bench.calm(seed, &Part::default(), None));
             if let Some(violation) = first.violation.take() {
-                return Err(Box::new((Replay::calm(0), violation, first.entries)));
+                return Err(Box::new(Finding::calm(0, violation, first.entries)));
             }
             if again.digest != first.digest {
-                let entries = std::mem::take(&mut again.entries);
-                return Err(Box::new((Replay::calm(0), Violation::NotDeterministic, entries)));
+                let entries = divergence::mark(&first.entries, again.entries);
+                return Err(Box::new(Finding::calm(0, Violation::NotDeterministic, entries)));
             }
             let reference = Reference::of(&first);
             bench.set_reference(reference.clone());
             for seed in [1, 2] {
                 let mut other = bench.calm(seed, &Part::default(), Some(&reference));
                 if let Some(violation) = other.violation.take() {
-                    return Err(Box::new((Replay::calm(seed), violation, other.entries)));
+                    return Err(Box::new(Finding::calm(seed, violation, other.entries)));
                 }
             }
             Ok(first)
         })?;
-        runs.map_err(|wrong| {
-            let (replay, violation, entries) = *wrong;
-            Failure::of(
-                &bench.name,
-                Finding {
-                    replay,
-                    violation,
-                    entries,
-                    is_calm: true,
-                    is_mended_by_nudge: false,
-                    schedules: 0,
-                },
-            )
-        })
+        runs.map_err(|wrong| Failure::of(&bench.name, *wrong))
     }
+}
+
+/// The name of the thread, which for a test is that of the test.
+fn thread_name() -> String {
+    let thread = std::thread::current();
+    thread.name().filter(|name| *name != "main").unwrap_or("check").to_owned()
 }
 
 /// A server with these definitions, from which that of every run is forked: nothing is built or compiled again.

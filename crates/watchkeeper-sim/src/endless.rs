@@ -50,7 +50,6 @@ impl Endless {
         let time = || Duration::from_millis(1 + generator.below(self.longest.as_millis() as u64));
         match fault {
             Fault::Cut(_) => Fault::Cut(generator.below(101) as u8),
-            Fault::Refuse(500) => Fault::Refuse([500, 504][generator.below(2) as usize]),
             Fault::SlowRequest(_) => Fault::SlowRequest(time()),
             Fault::SlowAnswer(_) => Fault::SlowAnswer(time()),
             Fault::Delay(_) => Fault::Delay(time()),

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::replay::{Faults, Replay};
+use crate::crew::Trouble;
+use crate::replay::{Faults, Replay, file_name};
 use crate::timeline::Timeline;
 use crate::trace::Entry;
 use crate::violation::Violation;
@@ -22,6 +23,19 @@ pub(crate) struct Finding {
     pub(crate) schedules: u64,
 }
 
+impl Finding {
+    /// A run with faults.
+    pub(crate) fn shown(replay: &Replay, violation: Violation, entries: Vec<Entry>) -> Self {
+        let replay = replay.clone();
+        Self { replay, violation, entries, is_calm: false, is_mended_by_nudge: false, schedules: 0 }
+    }
+
+    /// A run without faults.
+    pub(crate) fn calm(seed: u64, violation: Violation, entries: Vec<Entry>) -> Self {
+        Self { is_calm: true, ..Self::shown(&Replay::calm(seed), violation, entries) }
+    }
+}
+
 /// Why a check failed. Its text is a timeline of the run that went wrong.
 #[derive(Clone)]
 pub struct Failure(Box<Kind>);
@@ -34,6 +48,12 @@ enum Kind {
     Stuck {
         name: String,
         schedule: String,
+    },
+    /// Code that the author gave, or the simulator, panicked.
+    Panicked {
+        name: String,
+        schedule: String,
+        what: String,
     },
     Found(Found),
 }
@@ -119,8 +139,12 @@ impl Failure {
         Self(Box::new(Kind::Settings(problem)))
     }
 
-    pub(crate) fn stuck(name: &str, schedule: &str) -> Self {
-        Self(Box::new(Kind::Stuck { name: name.to_owned(), schedule: schedule.to_owned() }))
+    pub(crate) fn trouble(name: &str, trouble: Trouble) -> Self {
+        let name = name.to_owned();
+        Self(Box::new(match trouble {
+            Trouble::Stuck { schedule } => Kind::Stuck { name, schedule },
+            Trouble::Panicked { schedule, what } => Kind::Panicked { name, schedule, what },
+        }))
     }
 
     pub(crate) fn of(name: &str, finding: Finding) -> Self {
@@ -179,7 +203,7 @@ impl Found {
     fn write_page(&self) -> Option<PathBuf> {
         let page = crate::html::page(&self.name, &self.heading(), &self.timeline);
         let folder = std::env::var_os("SIM_PAGES").map_or_else(std::env::temp_dir, PathBuf::from);
-        let file = folder.join(format!("watchkeeper-sim-{}.html", self.name.replace([' ', '/'], "-")));
+        let file = folder.join(format!("watchkeeper-sim-{}.html", file_name(&self.name)));
         std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, page)).ok().map(|()| file)
     }
 
@@ -212,6 +236,9 @@ impl fmt::Display for Failure {
                 "{name}: a run does not end: the controller or the story spins or blocks its thread, and never awaits\n  \
                  replay: SIM_REPLAY='{schedule}'"
             ),
+            Kind::Panicked { name, schedule, what } => {
+                write!(f, "{name}: {what}\n  replay: SIM_REPLAY='{schedule}'")
+            }
             Kind::Found(found) => {
                 writeln!(f, "{}: goes wrong {}", found.name, found.when())?;
                 for (label, text) in found.heading() {

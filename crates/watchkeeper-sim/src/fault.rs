@@ -33,8 +33,8 @@ pub enum Fault {
     /// The controller crashes after the server has acted; its next life is served by a replica that is behind: reads that accept any
     /// version see the state after this step of the story, for a minute.
     CrashStale(u32),
-    /// The watch, or the next page of a list, is refused with a 410.
-    Expire,
+    /// The watch, the list of a version, or the next page of a list is refused with a 410 that has this reason.
+    Expire(Reason),
     /// The watch is accepted, and then ended by an error event with code 410 and this reason.
     ExpireLater(Reason),
     /// The watch is never answered.
@@ -53,7 +53,8 @@ pub enum Fault {
     Hide(Duration),
     /// No bookmarks come any more.
     NoBookmarks,
-    /// Another writer changes the object; the event of that change cannot be decoded. It is mended after half a minute.
+    /// Another writer changes the object; the event of that change cannot be decoded. In the answer to a list, it is the first object
+    /// that cannot be decoded. It is changed again after half a minute, and is sound from then on.
     Undecodable,
     /// As [`Undecodable`](Self::Undecodable), with an event that is over the size limit of the controller.
     Oversized,
@@ -79,7 +80,7 @@ pub enum Fault {
     ClockOffset(usize, i64),
 }
 
-/// The reason of a 410 in an error event.
+/// The reason of a 410.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// As today's servers say.
@@ -178,7 +179,7 @@ impl Fault {
             Self::CrashBefore => "crash-before",
             Self::CrashAfter => "crash-after",
             Self::CrashStale(_) => "crash-stale",
-            Self::Expire => "expire",
+            Self::Expire(_) => "expire",
             Self::ExpireLater(_) => "expire-later",
             Self::NeverOpen => "never-open",
             Self::TooLarge => "too-large",
@@ -214,7 +215,8 @@ impl Fault {
             | Self::Unreachable(time)
             | Self::Pause(_, time) => Some(format!("{}ms", time.as_millis())),
             Self::CrashStale(step) => Some(step.to_string()),
-            Self::ExpireLater(reason) => Some(format!("{reason:?}")),
+            Self::Expire(Reason::Gone) | Self::ExpireLater(Reason::Gone) => Some("Gone".to_owned()),
+            Self::ExpireLater(Reason::Expired) => Some("Expired".to_owned()),
             Self::Cut(percent) => Some(percent.to_string()),
             Self::Forbid(resource) | Self::Unserve(resource) => Some(resource.clone()),
             Self::ClockRate(_, percent) => Some(percent.to_string()),
@@ -280,7 +282,11 @@ impl FromStr for Fault {
             "crash-before" => Some(Self::CrashBefore),
             "crash-after" => Some(Self::CrashAfter),
             "crash-stale" => number(argument).map(Self::CrashStale),
-            "expire" => Some(Self::Expire),
+            "expire" => match argument {
+                "" => Some(Self::Expire(Reason::Expired)),
+                "Gone" => Some(Self::Expire(Reason::Gone)),
+                _ => None,
+            },
             "expire-later" => match argument {
                 "Expired" => Some(Self::ExpireLater(Reason::Expired)),
                 "Gone" => Some(Self::ExpireLater(Reason::Gone)),
@@ -349,7 +355,10 @@ mod tests {
             "cut(50)",
             "delay(360000ms)",
             "lose-answer",
+            "expire",
+            "expire(Gone)",
             "expire-later(Gone)",
+            "refuse(401)",
             "forbid(pods)",
             "kill",
             "kill(replica 2)",
@@ -359,9 +368,15 @@ mod tests {
         for text in names.map(|name| format!("{name} @ {site}")) {
             assert_eq!(text.parse::<Planned>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "delay @ step 1", "cut(x) @ step 1", "what @ step 1", "restart", "kill(replica x) @ step 1"]
-        {
+        for text in [
+            "",
+            "expire(x) @ step 1",
+            "delay @ step 1",
+            "cut(x) @ step 1",
+            "what @ step 1",
+            "restart",
+            "kill(replica x) @ step 1",
+        ] {
             assert!(text.parse::<Planned>().is_err(), "{text}");
         }
     }

@@ -1,20 +1,25 @@
-//! Running schedules on several threads, watched by one that notices when a schedule does not end.
+//! Running schedules on several threads, in the order of the plan.
 
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use watchkeeper::clock::{Clock, Instant};
 
+use crate::crew::Crew;
+use crate::divergence;
 use crate::failure::{Failure, Finding};
 use crate::fault::{FaultKind, Planned};
 use crate::replay::{Options, Part, Replay};
-use crate::report::Report;
+use crate::report::{Report, Tally};
 use crate::script::Script;
 use crate::shrink;
 use crate::subject::Subject;
+use crate::trace::Entry;
 use crate::violation::Violation;
 use crate::world::{self, Conditions, Outcome, Reference, Schedule};
 
@@ -67,21 +72,19 @@ impl Bench {
         replay: &Replay,
         work: impl FnOnce(&Self, &Beat) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let crew = Arc::new(Crew::new(1, self.patience));
+        let crew = Crew::new(1, self.patience);
         let result = Arc::new(Mutex::new(None));
         let (bench, slot, theirs) = (self.clone(), result.clone(), crew.clone());
         let line = replay.to_string();
-        spawn(move || {
-            let beat = Beat { crew: theirs.clone(), line };
+        crew.spawn(0, move || {
+            let beat = Beat { crew: theirs, line };
             beat.next();
             let done = work(&bench, &beat);
             *slot.lock() = Some(done);
-            theirs.leave();
         });
-        match crew.wait() {
-            Ok(()) => result.lock().take().ok_or_else(|| Failure::settings("a thread died".to_owned())),
-            Err(stuck) => Err(Failure::stuck(&self.name, &stuck)),
-        }
+        crew.wait().map_err(|trouble| Failure::trouble(&self.name, trouble))?;
+        let done = result.lock().take();
+        done.ok_or_else(|| Failure::settings("a thread died".to_owned()))
     }
 }
 
@@ -97,58 +100,6 @@ impl Beat {
     }
 }
 
-/// Threads of a check are small in number, and their code may need deep stacks.
-fn spawn(work: impl FnOnce() + Send + 'static) {
-    let started = std::thread::Builder::new().stack_size(16 << 20).spawn(work);
-    // Without threads there is nothing to check with.
-    drop(started.expect("cannot start a thread"));
-}
-
-/// The threads that are at work, and since when each is at its present schedule.
-struct Crew {
-    state: Mutex<CrewState>,
-    changed: Condvar,
-    clock: Clock,
-    patience: Duration,
-}
-
-struct CrewState {
-    at_work: usize,
-    slots: Vec<Option<(String, Instant)>>,
-}
-
-impl Crew {
-    fn new(threads: usize, patience: Duration) -> Self {
-        let state = CrewState { at_work: threads, slots: (0..threads).map(|_| None).collect() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), clock: Clock::system(), patience }
-    }
-
-    fn begin(&self, thread: usize, schedule: String) {
-        self.state.lock().slots[thread] = Some((schedule, self.clock.now()));
-    }
-
-    fn leave(&self) {
-        self.state.lock().at_work -= 1;
-        self.changed.notify_all();
-    }
-
-    /// Waits until all threads have left; an error is the schedule that does not end.
-    fn wait(&self) -> Result<(), String> {
-        let mut state = self.state.lock();
-        while state.at_work > 0 {
-            self.changed.wait_for(&mut state, Duration::from_secs(1));
-            let now = self.clock.now();
-            let mut slots = state.slots.iter().flatten();
-            if state.at_work > 0
-                && let Some((schedule, _)) = slots.find(|(_, since)| now - *since > self.patience)
-            {
-                return Err(schedule.clone());
-            }
-        }
-        Ok(())
-    }
-}
-
 /// All schedules of a check with faults.
 pub(crate) struct Jobs {
     /// Schedules that were found once.
@@ -157,8 +108,6 @@ pub(crate) struct Jobs {
     pub(crate) pairs: Vec<[Planned; 2]>,
     pub(crate) seeds: u64,
     pub(crate) options: Options,
-    /// The digest of the run without faults.
-    pub(crate) digest: u64,
 }
 
 /// What the threads share.
@@ -168,12 +117,37 @@ struct Work {
     file: Option<PathBuf>,
     begun: Instant,
     bench: Arc<Bench>,
+    crew: Arc<Crew>,
+    /// The next schedule of this shard.
     next: AtomicU64,
     is_over: AtomicBool,
-    report: Mutex<Report>,
+    progress: Mutex<Progress>,
     /// The first violation by the order of schedules.
-    found: Mutex<Option<(u64, Replay, Violation)>>,
+    found: Mutex<Option<Found>>,
 }
+
+/// The schedules that have been run, counted in their order: those before `next` are in the report.
+struct Progress {
+    report: Report,
+    next: u64,
+    /// Run before one with a lower number.
+    early: BTreeMap<u64, Tally>,
+}
+
+/// A schedule that went wrong.
+struct Found {
+    /// In the plan of all shards.
+    index: u64,
+    replay: Replay,
+    violation: Violation,
+    /// What happened, if it cannot be shown again.
+    entries: Option<Vec<Entry>>,
+}
+
+/// One schedule of a shard in so many is run twice.
+const TWICE: u64 = 100;
+/// After so many schedules of a shard, a file keeps how far it has come.
+const SAVED: u64 = 1000;
 
 impl Jobs {
     fn count(&self) -> u64 {
@@ -195,85 +169,130 @@ impl Jobs {
         }
     }
 
-    /// Runs all schedules, or until one goes wrong.
+    /// Identifies the plan, apart from the number of seeds, which come last.
+    fn fingerprint(&self, kinds: &[FaultKind]) -> String {
+        let mut hasher = foldhash::quality::FixedState::with_seed(7).build_hasher();
+        let mut add = |text: String| text.hash(&mut hasher);
+        kinds.iter().for_each(|kind| add(kind.to_string()));
+        self.lines.iter().for_each(|line| add(line.to_string()));
+        self.singles.iter().for_each(|single| add(single.to_string()));
+        self.pairs.iter().flatten().for_each(|one| add(one.to_string()));
+        [self.lines.len(), self.singles.len(), self.pairs.len()].hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// Runs all schedules of this shard, or until one goes wrong.
     pub(crate) fn run(self, bench: &Arc<Bench>, threads: usize, report: Report) -> Result<Report, Failure> {
+        if self.count() == 0 {
+            let nothing = "the plan has no schedules: the story has no place for a fault of these kinds";
+            return Err(Failure::settings(format!("{}: {nothing}", bench.name)));
+        }
         let clock = Clock::system();
         let begun = clock.now();
-        let mut report = report;
+        let mut report = report.of_plan(self.fingerprint(&bench.kinds));
         let file = self.options.state_of(&bench.name);
-        let done = match &file {
+        let next = match &file {
             Some(file) => report.resume(file).map_err(Failure::settings)?,
             None => 0,
         };
+        let crew = Crew::new(threads, bench.patience);
         let work = Arc::new(Work {
             jobs: self,
             file,
             begun,
             bench: bench.clone(),
-            next: AtomicU64::new(done),
+            crew: crew.clone(),
+            next: AtomicU64::new(next),
             is_over: AtomicBool::new(false),
-            report: Mutex::new(report),
+            progress: Mutex::new(Progress { report, next, early: BTreeMap::new() }),
             found: Mutex::new(None),
         });
-        let crew = Arc::new(Crew::new(threads, bench.patience));
         for thread in 0..threads {
-            let (work, crew) = (work.clone(), crew.clone());
-            spawn(move || {
-                work.run(thread, &crew);
-                crew.leave();
-            });
+            let work = work.clone();
+            crew.spawn(thread, move || work.run(thread));
         }
-        crew.wait().map_err(|stuck| Failure::stuck(&bench.name, &stuck))?;
-        if let Some((index, replay, violation)) = work.found.lock().take() {
-            let line = replay.clone();
-            let finding: Finding =
-                bench.attended(&line, move |bench, beat| shrink::shrink(bench, beat, &replay, violation))?;
-            return Err(Failure::of(&bench.name, Finding { schedules: index + 1, ..finding }));
+        let outcome = crew.wait();
+        work.is_over.store(true, Ordering::Relaxed);
+        work.save(&work.progress.lock());
+        let found = work.found.lock().take();
+        // What was found says more than that another thread has not come to its end since.
+        if let Some(found) = found {
+            return Err(found.into_failure(bench)?);
         }
-        let mut report = work.report.lock().clone();
+        outcome.map_err(|trouble| Failure::trouble(&bench.name, trouble))?;
+        let mut report = work.progress.lock().report.clone();
         report.finish(clock.now() - begun);
         Ok(report)
     }
 }
 
+impl Found {
+    fn into_failure(self, bench: &Arc<Bench>) -> Result<Failure, Failure> {
+        let Self { index, replay, violation, entries } = self;
+        let finding = match entries {
+            Some(entries) => Finding::shown(&replay, violation, entries),
+            None => {
+                let line = replay.clone();
+                bench.attended(&line, move |bench, beat| shrink::shrink(bench, beat, &replay, violation))?
+            }
+        };
+        Ok(Failure::of(&bench.name, Finding { schedules: index + 1, ..finding }))
+    }
+}
+
 impl Work {
-    fn run(&self, thread: usize, crew: &Crew) {
+    fn run(&self, thread: usize) {
         while !self.is_over.load(Ordering::Relaxed) {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = self.jobs.options.index(number);
             if index >= self.jobs.count() {
                 break;
             }
-            if !self.jobs.options.takes(index) {
-                continue;
-            }
             let replay = self.jobs.replay(index);
-            crew.begin(thread, replay.to_string());
+            self.crew.begin(thread, replay.to_string());
             let mut outcome = shrink::judge_or_run(&self.bench, &replay);
-            // One in a hundred is run twice.
-            if index.is_multiple_of(100)
-                && outcome.violation.is_none()
-                && shrink::judge_or_run(&self.bench, &replay).digest != outcome.digest
-            {
-                outcome.violation = Some(Violation::NotDeterministic);
+            let mut entries = None;
+            if number.is_multiple_of(TWICE) && outcome.violation.is_none() {
+                let again = shrink::judge_or_run(&self.bench, &replay);
+                if again.digest != outcome.digest {
+                    outcome.violation = Some(Violation::NotDeterministic);
+                    entries = Some(divergence::mark(&outcome.entries, again.entries));
+                }
             }
             if let Some(violation) = outcome.violation.take() {
                 self.is_over.store(true, Ordering::Relaxed);
                 let mut found = self.found.lock();
-                if found.as_ref().is_none_or(|(earlier, ..)| index < *earlier) {
-                    *found = Some((index, replay, violation));
+                if found.as_ref().is_none_or(|earlier| index < earlier.index) {
+                    *found = Some(Found { index, replay, violation, entries });
                 }
                 break;
             }
-            let mut report = self.report.lock();
-            report.add(&outcome, self.jobs.digest);
-            if index % 1000 == 999
-                && let Some(file) = &self.file
-            {
-                let wall_time = crew.clock.now() - self.begun;
-                if let Err(error) = report.save(file, index + 1, wall_time) {
-                    tracing::warn!(file = %file.display(), %error, "cannot keep how far the check has come");
-                }
+            let mut progress = self.progress.lock();
+            progress.add(number, Tally::of(&outcome));
+            if number % SAVED == SAVED - 1 {
+                self.save(&progress);
             }
         }
     }
+
+    fn save(&self, progress: &Progress) {
+        let Some(file) = &self.file else { return };
+        let wall_time = self.crew.now() - self.begun;
+        if let Err(error) = progress.report.save(file, progress.next, wall_time) {
+            tracing::warn!(file = %file.display(), %error, "cannot keep how far the check has come");
+        }
+    }
 }
+
+impl Progress {
+    fn add(&mut self, number: u64, tally: Tally) {
+        self.early.insert(number, tally);
+        while let Some(tally) = self.early.remove(&self.next) {
+            self.report.add(&tally);
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

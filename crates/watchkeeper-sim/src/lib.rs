@@ -10,6 +10,8 @@ mod built_in;
 mod canonical;
 mod check;
 mod counts;
+mod crew;
+mod divergence;
 mod endless;
 mod failure;
 mod fault;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use watchkeeper::clock::Generator;
 
-use crate::fault::{FaultKind, Planned};
+use crate::fault::{Fault, FaultKind, Planned};
 use crate::script::{Place, candidates};
 
 /// Every single fault of these kinds at every place, the most telling faults first.
@@ -21,14 +21,62 @@ pub(crate) fn singles(places: &[Place], kinds: &BTreeSet<FaultKind>) -> Vec<Plan
     in_order.cloned().collect()
 }
 
-/// So many pairs of these faults, at different places, drawn by the generator.
+/// So many different pairs of these faults, at different places, drawn by the generator. Half of them are of the most telling faults, a
+/// quarter has one of those, and the others are of any; where there are too few of one sort, the next has more.
 pub(crate) fn pairs(singles: &[Planned], count: usize, generator: &Generator) -> Vec<[Planned; 2]> {
-    if singles.iter().all(|planned| planned.site == singles[0].site) {
-        return Vec::new();
+    let (telling, all): (Vec<usize>, Vec<usize>) = (
+        (0..singles.len()).filter(|at| is_telling(&singles[*at].fault)).collect(),
+        (0..singles.len()).collect(),
+    );
+    let mut drawn = Drawn { singles, generator, seen: BTreeSet::new(), pairs: Vec::new() };
+    for (ones, others, upto) in
+        [(&telling, &telling, count / 2), (&telling, &all, count * 3 / 4), (&all, &all, count)]
+    {
+        drawn.draw(ones, others, upto);
     }
-    let pick = || &singles[generator.below(singles.len() as u64) as usize];
-    let pairs = std::iter::repeat_with(|| [pick(), pick()]).filter(|[one, other]| one.site != other.site);
-    pairs.take(count).map(|pair| pair.map(Clone::clone)).collect()
+    drawn.pairs
+}
+
+/// Whether a fault leaves something half done, undone, unknown or unseen: with another fault, it shows the most.
+fn is_telling(fault: &Fault) -> bool {
+    match fault {
+        Fault::CrashBefore
+        | Fault::CrashAfter
+        | Fault::CrashStale(_)
+        | Fault::LoseAnswer
+        | Fault::SetBack => true,
+        Fault::Hide(time) => !time.is_zero(),
+        _ => false,
+    }
+}
+
+struct Drawn<'a> {
+    singles: &'a [Planned],
+    generator: &'a Generator,
+    /// The positions of the faults of each pair, the smaller one first.
+    seen: BTreeSet<(usize, usize)>,
+    pairs: Vec<[Planned; 2]>,
+}
+
+/// After so many draws in a row that bring nothing new, nearly all pairs are drawn.
+const MOST_MISSES: u32 = 1000;
+
+impl Drawn<'_> {
+    /// Draws pairs of one of the `ones` and one of the `others`, until there are so many in all.
+    fn draw(&mut self, ones: &[usize], others: &[usize], upto: usize) {
+        let pick = |of: &[usize]| of[self.generator.below(of.len() as u64) as usize];
+        let mut misses = 0;
+        while self.pairs.len() < upto && misses < MOST_MISSES && !ones.is_empty() && !others.is_empty() {
+            let (one, other) = (pick(ones), pick(others));
+            let is_pair = self.singles[one].site != self.singles[other].site;
+            if is_pair && self.seen.insert((one.min(other), one.max(other))) {
+                self.pairs.push([one, other].map(|at| self.singles[at].clone()));
+                misses = 0;
+            } else {
+                misses += 1;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -56,10 +104,36 @@ mod tests {
     }
 
     #[test]
-    fn the_faults_of_a_pair_are_at_two_places() {
+    fn the_faults_of_a_pair_are_at_two_places_and_each_pair_is_drawn_once() {
         let plan = singles(&places(), &FaultKind::ALL.into());
-        let pairs = pairs(&plan, 50, &Generator::seeded(1));
-        assert_eq!(pairs.len(), 50);
-        assert!(pairs.iter().all(|[one, other]| one.site != other.site));
+        let of = |count| pairs(&plan, count, &Generator::seeded(1));
+        let most = of(10_000);
+        assert!(most.iter().all(|[one, other]| one.site != other.site));
+        let distinct: BTreeSet<_> = most
+            .iter()
+            .map(|pair| {
+                let mut texts = pair.each_ref().map(ToString::to_string);
+                texts.sort();
+                texts
+            })
+            .collect();
+        assert_eq!(distinct.len(), most.len());
+        // Each fault of the one place with each of the other.
+        let possible = (plan.len() / 2).pow(2);
+        assert!(most.len() > possible * 9 / 10 && most.len() <= possible, "{} of {possible}", most.len());
+        assert_eq!(of(50), of(50));
+    }
+
+    #[test]
+    fn pairs_of_the_most_telling_faults_come_first() {
+        let plan = singles(&places(), &FaultKind::ALL.into());
+        let pairs = pairs(&plan, 20, &Generator::seeded(1));
+        assert_eq!(pairs.len(), 20);
+        let telling = |pair: &[Planned; 2]| pair.iter().filter(|planned| is_telling(&planned.fault)).count();
+        assert!(pairs[..10].iter().all(|pair| telling(pair) == 2));
+        assert!(pairs[10..15].iter().all(|pair| telling(pair) >= 1));
+        assert!(pairs[15..].iter().any(|pair| telling(pair) == 0));
+        let none = super::pairs(&plan[..1], 20, &Generator::seeded(1));
+        assert!(none.is_empty() && super::pairs(&[], 20, &Generator::seeded(1)).is_empty());
     }
 }

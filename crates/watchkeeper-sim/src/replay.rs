@@ -59,7 +59,7 @@ impl Replay {
     }
 
     pub(crate) fn drawn(seed: u64) -> Self {
-        Self { faults: Faults::Drawn(seed), ..Self::default() }
+        Self { seed, faults: Faults::Drawn(seed), ..Self::default() }
     }
 
     /// A fault of the schedule that is not among those that happened.
@@ -158,13 +158,18 @@ impl Options {
     /// The file that keeps how far a check has come: one per check and shard.
     pub(crate) fn state_of(&self, name: &str) -> Option<PathBuf> {
         let shard = self.shard.map(|(shard, shards)| format!("-{shard}-of-{shards}")).unwrap_or_default();
-        self.state.as_ref().map(|folder| folder.join(format!("{name}{shard}.json")))
+        self.state.as_ref().map(|folder| folder.join(format!("{}{shard}.json", file_name(name))))
     }
 
-    /// Whether a schedule belongs to this shard.
-    pub(crate) fn takes(&self, index: u64) -> bool {
-        self.shard.is_none_or(|(shard, shards)| index % shards == shard - 1)
+    /// The place in the whole plan of a schedule of this shard, both counted from 0.
+    pub(crate) fn index(&self, number: u64) -> u64 {
+        self.shard.map_or(number, |(shard, shards)| number * shards + shard - 1)
     }
+}
+
+/// The name of a check as a part of the names of its files.
+pub(crate) fn file_name(name: &str) -> String {
+    name.replace("::", "-").replace([' ', '/', ':'], "-")
 }
 
 fn number<N: FromStr>(variable: &str, text: &str) -> Result<N, String> {
@@ -199,10 +204,9 @@ mod tests {
     #[test]
     fn shards_take_each_schedule_once() {
         let options = |text: &str| Options { shard: Some(shard(text).unwrap()), ..Options::default() };
-        for index in 0..10 {
-            let takers = ["1/3", "2/3", "3/3"].iter().filter(|text| options(text).takes(index)).count();
-            assert_eq!(takers, 1);
-        }
+        let taken = ["1/3", "2/3", "3/3"].map(|text| [0, 1, 2].map(|number| options(text).index(number)));
+        assert_eq!(taken, [[0, 3, 6], [1, 4, 7], [2, 5, 8]]);
+        assert_eq!(Options::default().index(5), 5);
         for text in ["0/3", "4/3", "1", "a/b", "1/0"] {
             assert!(shard(text).unwrap_err().contains("is not a shard"), "{text}");
         }

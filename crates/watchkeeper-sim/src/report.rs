@@ -7,14 +7,15 @@ use std::{fmt, fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::{Fault, FaultKind, Planned};
-use crate::trace::{Entry, Event};
+use crate::fault::FaultKind;
 use crate::world::Outcome;
 
 /// What a check has run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     name: String,
+    /// Identifies the plan.
+    plan: String,
     /// The runs of the story without faults.
     calm_requests: u64,
     steps: u32,
@@ -32,6 +33,10 @@ pub struct Report {
 /// What a file keeps of a check that is to be continued.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
+    /// The plan that `next` is a place in.
+    #[serde(default)]
+    plan: String,
+    /// The next schedule of this shard.
     next: u64,
     schedules: u64,
     traces: u64,
@@ -41,25 +46,42 @@ struct Kept {
     hits: BTreeMap<String, u64>,
 }
 
+/// What counts of one run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    digest: u64,
+    requests: u64,
+    elapsed: Duration,
+    /// Of the faults that had an effect.
+    hits: Vec<FaultKind>,
+}
+
+impl Tally {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let Outcome { digest, requests, elapsed, effects, .. } = outcome;
+        let hits = effects.iter().map(|planned| planned.fault.kind()).collect();
+        Self { digest: *digest, requests: *requests, elapsed: *elapsed, hits }
+    }
+}
+
 impl Report {
     pub(crate) fn new(name: &str, calm_requests: u64, steps: u32, enabled: Vec<FaultKind>) -> Self {
         Self { name: name.to_owned(), calm_requests, steps, enabled, ..Self::default() }
     }
 
-    /// Adds a run; its faults count if it was not as the run without faults, whose digest is `calm`.
-    pub(crate) fn add(&mut self, outcome: &Outcome, calm: u64) {
+    /// Says which plan this is a report of.
+    pub(crate) fn of_plan(self, plan: String) -> Self {
+        Self { plan, ..self }
+    }
+
+    /// Adds a run.
+    pub(crate) fn add(&mut self, tally: &Tally) {
         self.schedules += 1;
-        self.traces.insert(outcome.digest);
-        self.requests += outcome.requests;
-        self.virtual_time += outcome.elapsed;
-        if outcome.digest != calm {
-            let is_restored = |entry: &Entry| matches!(entry.event, Event::Restored { .. });
-            let is_set_back = outcome.entries.iter().any(is_restored);
-            // A backup is not restored if the story goes on at once.
-            let is_real = |hit: &&Planned| hit.fault != Fault::SetBack || is_set_back;
-            for hit in outcome.hits.iter().filter(is_real) {
-                *self.hits.entry(hit.fault.kind()).or_default() += 1;
-            }
+        self.traces.insert(tally.digest);
+        self.requests += tally.requests;
+        self.virtual_time += tally.elapsed;
+        for kind in &tally.hits {
+            *self.hits.entry(*kind).or_default() += 1;
         }
     }
 
@@ -72,6 +94,13 @@ impl Report {
         };
         let kept: Kept = serde_json::from_slice(&text)
             .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        if kept.plan != self.plan {
+            return Err(format!(
+                "{} is of another plan, with other faults, pairs or lines, or of another story: \
+                 remove it to begin again",
+                file.display()
+            ));
+        }
         (self.schedules, self.earlier_traces, self.requests) = (kept.schedules, kept.traces, kept.requests);
         (self.virtual_time, self.wall_time) =
             (Duration::from_secs(kept.virtual_seconds), Duration::from_secs(kept.wall_seconds));
@@ -83,6 +112,7 @@ impl Report {
     /// Keeps in a file how far the check has come.
     pub(crate) fn save(&self, file: &Path, next: u64, wall_time: Duration) -> io::Result<()> {
         let kept = Kept {
+            plan: self.plan.clone(),
             next,
             schedules: self.schedules,
             traces: self.distinct_traces(),
@@ -113,7 +143,7 @@ impl Report {
         self.earlier_traces + self.traces.len() as u64
     }
 
-    /// How often faults of a kind happened and changed what followed.
+    /// How often faults of a kind happened and had an effect.
     pub fn hits(&self, kind: FaultKind) -> u64 {
         self.hits.get(&kind).copied().unwrap_or_default()
     }

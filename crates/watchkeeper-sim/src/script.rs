@@ -57,11 +57,14 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
     use Fault::*;
     match &place.details {
         Details::Request { verb: Verb::Watch, versioned, .. } => {
+            let expire = Expire(Reason::Expired);
             let mut faults =
-                vec![Expire, LoseRequest, CrashAfter, NeverOpen, Refuse(500), Refuse(429), Refuse(403)];
+                vec![expire, LoseRequest, CrashAfter, NeverOpen, Refuse(500), Refuse(429), Refuse(403)];
             if *versioned {
                 faults.extend([ExpireLater(Reason::Expired), ExpireLater(Reason::Gone), TooLarge]);
+                faults.push(Expire(Reason::Gone));
             }
+            faults.extend([Refuse(401), Refuse(503), Refuse(504)]);
             faults
         }
         Details::Request { verb, named, continues, versioned, steps } => {
@@ -74,7 +77,7 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
                 SlowAnswer(2 * SECOND),
             ]);
             if verb.is_write() {
-                faults.extend([RefuseAfter(500), RefuseAfter(504), Double, Refuse(403)]);
+                faults.extend([RefuseAfter(500), RefuseAfter(504), Double]);
                 faults.extend(steps.checked_sub(1).map(CrashStale));
                 faults.push(CrashStale(*steps));
             }
@@ -84,11 +87,18 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
             if matches!(verb, Verb::Update | Verb::Patch | Verb::Apply) {
                 faults.push(Refuse(409));
             }
+            faults.extend([Refuse(403), Refuse(401), Refuse(504)]);
+            if verb.is_write() {
+                faults.push(RefuseAfter(503));
+            }
+            if *verb == Verb::List {
+                faults.push(Undecodable);
+            }
             if *verb == Verb::List && *versioned {
                 faults.push(TooLarge);
             }
-            if *continues {
-                faults.push(Expire);
+            if *continues || (*verb == Verb::List && *versioned) {
+                faults.extend([Expire(Reason::Expired), Expire(Reason::Gone)]);
             }
             faults
         }
@@ -258,5 +268,35 @@ impl Swarm {
             Fault::Pause(replica, length) => Fault::Pause(replica, time(length)),
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_of_error_is_possible_where_a_server_gives_it() {
+        let of = |verb, versioned| {
+            let details = Details::Request { verb, named: false, continues: false, versioned, steps: 1 };
+            let site = Site::Request { replica: 0, what: "a request".into(), nth: 1 };
+            candidates(&Place { site, details }).iter().map(ToString::to_string).collect::<BTreeSet<_>>()
+        };
+        let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Update, Verb::Delete];
+        for verb in verbs {
+            let faults = of(verb, false);
+            for status in [401, 403, 429, 500, 503, 504] {
+                assert!(faults.contains(&format!("refuse({status})")), "{verb:?}: {status}");
+            }
+            for status in [500, 503, 504] {
+                let is_possible = faults.contains(&format!("refuse-after({status})"));
+                assert_eq!(is_possible, verb.is_write(), "{verb:?}: {status}");
+            }
+        }
+        for fault in ["expire", "expire(Gone)", "too-large"] {
+            assert!(of(Verb::List, true).contains(fault) && of(Verb::Watch, true).contains(fault), "{fault}");
+        }
+        assert!(of(Verb::Watch, true).contains("expire-later(Gone)"));
+        assert!(of(Verb::List, false).contains("undecodable"));
     }
 }

@@ -39,13 +39,15 @@ pub(crate) fn shrink(bench: &Bench, beat: &Beat, replay: &Replay, violation: Vio
     if let Faults::Drawn(_) = best.faults {
         best.faults = Faults::Planned(first.hits.clone());
     }
-    // A difference between two runs is not shown by fewer faults.
-    if shrinker.violation == Violation::NotDeterministic {
-        return finding(&best, Violation::NotDeterministic, first);
-    }
     if shrinker.try_run(&best).is_none() {
         // The faults were drawn in another order than they are planned: the schedule stays as it was.
         best = replay.clone();
+    }
+    if best.seed != 0 {
+        let plain = Replay { seed: 0, ..best.clone() };
+        if shrinker.try_run(&plain).is_some() {
+            best = plain;
+        }
     }
     if let Faults::Planned(faults) = &best.faults {
         let fewer = shrinker.fewer_faults(&best, faults.clone());
@@ -64,7 +66,7 @@ pub(crate) fn shrink(bench: &Bench, beat: &Beat, replay: &Replay, violation: Vio
 /// A finding of one run.
 pub(crate) fn finding(replay: &Replay, violation: Violation, outcome: Outcome) -> Finding {
     let Outcome { entries, is_mended_by_nudge, .. } = outcome;
-    Finding { replay: replay.clone(), violation, entries, is_calm: false, is_mended_by_nudge, schedules: 0 }
+    Finding { is_mended_by_nudge, ..Finding::shown(replay, violation, entries) }
 }
 
 struct Shrinker<'a> {

@@ -108,7 +108,7 @@ fn count_reports(lines: &mut Vec<Line>) {
 }
 
 /// The line of an entry, if it has one.
-fn line(entry: &Entry, since_fault: bool) -> Option<Line> {
+pub(crate) fn line(entry: &Entry, since_fault: bool) -> Option<Line> {
     let (lane, text, matters) = match &entry.event {
         Event::Step { number, what, status, body } => {
             (Lane::User, format!("step {number}: {what}{}{}", named(what, body), unless_ok(*status)), true)
@@ -130,9 +130,10 @@ fn line(entry: &Entry, since_fault: bool) -> Option<Line> {
         Event::Failed { replica, what, error, .. } => {
             (Lane::Wrote, format!("{}{what} fails: {error}", of(*replica)), since_fault)
         }
-        Event::Saw { replica, line, .. } => {
+        Event::Saw { replica, line, length, .. } => {
             let (text, matters) = saw(line)?;
-            (Lane::Saw, format!("{}{text}", of(*replica)), matters && since_fault)
+            let padded = if *length > line.len() { format!(", {length} bytes") } else { String::new() };
+            (Lane::Saw, format!("{}{text}{padded}", of(*replica)), matters && since_fault)
         }
         Event::Fault(planned) => (Lane::Fault, planned.to_string(), true),
         Event::Begins { replica, life } => {

@@ -61,7 +61,8 @@ pub(crate) enum Event {
     /// A request failed without an answer.
     Failed { replica: usize, what: Arc<str>, nth: u32, error: &'static str },
     /// An event of a watch reached a replica.
-    Saw { replica: usize, what: Arc<str>, line: Bytes },
+    /// It may be padded to this length.
+    Saw { replica: usize, what: Arc<str>, line: Bytes, length: usize },
     /// A fault happened.
     Fault(Planned),
     /// The cluster was restored from a backup of this revision.
@@ -135,7 +136,7 @@ impl Trace {
 }
 
 /// `None` for what does not count.
-fn hash(at: Duration, event: &Event) -> Option<u64> {
+pub(crate) fn hash(at: Duration, event: &Event) -> Option<u64> {
     let mut hasher = foldhash::fast::FixedState::with_seed(7).build_hasher();
     at.hash(&mut hasher);
     std::mem::discriminant(event).hash(&mut hasher);
@@ -148,7 +149,7 @@ fn hash(at: Duration, event: &Event) -> Option<u64> {
         }
         Event::Got { replica, what, nth, status } => (replica, what, nth, status).hash(&mut hasher),
         Event::Failed { replica, what, nth, error } => (replica, what, nth, error).hash(&mut hasher),
-        Event::Saw { replica, what, line } => (replica, what, line).hash(&mut hasher),
+        Event::Saw { replica, what, line, length } => (replica, what, line, length).hash(&mut hasher),
         Event::Begins { replica, life } => (replica, life).hash(&mut hasher),
         Event::Ends { replica, life, why } => (replica, life, why).hash(&mut hasher),
         Event::BuiltIn { what, status } => (what, status).hash(&mut hasher),

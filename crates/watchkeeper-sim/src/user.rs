@@ -275,6 +275,7 @@ impl Service<Request<Body>> for UserService {
             let Ok(reply) = reply.collect().await;
             let (what, status) = (target.to_string().into(), head.status.as_u16());
             net.trace().add(Event::Step { number, what, status, body });
+            net.check_invariants();
             net.after_step(number);
             let reply = Full::from(reply.to_bytes()).map_err(|never| match never {}).boxed_unsync();
             Ok(Response::from_parts(head, reply))

@@ -35,6 +35,8 @@ pub enum Violation {
     },
     /// The story could not go on.
     Story(String),
+    /// The story has not ended after this much virtual time.
+    Unended(Duration),
     /// The controller panicked.
     Panic(String),
     /// The program is wrong, for example by reading a kind that it does not watch.
@@ -88,9 +90,22 @@ impl Violation {
         Self::Restless { rest, writes }
     }
 
-    /// Whether two violations are of the same kind, about the same things.
+    /// Whether two violations are of the same kind, and about one thing at least that is the same.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
+        match (self, other) {
+            (Self::Differs(one), Self::Differs(other)) => {
+                one.iter().any(|one| other.iter().any(|other| one.what == other.what))
+            }
+            (Self::Doubled(one), Self::Doubled(other)) => {
+                one.iter().any(|one| other.iter().any(|other| one.what == other.what))
+            }
+            (Self::Restless { writes: one, .. }, Self::Restless { writes: other, .. }) => {
+                (one.is_empty() && other.is_empty()) || one.iter().any(|write| other.contains(write))
+            }
+            (Self::Invariant { name: one, .. }, Self::Invariant { name: other, .. }) => one == other,
+            // What they say may have numbers that differ from run to run.
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
     }
 }
 
@@ -123,6 +138,13 @@ impl fmt::Display for Violation {
             ),
             Self::Invariant { name, problem } => write!(f, "{name:?} does not hold: {problem}"),
             Self::Story(message) => write!(f, "the story cannot go on: {message}"),
+            Self::Unended(time) => {
+                write!(
+                    f,
+                    "the story has not ended after {} hours of virtual time",
+                    time.as_secs_f64() / 3600.0
+                )
+            }
             Self::Panic(message) => write!(f, "the controller panicked: {message}"),
             Self::Mistake(message) => write!(f, "the controller is wrong: {message}"),
             Self::Runaway(requests) => {
@@ -151,4 +173,38 @@ fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item = String>) -> fmt:
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn differs(names: &[&str]) -> Violation {
+        let difference =
+            |name: &&str| Difference { what: (*name).to_owned(), expected: Vec::new(), found: Vec::new() };
+        Violation::Differs(names.iter().map(difference).collect())
+    }
+
+    #[test]
+    fn violations_are_alike_if_they_are_about_the_same() {
+        assert!(differs(&["pods d/a", "pods d/b"]).is_like(&differs(&["pods d/b"])));
+        assert!(!differs(&["pods d/a"]).is_like(&differs(&["pods d/b"])));
+        let doubled = |what: &str| {
+            Violation::Doubled(vec![Excess { what: what.into(), done: "created", times: 2, expected: 1 }])
+        };
+        assert!(doubled("pods d/a").is_like(&doubled("pods d/a")));
+        assert!(!doubled("pods d/a").is_like(&doubled("pods d/b")));
+        assert!(!doubled("pods d/a").is_like(&differs(&["pods d/a"])));
+        let invariant =
+            |name: &str, problem: &str| Violation::Invariant { name: name.into(), problem: problem.into() };
+        assert!(invariant("one", "2 Pods").is_like(&invariant("one", "3 Pods")));
+        assert!(!invariant("one", "2 Pods").is_like(&invariant("other", "2 Pods")));
+        let restless = |writes: &[&str]| {
+            let writes = writes.iter().map(ToString::to_string).collect();
+            Violation::Restless { rest: Duration::ZERO, writes }
+        };
+        assert!(restless(&["apply pods d/a", "apply pods d/b"]).is_like(&restless(&["apply pods d/b"])));
+        assert!(!restless(&["apply pods d/a"]).is_like(&restless(&["apply pods d/b"])));
+        assert!(Violation::Panic("1".into()).is_like(&Violation::Panic("2".into())));
+    }
 }

@@ -22,6 +22,7 @@ use watchkeeper_controllers::namespace_controller;
 use crate::built_in::BuiltIn;
 use crate::canonical::State;
 use crate::counts::Counts;
+use crate::crew;
 use crate::fault::Planned;
 use crate::net::Net;
 use crate::objects::Invariant;
@@ -58,6 +59,8 @@ pub(crate) struct Conditions {
 const SHORTEST_REST: Duration = Duration::from_secs(11 * 60);
 /// Longer rests cost more than they show: each watch gets a bookmark every minute.
 const LONGEST_REST: Duration = Duration::from_secs(6 * 3600);
+/// How long a story may take, apart from what the controller may take to converge.
+const LONGEST_STORY: Duration = Duration::from_secs(24 * 3600);
 /// How often a controller may write again when all is right, until it counts as restless.
 const MOST_RESTS: u32 = 3;
 
@@ -81,7 +84,11 @@ impl Conditions {
             return Vec::new();
         }
         let mut differences = Violation::differences(expected, found);
-        differences.retain(|difference| !self.known.iter().any(|known| (known.covers)(difference)));
+        let covers = |known: &Known, difference: &Difference| {
+            let name = || format!("`known` of {:?}", known.reason);
+            crew::call(name, || (known.covers)(difference))
+        };
+        differences.retain(|difference| !self.known.iter().any(|known| covers(known, difference)));
         differences
     }
 }
@@ -92,6 +99,8 @@ pub(crate) struct Outcome {
     pub(crate) entries: Vec<Entry>,
     pub(crate) digest: u64,
     pub(crate) hits: Vec<Planned>,
+    /// Those of the hits that had an effect.
+    pub(crate) effects: Vec<Planned>,
     pub(crate) places: Vec<Place>,
     pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
@@ -166,7 +175,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             violation: Mutex::new(None),
             handles: (0..conditions.replicas).map(|_| Arc::default()).collect(),
         };
-        let actors = subject.begin(&outside);
+        let actors = crew::call(|| "`outside`".to_owned(), || subject.begin(&outside));
         world.live(&*actors).await;
         let (hits, places) = net.with_script(|script| (script.hits().to_vec(), script.take_places()));
         let digest = trace.digest();
@@ -187,6 +196,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
             entries,
             digest,
             hits,
+            effects: net.effects(),
             places,
             state,
             counts,
@@ -279,15 +289,18 @@ impl World<'_> {
         // The story is the same in every run.
         let env = Env::new(self.env.clock.clone(), watchkeeper::clock::Generator::seeded(0));
         let user = User::new(&self.net, &env, self.conditions.patience, &self.steps);
-        let told = AssertUnwindSafe(actors.tell(&user)).catch_unwind();
+        let told = AssertUnwindSafe(async { actors.tell(&user).await }).catch_unwind();
+        let longest = self.conditions.converge + LONGEST_STORY;
         let ended = tokio::select! {
             biased;
-            () = self.steps.is_over.cancelled() => Ok(()),
-            ended = told => ended,
+            () = self.steps.is_over.cancelled() => Some(Ok(())),
+            ended = told => Some(ended),
+            () = self.env.clock.sleep(longest) => None,
         };
         match ended {
-            Ok(()) => user.settle().await,
-            Err(panic) => self.fail(Violation::Story(panic_message(panic.as_ref()).to_owned())),
+            Some(Ok(())) => user.settle().await,
+            None => self.fail(Violation::Unended(longest)),
+            Some(Err(panic)) => self.fail(Violation::Story(panic_message(panic.as_ref()).to_owned())),
         }
     }
 
@@ -304,7 +317,8 @@ impl World<'_> {
             let client = Client::from_kube(kube_client::Client::new(service, "default"), &env);
             let handle = self.handles[replica].clone();
             self.net.trace().add(Event::Begins { replica, life });
-            let alive = actors.live(Life { client, stop: stop.clone(), replica, handle });
+            let life_of = Life { client, stop: stop.clone(), replica, handle };
+            let alive = async { actors.live(life_of).await };
             let why = tokio::select! {
                 biased;
                 () = over.cancelled() => "crashes".to_owned(),
@@ -468,6 +482,7 @@ fn unhurried(net: &Net, clock: &Clock) -> kube_client::Client {
             if let (true, Ok(answer)) = (target.is_write(), &answer) {
                 let (what, status) = (target.to_string().into(), answer.status().as_u16());
                 net.trace().add(Event::BuiltIn { what, status });
+                net.check_invariants();
             }
             answer
         }

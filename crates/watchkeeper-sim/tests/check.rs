@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use watchkeeper::ObjectName;
 use watchkeeper::controller::{Action, Controller, Manager, SetupError, Watch};
-use watchkeeper_sim::{Check, Class, Objects, User, Violation};
+use watchkeeper_sim::{Check, Class, Failure, Life, Objects, Outside, User, Violation};
 
 /// Keeps a Secret for each ConfigMap.
 fn mirror(manager: &mut Manager) -> Result<(), SetupError> {
@@ -227,6 +227,136 @@ fn a_controller_that_never_awaits_is_a_finding() {
     assert!(text.contains("never awaits") && text.contains("SIM_REPLAY='calm'"), "{text}");
 }
 
+/// What one life does that spins, of all runs.
+const NONE: u32 = 0;
+const SPINS: u32 = 1;
+const DONE: u32 = 2;
+
+#[test]
+fn when_a_schedule_does_not_end_the_other_threads_end_their_work() {
+    let (spinning, runs) = (Arc::new(AtomicU32::new(NONE)), Arc::new(AtomicU32::new(0)));
+    let (theirs, counted) = (spinning.clone(), runs.clone());
+    // Dropped with the last thread.
+    let (alive, gone) = std::sync::mpsc::channel::<()>();
+    let outside = move |_: &Outside| {
+        let _alive = &alive;
+        counted.fetch_add(1, Ordering::Relaxed);
+        AtomicBool::new(false)
+    };
+    // The first that is started again spins.
+    let program = async move |life: Life, has_lived: &AtomicBool| {
+        let spins = has_lived.swap(true, Ordering::Relaxed)
+            && theirs.compare_exchange(NONE, SPINS, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        while spins && theirs.load(Ordering::Relaxed) == SPINS {
+            std::hint::spin_loop();
+        }
+        life.stop.cancelled().await;
+    };
+    let check = Check::builder().name("spins later").patience(Duration::from_secs(2)).threads(2);
+    let check = check.faults(["kill".parse().unwrap()]).pairs(0).seeds(50_000);
+    let failure = check.run_program(outside, program, one_map).unwrap_err();
+    assert!(failure.to_string().contains("never awaits"), "{failure}");
+    assert_eq!(spinning.swap(DONE, Ordering::Relaxed), SPINS);
+    assert!(gone.recv().is_err());
+    let runs = runs.load(Ordering::Relaxed);
+    assert!(runs < 25_000, "{runs} runs");
+}
+
+#[test]
+fn what_is_found_is_told_even_if_another_schedule_does_not_end() {
+    let spinning = Arc::new(AtomicU32::new(NONE));
+    let theirs = spinning.clone();
+    let outside = |outside: &Outside| (AtomicBool::new(false), outside.clone());
+    // The first that is started again spins, and the others leave something.
+    let program = async move |life: Life, (has_lived, outside): &(AtomicBool, Outside)| {
+        if has_lived.swap(true, Ordering::Relaxed) {
+            let spins = theirs.compare_exchange(NONE, SPINS, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            while spins && theirs.load(Ordering::Relaxed) == SPINS {
+                std::hint::spin_loop();
+            }
+            outside.show("left", Some(json!(true)));
+        }
+        life.stop.cancelled().await;
+    };
+    let check = Check::builder().name("leaves").patience(Duration::from_secs(2)).threads(2);
+    let check = check.faults(["kill".parse().unwrap()]).pairs(0).seeds(0);
+    let failure = check.run_program(outside, program, story_of_two).unwrap_err();
+    spinning.store(DONE, Ordering::Relaxed);
+    assert!(matches!(failure.violation(), Some(Violation::Differs(_))), "{failure}");
+}
+
+async fn story_of_two(user: &User) {
+    for name in ["a", "b", "c"] {
+        user.create(&map(name, "one")).await;
+        user.settle().await;
+    }
+}
+
+#[test]
+fn a_panic_outside_the_controller_and_the_story_is_named() {
+    let named = Check::builder().name("panics");
+    let failure = named.clone().run(|_| panic!("no disk"), |manager, ()| mirror(manager), story).unwrap_err();
+    assert_eq!(failure.to_string(), "panics: `outside` panicked: no disk\n  replay: SIM_REPLAY='calm'");
+    let known = named.known("it is so", |difference| panic!("what is {}?", difference.what));
+    let failure = known.run(|_| (), |manager, ()| forgetful(manager), one_map).unwrap_err();
+    let text = failure.to_string();
+    assert!(text.starts_with("panics: `known` of \"it is so\" panicked: what is "), "{text}");
+    assert!(text.contains("SIM_REPLAY='") && !text.contains("'calm'"), "{text}");
+}
+
+#[test]
+fn a_panic_of_an_invariant_is_named() {
+    let check = Check::builder().always("few Secrets", |_| panic!("too many to count"));
+    let text = check.run(|_| (), |manager, ()| mirror(manager), story).unwrap_err().to_string();
+    assert!(text.contains("\"few Secrets\" does not hold: it panicked: too many to count"), "{text}");
+}
+
+#[test]
+fn an_invariant_holds_after_changes_of_the_story_too() {
+    let one_at_most = |objects: &Objects| match objects.list::<ConfigMap>().len() {
+        0 | 1 => Ok(()),
+        count => Err(format!("{count} ConfigMaps")),
+    };
+    let check = Check::builder().always("one ConfigMap", one_at_most);
+    let idle = async |life: Life, (): &()| life.stop.cancelled().await;
+    let failure = check.run_program(|_| (), idle, story).unwrap_err();
+    assert!(failure.to_string().contains("\"one ConfigMap\" does not hold: 2 ConfigMaps"), "{failure}");
+}
+
+#[test]
+fn a_story_that_does_not_end_is_a_finding_with_a_timeline() {
+    let told = |failure: Failure| {
+        let text = failure.to_string();
+        assert!(text.contains("the story has not ended after 24.75 hours of virtual time"), "{text}");
+        assert!(text.contains("step 1: create configmaps default/a"), "{text}");
+    };
+    let sleeps = async |user: &User| {
+        user.create(&map("a", "one")).await;
+        loop {
+            user.sleep(Duration::from_secs(60)).await;
+        }
+    };
+    told(Check::builder().run(|_| (), |manager, ()| mirror(manager), sleeps).unwrap_err());
+    let waits = async |user: &User| {
+        user.create(&map("a", "one")).await;
+        std::future::pending().await
+    };
+    told(Check::builder().run(|_| (), |manager, ()| mirror(manager), waits).unwrap_err());
+}
+
+#[test]
+fn a_plan_without_schedules_is_an_error() {
+    // It writes nothing that could be delivered twice.
+    let idle = async |life: Life, (): &()| life.stop.cancelled().await;
+    let check = Check::builder().faults(["double".parse().unwrap()]).seeds(0);
+    let text = check.run_program(|_| (), idle, one_map).unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "a_plan_without_schedules_is_an_error: the plan has no schedules: the story has no place for a fault of \
+         these kinds"
+    );
+}
+
 #[test]
 fn an_oracle_that_is_never_true_is_a_finding_without_faults() {
     let check = Check::builder().always("never", |_| Err("no state will do".to_owned()));
@@ -258,6 +388,8 @@ fn requests_without_end_are_a_finding() {
         });
         mirror(manager)
     };
-    let failure = Check::builder().run(|_| (), move |manager, ()| busy(manager), story).unwrap_err();
+    // A hundred thousand requests take a while on a busy machine.
+    let check = Check::builder().patience(Duration::from_secs(600));
+    let failure = check.run(|_| (), move |manager, ()| busy(manager), story).unwrap_err();
     assert!(failure.to_string().contains("the controller makes requests without end"), "{failure}");
 }

@@ -11,13 +11,16 @@ use tower::ServiceExt;
 use super::carry::Call;
 
 impl Call {
-    /// For a watch that begins with the state of any version: the events of the state at `revision`, and the URL of a watch that goes
-    /// on from there. `None` for other requests, and if the server has forgotten that state.
+    /// For a watch that begins with the state of any version, or of one that is not newer than `revision`: the events of the state at
+    /// `revision`, and the URL of a watch that goes on from there. `None` for other requests, and if the server has forgotten that state.
     pub(super) async fn initial_events_at(&self, revision: u64) -> Option<(Vec<Bytes>, Uri)> {
         let uri = &self.parts.uri;
         let query = uri.query()?;
         let is = |wanted: &str| query.split('&').any(|part| part == wanted);
-        if !is("watch=true") || !is("resourceVersion=0") || is("sendInitialEvents=false") {
+        // Without this parameter, only a watch of any version begins with a state.
+        let begins_with_state =
+            is("sendInitialEvents=true") || (is("resourceVersion=0") && !is("sendInitialEvents=false"));
+        if !is("watch=true") || !begins_with_state || !accepts(query, revision) {
             return None;
         }
         let list = self.state_at(revision).await?;
@@ -60,11 +63,25 @@ fn line(kind: &str, object: &Value) -> Bytes {
     format!("{}\n", json!({"type": kind, "object": object})).into()
 }
 
-/// The URL of a list at `revision`, if the request is a list of any version.
+/// Whether a read may be answered with the state at `revision`: it accepts any version, or one that is not newer. What asks for the newest
+/// state, or for an exact one, is never answered with an old one.
+fn accepts(query: &str, revision: u64) -> bool {
+    let value = |name: &str| {
+        query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
+    };
+    let version = value("resourceVersion").parse::<u64>();
+    // The version of a page is exact if nothing else is said.
+    let is_exact = match value("resourceVersionMatch") {
+        "" => !value("limit").is_empty() && version != Ok(0),
+        wanted => wanted == "Exact",
+    };
+    version.is_ok_and(|version| version <= revision) && !is_exact && value("continue").is_empty()
+}
+
+/// The URL of a list at `revision`, if the list may be that old.
 pub(super) fn list_at(uri: &Uri, revision: u64) -> Option<Uri> {
     let query = uri.query()?;
-    let accepts_any = query.split('&').any(|part| part == "resourceVersion=0");
-    if !accepts_any || query.contains("watch=true") {
+    if !accepts(query, revision) || query.contains("watch=true") {
         return None;
     }
     changed(uri, &format!("resourceVersion={revision}&resourceVersionMatch=Exact"))
@@ -118,7 +135,8 @@ mod tests {
             2,
         );
         let until = env.clock.now() + Duration::from_secs(60);
-        net.0.state.lock().windows.stale = Some(Stale { replica: 0, revision, until });
+        net.0.state.lock().windows.stale =
+            Some(Stale { replica: 0, revision, until, planned: "crash-stale(0) @ step 0".parse().unwrap() });
         (env, net, revision)
     }
 
@@ -166,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_reads_and_other_replicas_see_the_newest_state() {
-        let (env, net, _) = behind().await;
+        let (env, net, revision) = behind().await;
         let of_other = get(&net, 1, &format!("{STREAM}&allowWatchBookmarks=true"), "application/json").await;
         let seen = events(&env, of_other, 2).await;
         assert_eq!(seen[1], ("ADDED ConfigMap b".to_owned(), 0));
@@ -174,6 +192,19 @@ mod tests {
         let list = list.into_body().collect().await.unwrap().to_bytes();
         let list: Value = serde_json::from_slice(&list).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), 1, "a list of any version is old, too");
+        let not_older = |version: u64, rest: &str| {
+            format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan{rest}")
+        };
+        let count = async |query: String| {
+            let list = get(&net, 0, &query, "application/json").await;
+            let list = list.into_body().collect().await.unwrap().to_bytes();
+            serde_json::from_slice::<Value>(&list).unwrap()["items"].as_array().map_or(0, Vec::len)
+        };
+        assert_eq!(count(not_older(revision, "")).await, 1, "what a relist had seen before is no newer");
+        assert_eq!(count(not_older(revision, "&limit=5")).await, 1);
+        assert_eq!(count(not_older(revision + 1, "")).await, 2, "what it had seen is newer");
+        assert_eq!(count("limit=5".to_owned()).await, 2, "the newest state");
+        assert!(!accepts(&format!("resourceVersion={revision}&limit=5"), revision), "an exact version");
         let consistent = STREAM.replace("resourceVersion=0&", "");
         let seen = events(&env, get(&net, 0, &consistent, "application/json").await, 2).await;
         assert_eq!(seen[1], ("ADDED ConfigMap b".to_owned(), 60), "when the server has caught up");

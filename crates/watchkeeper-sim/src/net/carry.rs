@@ -15,11 +15,11 @@ use tower::ServiceExt;
 use watchkeeper::clock::Pauses;
 
 use super::behind;
-use super::stream::Lines;
+use super::stream::{Lines, undecodable_list};
 use super::windows::Stale;
 use super::{BoxError, MOST_REQUESTS, MOST_RESOURCES, Net};
 use crate::answers::{self, Answer};
-use crate::fault::Fault;
+use crate::fault::{Fault, Planned, Reason};
 use crate::script::Details;
 use crate::site::{Site, Target, Verb};
 use crate::trace::Event;
@@ -44,7 +44,7 @@ enum Start {
     Unreachable,
     /// The server refuses all such requests for a while.
     Refused(u16),
-    Sent(Option<Fault>),
+    Sent(Option<Planned>),
 }
 
 /// A request that counts as activity until it is dropped.
@@ -91,14 +91,14 @@ impl Net {
         let _in_flight = (target.verb != Verb::Watch && !target.is_noise()).then(|| InFlight::begin(&self));
         let (net, life, paused) = (self.clone(), life.clone(), pauses.clone());
         let call = Call { net, replica, life, connections, pauses, target, what, nth, parts, body };
-        paused.over().await;
+        self.is_awake(replica, &paused).await;
         call.add(|replica, what, nth| Event::Sent { replica, what, nth, body: call.body.clone() });
         let answer = match call.start() {
             Start::Unreachable => call.fail(io::ErrorKind::ConnectionRefused, "cannot reach the server"),
             Start::Refused(status) => Ok(call.refused(status)),
             Start::Sent(fault) => call.pass(fault).await,
         };
-        paused.over().await;
+        self.is_awake(replica, &paused).await;
         answer
     }
 
@@ -116,6 +116,15 @@ impl Net {
         (state.replicas[replica].count(what), state.connections.clone())
     }
 
+    /// Changes an object again that a fault has spoiled in transit.
+    pub(super) fn mend_later(&self, path: String) {
+        let net = self.clone();
+        tokio::spawn(async move {
+            net.0.clock.sleep(MENDED_AFTER).await;
+            net.touch(&path).await;
+        });
+    }
+
     /// Changes an annotation of an object, as another writer. Returns whether there is such an object.
     pub(super) async fn touch(&self, object: &str) -> bool {
         let stamp = self.0.server.revision().to_string();
@@ -128,9 +137,13 @@ impl Net {
         let Ok(request) = request else { return false };
         let Ok(answer) = self.0.service.clone().oneshot(request).await;
         self.0.trace.note(&format!("another writer changes {object}: {}", answer.status().as_u16()));
+        self.check_invariants();
         answer.status().is_success()
     }
 }
+
+/// How long an object stays undecodable.
+const MENDED_AFTER: Duration = Duration::from_secs(30);
 
 /// The annotation that other writers change.
 pub(crate) const TOUCHED: &str = "simulator.watchkeeper/touched";
@@ -143,10 +156,17 @@ impl Call {
     fn start(&self) -> Start {
         let mut state = self.net.0.state.lock();
         let now = self.net.0.clock.now();
-        if state.is_cut_off || state.windows.is_unreachable(now) {
+        if state.is_cut_off {
             return Start::Unreachable;
         }
-        if let Some(status) = state.windows.refusal(&self.target.resource, now) {
+        if let Some(planned) = state.windows.is_unreachable(now) {
+            drop(state);
+            self.net.had_effect(&planned);
+            return Start::Unreachable;
+        }
+        if let Some((status, planned)) = state.windows.refusal(&self.target.resource, now) {
+            drop(state);
+            self.net.had_effect(&planned);
             return Start::Refused(status);
         }
         if self.target.is_noise() {
@@ -166,40 +186,50 @@ impl Call {
         drop(state);
         if let Some(planned) = &planned {
             self.net.0.trace.add(Event::Fault(planned.clone()));
+            self.net.happens(planned);
         }
-        Start::Sent(planned.map(|planned| planned.fault))
+        Start::Sent(planned)
     }
 
-    async fn pass(self, fault: Option<Fault>) -> Result<Answer, BoxError> {
+    async fn pass(self, planned: Option<Planned>) -> Result<Answer, BoxError> {
         let clock = self.net.0.clock.clone();
+        let fault = planned.as_ref().map(|planned| planned.fault.clone());
         match &fault {
             Some(Fault::SlowRequest(time)) => clock.sleep(*time).await,
             Some(Fault::CrashBefore) => return self.die().await,
             Some(Fault::LoseRequest) => return self.fail(io::ErrorKind::ConnectionReset, "connection lost"),
             Some(Fault::NeverOpen) => return self.never().await,
             Some(Fault::Refuse(status)) => return Ok(self.refused(*status)),
-            Some(Fault::Expire) => return Ok(self.refused(410)),
+            Some(Fault::Expire(reason)) => return Ok(self.expired(*reason)),
             Some(Fault::TooLarge) => return Ok(self.too_large()),
-            Some(fault @ (Fault::Restart | Fault::Unreachable(_))) => {
-                self.net.carry_out(fault);
+            Some(Fault::Restart | Fault::Unreachable(_)) => {
+                planned.iter().for_each(|planned| self.net.carry_out(planned));
                 return self.fail(io::ErrorKind::ConnectionReset, "connection lost");
             }
-            Some(Fault::Compact) => self.net.carry_out(&Fault::Compact),
-            Some(Fault::Foreign) => drop(self.net.touch(&self.object_path()).await),
+            Some(Fault::Compact) => planned.iter().for_each(|planned| self.net.carry_out(planned)),
+            Some(Fault::Foreign) if self.net.touch(&self.object_path()).await => {
+                planned.iter().for_each(|planned| self.net.had_effect(planned));
+            }
             _ => {}
         }
         let stale = self.net.0.state.lock().windows.stale(self.replica, clock.now());
-        let Acted { head, body, stream } = self.act(stale).await;
+        let Acted { head, mut body, stream } = self.act(stale.as_ref()).await;
         if fault == Some(Fault::Double) {
-            drop(self.act(stale).await);
+            drop(self.act(stale.as_ref()).await);
         }
         if let Some(events) = stream {
             return match fault {
                 Some(Fault::CrashAfter) => self.die().await,
-                fault => Ok(Response::from_parts(head, self.stream(events, fault, stale))),
+                _ => Ok(Response::from_parts(head, self.stream(events, planned, stale))),
             };
         }
         let status = head.status.as_u16();
+        if fault == Some(Fault::Undecodable)
+            && let Some(spoiled) = self.spoil_item(&body)
+        {
+            planned.iter().for_each(|planned| self.net.had_effect(planned));
+            body = spoiled;
+        }
         let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
         let answer = Response::from_parts(head, body);
         match fault {
@@ -209,7 +239,7 @@ impl Call {
             }
             Some(Fault::CrashAfter) => return self.die().await,
             Some(Fault::CrashStale(step)) => {
-                self.fall_behind(step);
+                planned.iter().for_each(|planned| self.fall_behind(step, planned));
                 return self.die().await;
             }
             Some(Fault::LoseAnswer) => return self.fail(io::ErrorKind::ConnectionReset, "answer lost"),
@@ -220,15 +250,21 @@ impl Call {
     }
 
     /// Lets the server act. The body of a watch is not read.
-    async fn act(&self, stale: Option<Stale>) -> Acted {
+    async fn act(&self, stale: Option<&Stale>) -> Acted {
         let Self { net, target, parts, body, .. } = self;
         let mut parts = parts.clone();
         let mut initial = Vec::new();
         if let Some(stale) = stale {
-            if let Some(uri) = behind::list_at(&parts.uri, stale.revision) {
-                parts.uri = uri;
-            } else if let Some((events, uri)) = self.initial_events_at(stale.revision).await {
+            let old = if let Some(uri) = behind::list_at(&parts.uri, stale.revision) {
+                Some((Vec::new(), uri))
+            } else {
+                self.initial_events_at(stale.revision).await
+            };
+            if let Some((events, uri)) = old {
                 (initial, parts.uri) = (events, uri);
+                if net.0.server.revision() > stale.revision {
+                    net.had_effect(&stale.planned);
+                }
             }
         }
         let before = net.0.server.revision();
@@ -249,6 +285,9 @@ impl Call {
             },
         };
         let status = head.status.as_u16();
+        if status == 410 {
+            net.has_expired();
+        }
         self.add(|replica, what, nth| Event::Acted {
             replica,
             what,
@@ -258,6 +297,13 @@ impl Call {
             changed,
         });
         Acted { head, body, stream }
+    }
+
+    /// The list with a first item that cannot be decoded, until another writer changes the object.
+    fn spoil_item(&self, list: &[u8]) -> Option<Bytes> {
+        let (spoiled, namespace, name) = undecodable_list(list)?;
+        self.net.mend_later(self.path_of(&namespace, &name)?);
+        Some(spoiled)
     }
 
     /// The path of the object that the request is about.
@@ -284,6 +330,11 @@ impl Call {
         answers::refused(status, &self.what)
     }
 
+    fn expired(&self, reason: Reason) -> Answer {
+        self.add(|replica, what, nth| Event::Got { replica, what, nth, status: 410 });
+        answers::expired(reason)
+    }
+
     fn too_large(&self) -> Answer {
         self.add(|replica, what, nth| Event::Got { replica, what, nth, status: 504 });
         answers::too_large()
@@ -304,7 +355,7 @@ impl Call {
     async fn never(&self) -> Result<Answer, BoxError> {
         tokio::select! {
             biased;
-            () = self.connections.cancelled() => {}
+            () = self.connections.cancelled() => self.net.is_broken(),
             () = self.hang() => {}
         }
         self.fail(io::ErrorKind::ConnectionReset, "connection lost")
@@ -319,11 +370,14 @@ impl Call {
     }
 
     /// From now on, reads of any version see the state after a step.
-    fn fall_behind(&self, step: u32) {
+    fn fall_behind(&self, step: u32, planned: &Planned) {
         let mut state = self.net.0.state.lock();
         let (replica, revision) = (self.replica, state.steps.get(step as usize).copied());
         let until = self.net.0.clock.now() + Duration::from_secs(60);
-        state.windows.stale = revision.map(|revision| Stale { replica, revision, until });
+        state.windows.stale = revision.map(|revision| {
+            let planned = planned.clone();
+            Stale { replica, revision, until, planned }
+        });
     }
 }
 

@@ -1,10 +1,11 @@
 //! The simulated network between replicas of a controller and the API server.
 //!
 //! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `behind.rs` reads an old state, `strike.rs` and
-//! `windows.rs` have the faults that are not about one request, `nudge.rs` makes a controller look again.
+//! `windows.rs` have the faults that are not about one request, `effects.rs` which had an effect, and `nudge.rs` makes a controller look again.
 
 mod behind;
 mod carry;
+mod effects;
 mod nudge;
 mod stream;
 mod strike;
@@ -12,6 +13,7 @@ mod windows;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,13 +31,14 @@ use watchkeeper::clock::{Clock, Instant, Pauses};
 use watchkeeper_apiserver::{ApiServer, ApiService};
 
 use crate::answers::Answer;
-use crate::fault::Fault;
+use crate::fault::{Fault, Planned};
 use crate::objects::{Invariant, Objects};
 use crate::script::{Details, Script};
 use crate::site::Site;
 use crate::trace::{Event, Trace};
-use crate::violation::Violation;
+use crate::violation::{Violation, panic_message};
 pub(crate) use carry::TOUCHED;
+use effects::Effects;
 use windows::Windows;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -77,6 +80,7 @@ impl Shared {
             script,
             replicas: (0..replicas.max(1)).map(|_| Replica::default()).collect(),
             windows: Windows::default(),
+            effects: Effects::default(),
             held: None,
             is_cut_off: false,
             connections: CancellationToken::new(),
@@ -102,6 +106,7 @@ struct State {
     script: Script,
     replicas: Vec<Replica>,
     windows: Windows,
+    effects: Effects,
     /// The resource whose watches are held back, and the token that releases them.
     held: Option<(String, CancellationToken)>,
     is_cut_off: bool,
@@ -138,14 +143,20 @@ const MOST_RESOURCES: usize = 1000;
 pub(crate) struct Replica {
     /// Cancelled at the end of the current life, after which its clients cannot reach the server.
     life: CancellationToken,
+    /// It has been started.
+    has_begun: bool,
     /// How often each request was made, over all lives.
     counts: BTreeMap<Arc<str>, u32>,
     /// When it is suspended.
     pauses: Pauses,
+    /// The fault that suspends it.
+    paused_by: Option<Planned>,
     /// Percent of the true rate, from the next life on.
     pub(crate) clock_rate: Option<u32>,
     /// Seconds, from the next life on.
     pub(crate) clock_offset: i64,
+    /// The fault that has changed the clock, until the next life begins.
+    clock_by: Option<Planned>,
 }
 
 impl Net {
@@ -197,7 +208,7 @@ impl Net {
     /// Refuses new connections and breaks existing ones.
     pub fn cut_off(&self) {
         self.0.state.lock().is_cut_off = true;
-        self.break_connections();
+        self.break_connections(None);
     }
 
     /// Lets requests through again.
@@ -219,12 +230,17 @@ impl Net {
             // The next process is not suspended.
             replica.pauses = Pauses::default();
         }
+        replica.has_begun = true;
         std::mem::take(&mut replica.life).cancel();
         replica.life.clone()
     }
 
-    /// The rate and the offset of a replica's clock.
+    /// The rate and the offset of a replica's clock, for the life that begins.
     pub(crate) fn clock_of(&self, replica: usize) -> (f64, i64) {
+        let by = self.0.state.lock().replicas[replica].clock_by.take();
+        if let Some(planned) = by {
+            self.had_effect(&planned);
+        }
         let state = self.0.state.lock();
         let Replica { clock_rate, clock_offset, .. } = &state.replicas[replica];
         (clock_rate.map_or(1.0, |percent| f64::from(percent) / 100.0), *clock_offset)
@@ -269,15 +285,18 @@ impl Net {
         self.0.state.lock().violation.take()
     }
 
-    /// Checks the invariants; the first one that does not hold is kept.
-    fn check_invariants(&self) {
+    /// Checks the invariants; the first one that does not hold, or panics, is kept.
+    pub(crate) fn check_invariants(&self) {
         let invariants = self.0.state.lock().invariants.clone();
         if invariants.is_empty() {
             return;
         }
         let objects = Objects::new(&self.0.server);
         for Invariant { name, holds } in invariants.iter() {
-            if let Err(problem) = holds(&objects) {
+            let held = catch_unwind(AssertUnwindSafe(|| holds(&objects)));
+            let held =
+                held.unwrap_or_else(|panic| Err(format!("it panicked: {}", panic_message(panic.as_ref()))));
+            if let Err(problem) = held {
                 let violation = Violation::Invariant { name: name.clone(), problem };
                 self.0.trace.note(&violation.to_string());
                 self.0.state.lock().violation.get_or_insert(violation);
@@ -319,7 +338,19 @@ impl Net {
             [only] => only.pauses.clone(),
             _ => return,
         };
+        self.is_awake(0, &pauses).await;
+    }
+
+    /// Waits while a replica is suspended.
+    async fn is_awake(&self, replica: usize, pauses: &Pauses) {
+        let before = self.0.clock.now();
         pauses.over().await;
+        if self.0.clock.now() > before {
+            let by = self.0.state.lock().replicas[replica].paused_by.take();
+            if let Some(planned) = by {
+                self.had_effect(&planned);
+            }
+        }
     }
 
     /// The place of a call to the outside world: what happens there.
@@ -333,6 +364,7 @@ impl Net {
             state.script.at(site, || Details::Outside { knows_caller })
         }?;
         self.0.trace.add(Event::Fault(planned.clone()));
+        self.happens(&planned);
         Some(planned.fault)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::LazyLock;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::unfold;
@@ -16,16 +14,14 @@ use watchkeeper_apiserver::ReplyBody;
 use super::carry::{Call, TOUCHED};
 use super::windows::Stale;
 use super::{AnswerBody, BoxError};
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, Planned, Reason};
 use crate::script::Details;
 use crate::site::Site;
 use crate::trace::Event;
 
-/// How long an object stays undecodable.
-const MENDED_AFTER: Duration = Duration::from_secs(30);
-
-/// More than the 16 MiB that an object may have by default.
-static PADDING: LazyLock<Vec<u8>> = LazyLock::new(|| vec![b' '; 17 << 20]);
+/// More than the 16 MiB that an object may have by default, in chunks.
+const PADDING: usize = 17 << 20;
+static CHUNK: [u8; 64 << 10] = [b' '; 64 << 10];
 
 /// A watch on its way to the controller.
 struct Watch {
@@ -34,12 +30,23 @@ struct Watch {
     stale: Option<Stale>,
     /// Events so far.
     count: u32,
-    without_bookmarks: bool,
+    /// The fault that leaves bookmarks out.
+    without_bookmarks: Option<Planned>,
     /// The object whose next event is to be spoiled, by its path, and how.
-    spoils: Option<(String, Fault)>,
+    spoils: Option<(String, Planned)>,
     /// What is to be delivered next.
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Piece>,
     end: Option<End>,
+}
+
+/// Bytes for the controller.
+enum Piece {
+    /// Recorded when it is delivered.
+    Line(Bytes),
+    /// Of a line that is recorded already.
+    Part(Bytes),
+    /// So many spaces.
+    Padding(usize),
 }
 
 /// How a watch ends.
@@ -52,19 +59,22 @@ enum End {
 
 impl Call {
     /// The body of a watch's answer.
-    pub(super) fn stream(self, lines: Lines, fault: Option<Fault>, stale: Option<Stale>) -> AnswerBody {
+    pub(super) fn stream(self, lines: Lines, planned: Option<Planned>, stale: Option<Stale>) -> AnswerBody {
         let mut watch = Watch {
             call: self,
             lines,
             stale,
             count: 0,
-            without_bookmarks: false,
+            without_bookmarks: None,
             spoils: None,
             ready: VecDeque::new(),
             end: None,
         };
-        if let Some(Fault::ExpireLater(reason)) = fault {
-            watch.ready.push_back(expired(reason));
+        if let Some(planned) = planned
+            && let Fault::ExpireLater(reason) = planned.fault
+        {
+            watch.call.net.had_effect(&planned);
+            watch.ready.push_back(Piece::Line(expired(reason)));
             watch.end = Some(End::Closed);
         }
         let frames = unfold(Some(watch), |watch| async move {
@@ -73,7 +83,10 @@ impl Call {
             let next = tokio::select! {
                 biased;
                 () = life.cancelled() => None,
-                () = connections.cancelled() => Some(Err(broken())),
+                () = connections.cancelled() => {
+                    watch.call.net.is_broken();
+                    Some(Err(broken()))
+                }
                 next = watch.next() => next,
             };
             match next? {
@@ -93,11 +106,21 @@ impl Watch {
     /// The next bytes for the controller.
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
-            self.call.pauses.over().await;
-            if let Some(bytes) = self.ready.pop_front() {
-                let (replica, what, line) = (self.call.replica, self.call.what.clone(), bytes.clone());
-                self.call.net.0.trace.add(Event::Saw { replica, what, line });
-                return Some(Ok(bytes));
+            self.call.net.is_awake(self.call.replica, &self.call.pauses).await;
+            match self.ready.pop_front() {
+                Some(Piece::Line(line)) => {
+                    self.saw(line.clone(), line.len());
+                    return Some(Ok(line));
+                }
+                Some(Piece::Part(part)) => return Some(Ok(part)),
+                Some(Piece::Padding(left)) => {
+                    let chunk = &CHUNK[..left.min(CHUNK.len())];
+                    if left > chunk.len() {
+                        self.ready.push_front(Piece::Padding(left - chunk.len()));
+                    }
+                    return Some(Ok(Bytes::from_static(chunk)));
+                }
+                None => {}
             }
             match self.end {
                 Some(End::Closed) => return None,
@@ -114,11 +137,18 @@ impl Watch {
         }
     }
 
+    fn saw(&self, line: Bytes, length: usize) {
+        let (replica, what) = (self.call.replica, self.call.what.clone());
+        self.call.net.0.trace.add(Event::Saw { replica, what, line, length });
+    }
+
     /// Waits while the events of this resource are held back, or the server is behind. The old state is not held back.
     async fn released(&mut self) {
-        if let Some(stale) = self.stale
+        if let Some(stale) = &self.stale
             && self.count >= self.lines.initial
+            && self.call.net.0.clock.now() < stale.until
         {
+            self.call.net.had_effect(&stale.planned);
             self.call.net.0.clock.sleep_until(stale.until).await;
         }
         let held = self.call.net.0.state.lock().held.clone();
@@ -132,21 +162,28 @@ impl Watch {
     /// Decides what becomes of an event.
     async fn take(&mut self, line: Bytes) {
         self.count += 1;
+        if is_expired(&line) {
+            self.call.net.has_expired();
+        }
         let is_bookmark = is_bookmark(&line);
-        if is_bookmark && self.without_bookmarks && !ends_list(&line) {
+        if let Some(planned) = &self.without_bookmarks
+            && is_bookmark
+            && !ends_list(&line)
+        {
+            self.call.net.had_effect(planned);
             return;
         }
-        if let Some(spoiled) = self.spoiled(&line) {
-            self.ready.push_back(spoiled);
+        if let Some(planned) = self.take_spoil(&line) {
+            self.deliver_spoiled(&planned, line);
             return;
         }
         match self.fault(is_bookmark) {
-            Some(fault) => self.strike(fault, line).await,
-            None => self.ready.push_back(line),
+            Some(planned) => self.strike(planned, line).await,
+            None => self.ready.push_back(Piece::Line(line)),
         }
     }
 
-    fn fault(&self, is_bookmark: bool) -> Option<Fault> {
+    fn fault(&self, is_bookmark: bool) -> Option<Planned> {
         let call = &self.call;
         let (replica, what) = (call.replica, call.what.clone());
         let site = Site::Event { replica, what, nth: call.nth, event: self.count };
@@ -154,15 +191,16 @@ impl Watch {
         let planned =
             call.net.with_script(|script| script.at(site, || Details::Event { is_bookmark, is_first }))?;
         call.net.0.trace.add(Event::Fault(planned.clone()));
-        Some(planned.fault)
+        call.net.happens(&planned);
+        Some(planned)
     }
 
-    async fn strike(&mut self, fault: Fault, line: Bytes) {
-        match fault {
+    async fn strike(&mut self, planned: Planned, line: Bytes) {
+        match planned.fault {
             Fault::Cut(percent) => {
                 let cut = line.len() * usize::from(percent.min(100)) / 100;
                 if cut > 0 {
-                    self.ready.push_back(line.slice(..cut));
+                    self.ready.push_back(Piece::Line(line.slice(..cut)));
                 }
                 self.end = Some(End::Broken);
             }
@@ -172,60 +210,59 @@ impl Watch {
             }
             Fault::Delay(time) => {
                 self.call.net.0.clock.sleep(time).await;
-                self.ready.push_back(line);
+                self.ready.push_back(Piece::Line(line));
             }
             Fault::Hide(time) => {
                 self.call.net.0.clock.sleep(time).await;
-                self.ready.push_back(expired(Reason::Expired));
+                self.ready.push_back(Piece::Line(expired(Reason::Expired)));
                 self.end = Some(End::Closed);
             }
-            Fault::Duplicate => self.ready.extend([line.clone(), line]),
+            Fault::Duplicate => self.ready.extend([Piece::Line(line.clone()), Piece::Line(line)]),
             Fault::NoBookmarks => {
-                self.without_bookmarks = true;
-                self.ready.push_back(line);
+                self.without_bookmarks = Some(planned);
+                self.ready.push_back(Piece::Line(line));
             }
             Fault::Undecodable | Fault::Oversized => {
                 if let Some(path) = self.path_of(&line) {
-                    self.spoil(path, fault).await;
+                    self.spoil(path, planned).await;
                 }
-                self.ready.push_back(line);
+                self.ready.push_back(Piece::Line(line));
             }
-            _ => self.ready.push_back(line),
+            _ => self.ready.push_back(Piece::Line(line)),
         }
     }
 
     /// Another writer changes the object, so that its next event can be spoiled, and changes it again later.
-    async fn spoil(&mut self, path: String, fault: Fault) {
-        let net = self.call.net.clone();
-        if !net.touch(&path).await {
-            return;
+    async fn spoil(&mut self, path: String, planned: Planned) {
+        if self.call.net.touch(&path).await {
+            self.call.net.mend_later(path.clone());
+            self.spoils = Some((path, planned));
         }
-        self.spoils = Some((path.clone(), fault));
-        tokio::spawn(async move {
-            net.0.clock.sleep(MENDED_AFTER).await;
-            net.touch(&path).await;
-        });
     }
 
-    /// The event in its spoiled form, if it is the one to be spoiled.
-    fn spoiled(&mut self, line: &Bytes) -> Option<Bytes> {
-        let (path, fault) =
+    /// The fault that spoils this event.
+    fn take_spoil(&mut self, line: &Bytes) -> Option<Planned> {
+        let (path, planned) =
             self.spoils.take_if(|_| line.windows(TOUCHED.len()).any(|it| it == TOUCHED.as_bytes()))?;
-        if self.path_of(line).as_deref() != Some(&path) {
-            self.spoils = Some((path, fault));
-            return None;
+        if self.path_of(line).as_deref() == Some(&path) {
+            return Some(planned);
         }
-        match fault {
-            Fault::Oversized => {
-                let mut padded = Vec::with_capacity(line.len() + PADDING.len());
-                let (start, rest) = line.split_at(1);
-                padded.extend_from_slice(start);
-                padded.extend_from_slice(&PADDING);
-                padded.extend_from_slice(rest);
-                Some(padded.into())
-            }
-            _ => undecodable(line),
+        self.spoils = Some((path, planned));
+        None
+    }
+
+    /// Delivers an event in its spoiled form.
+    fn deliver_spoiled(&mut self, planned: &Planned, line: Bytes) {
+        if planned.fault == Fault::Oversized {
+            self.saw(line.clone(), line.len() + PADDING);
+            // Spaces within an event mean nothing.
+            let pieces =
+                [Piece::Part(line.slice(..1)), Piece::Padding(PADDING), Piece::Part(line.slice(1..))];
+            self.ready.extend(pieces);
+        } else if let Some(spoiled) = undecodable_event(&line) {
+            self.ready.push_back(Piece::Line(spoiled));
         }
+        self.call.net.had_effect(planned);
     }
 
     /// The path of the object of an event.
@@ -260,17 +297,39 @@ fn ends_list(bookmark: &[u8]) -> bool {
     bookmark.windows(end.len()).any(|part| part == end)
 }
 
-/// The event with every field but the metadata of another type than any kind has.
-fn undecodable(line: &Bytes) -> Option<Bytes> {
+/// Whether the server says that a version has expired.
+fn is_expired(line: &[u8]) -> bool {
+    line.ends_with(b"\"type\":\"ERROR\"}\n") && line.windows(10).any(|part| part == b"\"code\":410")
+}
+
+/// The event with an object that cannot be decoded.
+fn undecodable_event(line: &Bytes) -> Option<Bytes> {
     let mut event: Value = serde_json::from_slice(line).ok()?;
-    let object = event.get_mut("object")?.as_object_mut()?;
+    spoil(event.get_mut("object")?)?;
+    Some(format!("{event}\n").into())
+}
+
+/// A list whose first item cannot be decoded, and the namespace and name of that item.
+pub(super) fn undecodable_list(list: &[u8]) -> Option<(Bytes, String, String)> {
+    let mut list: Value = serde_json::from_slice(list).ok()?;
+    let item = list.get_mut("items")?.get_mut(0)?;
+    spoil(item)?;
+    let meta = &item["metadata"];
+    let namespace = meta["namespace"].as_str().unwrap_or_default().to_owned();
+    let name = meta["name"].as_str()?.to_owned();
+    Some((list.to_string().into(), namespace, name))
+}
+
+/// Gives every field but the metadata another type than any kind has.
+fn spoil(object: &mut Value) -> Option<()> {
+    let object = object.as_object_mut()?;
     for (field, value) in object.iter_mut() {
         if !matches!(field.as_str(), "apiVersion" | "kind" | "metadata") {
             *value = json!(7);
         }
     }
     object.entry("spec").or_insert(json!(7));
-    Some(format!("{event}\n").into())
+    Some(())
 }
 
 fn expired(reason: Reason) -> Bytes {

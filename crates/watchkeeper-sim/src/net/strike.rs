@@ -41,54 +41,68 @@ impl Net {
             return;
         }
         self.0.trace.add(Event::Fault(planned.clone()));
-        self.carry_out(&planned.fault);
+        self.happens(&planned);
+        self.carry_out(&planned);
     }
 
     /// Carries out a fault that is not about one request.
-    pub(super) fn carry_out(&self, fault: &Fault) {
+    pub(super) fn carry_out(&self, planned: &Planned) {
         let minute = Duration::from_secs(60);
-        match fault {
+        match &planned.fault {
             Fault::Restart => {
-                self.0.server.compact_now();
-                self.break_connections();
+                self.forget(planned);
+                self.break_connections(Some(planned));
             }
-            Fault::Compact => self.0.server.compact_now(),
+            Fault::Compact => self.forget(planned),
             Fault::Unreachable(time) => {
-                self.window(|windows, now| windows.unreachable_until = Some(now + *time));
-                self.break_connections();
+                self.window(|windows, now| windows.cut_off(now + *time, planned));
+                self.break_connections(Some(planned));
             }
             Fault::Forbid(resource) => {
-                self.window(|windows, now| windows.refuse(resource, 403, now + minute));
-                self.break_connections();
+                self.window(|windows, now| windows.refuse(resource, 403, now + minute, planned));
+                self.break_connections(None);
             }
             Fault::Unserve(resource) => {
-                self.window(|windows, now| windows.refuse(resource, 404, now + minute));
-                self.break_connections();
+                self.window(|windows, now| windows.refuse(resource, 404, now + minute, planned));
+                self.break_connections(None);
             }
-            Fault::Kill(replica) => self.change(*replica, |_| {}),
+            Fault::Kill(replica) => self.change(*replica, planned, |_| {}),
             Fault::Pause(replica, time) => {
                 let until = self.0.clock.now() + *time;
-                if let Some(replica) = self.0.state.lock().replicas.get(*replica) {
+                if let Some(replica) = self.0.state.lock().replicas.get_mut(*replica) {
                     replica.pauses.pause_until(until);
+                    replica.paused_by = Some(planned.clone());
                 }
             }
-            Fault::ClockRate(replica, percent) => {
-                self.change(*replica, |replica| replica.clock_rate = Some(*percent));
-            }
-            Fault::ClockOffset(replica, seconds) => {
-                self.change(*replica, |replica| replica.clock_offset = *seconds);
-            }
+            Fault::ClockRate(replica, percent) => self.change(*replica, planned, |replica| {
+                replica.clock_rate = Some(*percent);
+                replica.clock_by = Some(planned.clone());
+            }),
+            Fault::ClockOffset(replica, seconds) => self.change(*replica, planned, |replica| {
+                replica.clock_offset = *seconds;
+                replica.clock_by = Some(planned.clone());
+            }),
             _ => {}
         }
     }
 
+    /// The server forgets its history.
+    fn forget(&self, planned: &Planned) {
+        self.0.server.compact_now();
+        self.note_effect(|effects| effects.forgets(planned));
+    }
+
     /// Changes something about a replica, and kills it. A schedule may name one that there is not.
-    fn change(&self, replica: usize, change: impl FnOnce(&mut Replica)) {
-        let life = self.0.state.lock().replicas.get_mut(replica).map(|replica| {
+    fn change(&self, replica: usize, planned: &Planned, change: impl FnOnce(&mut Replica)) {
+        let found = self.0.state.lock().replicas.get_mut(replica).map(|replica| {
             change(replica);
-            replica.life.clone()
+            (replica.has_begun, replica.life.clone())
         });
-        if let Some(life) = life {
+        if let Some((has_begun, life)) = found {
+            // Before the first life and between two there is nothing to kill.
+            if matches!(planned.fault, Fault::Kill(_)) && has_begun && !life.is_cancelled() {
+                self.had_effect(planned);
+            }
             life.cancel();
         }
     }
@@ -98,10 +112,12 @@ impl Net {
         self.0.clock.sleep(Duration::from_secs(5)).await;
         let has_gone_on = self.0.state.lock().steps.len() as u32 > step + 1;
         if !has_gone_on && self.0.server.revision() > checkpoint.revision() {
-            self.0.trace.add(Event::Fault(planned));
+            self.0.trace.add(Event::Fault(planned.clone()));
             self.0.trace.add(Event::Restored { revision: checkpoint.revision() });
+            self.had_effect(&planned);
             self.0.server.restore(checkpoint);
-            self.break_connections();
+            self.break_connections(None);
+            self.check_invariants();
         }
     }
 
@@ -110,7 +126,8 @@ impl Net {
     }
 
     /// Breaks all connections of all replicas.
-    pub(super) fn break_connections(&self) {
+    pub(super) fn break_connections(&self, planned: Option<&Planned>) {
+        self.note_effect(|effects| effects.breaks(planned));
         let connections = std::mem::take(&mut self.0.state.lock().connections);
         connections.cancel();
     }

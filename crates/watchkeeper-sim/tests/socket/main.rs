@@ -6,6 +6,7 @@ mod raw;
 mod requests;
 mod watches;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,18 @@ impl Faulty {
     /// Sends a request, and returns its answer; `None` if the connection is lost.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> Option<Answer> {
         self.send(method, path, body).await.answer().await
+    }
+
+    /// The reasons, in order, with which a request is refused each time as its version has expired.
+    pub(crate) async fn reasons_of_410(&self, path: &str) -> Vec<String> {
+        let mut reasons = BTreeSet::new();
+        for _ in 0..20 {
+            let answer = self.ask("GET", path, "").await.unwrap();
+            assert_eq!(answer.status, 410, "{answer:?}");
+            let status: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+            reasons.insert(status["reason"].as_str().unwrap().to_owned());
+        }
+        reasons.into_iter().collect()
     }
 
     /// Creates a ConfigMap without faults.

@@ -9,6 +9,7 @@ mod deployment;
 mod example;
 mod options;
 mod program;
+pub mod role;
 
 pub use controller::{Controller, SyncError};
 pub use deployment::new_deployment;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use watchkeeper::controller::{MissingAccess, Preflight, Role};
+use watchkeeper::controller::{MissingAccess, Preflight};
 use watchkeeper::explain::{Explain, ProgramPhase};
 use watchkeeper::informer::{CachesBehind, InformerPanicked, InformerStopped, NotSynced};
 use watchkeeper::leader::{ElectionError, LeaderElection, LeaderElectionLost};
@@ -20,6 +20,7 @@ use watchkeeper::{Client, ObjectName, RateLimitingQueue, SharedInformerFactory, 
 use crate::COMPONENT;
 use crate::controller::Controller;
 use crate::options::Options;
+use crate::role;
 
 /// Why the controller did not start, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -90,12 +91,12 @@ impl Program {
             .name(COMPONENT)
             .metrics(Arc::new(informers))
             .build();
-        let mut preflight =
-            Preflight::new(COMPONENT, options.access_check, client).needs(Scope::Cluster, &needed());
+        let mut preflight = Preflight::new(COMPONENT, options.access_check, client)
+            .needs(Scope::Cluster, &role::controller());
         let election = match options.election() {
             Some(namespace) => {
                 let namespace = namespace.ok_or(RunError::NoNamespace)?;
-                preflight = preflight.needs(Scope::Namespace(namespace.clone()), &needed_to_lead());
+                preflight = preflight.needs(Scope::Namespace(namespace.clone()), &role::election());
                 Some(LeaderElection::builder(client, &namespace, COMPONENT).recorder(&recorder).build()?)
             }
             None => None,
@@ -106,6 +107,7 @@ impl Program {
             client = election.guard(&client);
             register_election(&mut pages.metrics, election.status());
             pages.live.election(election.status());
+            pages.ready.standby(election.status());
         }
         let explain = Explain::new(COMPONENT, client.env());
         explain.events(&recorder);
@@ -120,6 +122,13 @@ impl Program {
         pages.ready.caches(&factory);
         pages.live.informers(&factory);
         Ok(Self { factory, controller, sink, workers: options.workers.get(), election, explain, preflight })
+    }
+
+    /// Adds to the check of permissions those of a server that asks who may read its pages.
+    #[must_use]
+    pub fn with_protected_pages(mut self) -> Self {
+        self.preflight = self.preflight.needs(Scope::Cluster, &role::pages());
+        self
     }
 
     /// The queue of Foos to reconcile.
@@ -166,30 +175,6 @@ impl Program {
     }
 }
 
-/// The permissions of the controller.
-fn needed() -> Role {
-    let mut role = Role::default();
-    for (group, resource, verbs) in [
-        ("samplecontroller.k8s.io", "foos", &["list", "watch"][..]),
-        ("samplecontroller.k8s.io", "foos/status", &["update"]),
-        ("apps", "deployments", &["list", "watch", "create", "update"]),
-        ("", "events", &["create", "patch"]),
-    ] {
-        verbs.iter().for_each(|verb| role.add(group, resource, verb));
-    }
-    role
-}
-
-/// The permissions of the election, in the namespace of its Lease.
-fn needed_to_lead() -> Role {
-    let (mut role, group) = (Role::default(), "coordination.k8s.io");
-    role.add(group, "leases", "create");
-    ["get", "list", "watch", "update"]
-        .iter()
-        .for_each(|verb| role.add_named(group, "leases", COMPONENT, verb));
-    role
-}
-
 /// Runs the controller until `stop`, without metrics; see [`Program::run`].
 pub async fn run(client: &Client, options: &Options, stop: CancellationToken) -> Result<(), RunError> {
     Program::new(client, options, &mut Pages::default())?.run(stop).await
@@ -203,7 +188,10 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), RunError> {
     let mut pages = Pages::default();
-    let program = Program::new(client, options, &mut pages)?;
+    let mut program = Program::new(client, options, &mut pages)?;
+    if admin.is_secure() {
+        program = program.with_protected_pages();
+    }
     let admin = admin.bind(pages, client).await?;
     // Whichever ends first stops the other.
     let stop = stop.child_token();

@@ -4,6 +4,7 @@
 //! permissions of its service account.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,12 +128,54 @@ fn a_cluster_gets_the_crd_the_controller_needs() {
     assert_eq!(crd, sample_controller::api::crd());
 }
 
+/// What cargo knows of the workspace in `root`, without a network.
+fn metadata(root: &Path) -> Value {
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--locked", "--offline", "--no-deps", "--format-version=1"]).current_dir(root);
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The folders of the packages of a workspace, relative to it.
+fn packages(metadata: &Value) -> BTreeSet<PathBuf> {
+    let root = Path::new(metadata["workspace_root"].as_str().unwrap());
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let manifests = packages.map(|package| Path::new(package["manifest_path"].as_str().unwrap()));
+    manifests.map(|file| file.parent().unwrap().strip_prefix(root).unwrap().to_owned()).collect()
+}
+
+/// Copies a file, or a folder without the results of builds.
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
+    std::fs::create_dir_all(to).unwrap();
+    let entries = std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap());
+    for entry in entries.filter(|entry| entry.file_name() != "target") {
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
 #[test]
-fn an_image_is_made_of_the_workspace_alone_and_one_that_is_there_is_not_pulled() {
+fn an_image_is_made_of_the_whole_workspace_and_nothing_else_and_one_that_is_there_is_not_pulled() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let ignored = std::fs::read_to_string(root.join(".dockerignore")).unwrap();
     let rules: Vec<_> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(rules, ["*", "!Cargo.lock", "!Cargo.toml", "!bench", "!controllers", "!crates", "!examples"]);
+    let members = packages(&metadata(&root));
+    let folders: BTreeSet<_> = members.iter().map(|member| member.iter().next().unwrap()).collect();
+    let folders = folders.iter().map(|folder| format!("!{}", folder.to_str().unwrap()));
+    let wanted = ["*", "!Cargo.lock", "!Cargo.toml"].map(str::to_owned).into_iter().chain(folders);
+    assert_eq!(rules, wanted.collect::<Vec<_>>());
+
+    let context = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("context-{}", std::process::id()));
+    std::fs::create_dir_all(&context).unwrap();
+    for allowed in rules.iter().filter_map(|rule| rule.strip_prefix('!')) {
+        copy(&root.join(allowed), &context.join(allowed));
+    }
+    assert_eq!(packages(&metadata(&context)), members, "what is built is complete");
+    std::fs::remove_dir_all(&context).unwrap();
     assert_eq!(container()["imagePullPolicy"], "IfNotPresent");
 }
 

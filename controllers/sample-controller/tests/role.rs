@@ -4,11 +4,12 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Event;
 use sample_controller::api::Foo;
-use sample_controller::{CRD_STATUS_SUBRESOURCE, EXAMPLE, Options, RunError};
+use sample_controller::{CRD_STATUS_SUBRESOURCE, EXAMPLE, Options, RunError, role};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
-use watchkeeper::controller::AccessCheck;
+use watchkeeper::controller::{AccessCheck, Role};
+use watchkeeper::process::{AdminAddress, AdminArgs};
 use watchkeeper_test::TestCluster;
 
 const ROLES: &str = include_str!("../artifacts/deploy/rbac.yaml");
@@ -55,6 +56,64 @@ async fn the_controller_asks_for_its_permissions_at_the_start_and_names_those_th
         };
         let error = run.await.unwrap_err();
         assert!(matches!(error, RunError::Access(_)) && error.to_string().starts_with(missing), "{error}");
+    }
+}
+
+/// The permissions of the role of that kind for the controller's account.
+fn granted(kind: &str) -> Role {
+    let roles: Vec<Value> = serde_saphyr::from_multiple(ROLES).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let all = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
+    let (mut granted, is_bound) =
+        (Role::default(), |role: &&Value| !text(&role["metadata"]["name"]).ends_with("-reader"));
+    for role in roles.iter().filter(|role| role["kind"] == kind).filter(is_bound) {
+        for rule in role["rules"].as_array().unwrap() {
+            for (group, resource) in all(&rule["apiGroups"]).iter().zip(all(&rule["resources"])) {
+                for verb in all(&rule["verbs"]) {
+                    match &all(&rule["resourceNames"])[..] {
+                        [] => granted.add(group, &resource, &verb),
+                        [name] => granted.add_named(group, &resource, name, &verb),
+                        _ => panic!("several names: {rule}"),
+                    }
+                }
+            }
+        }
+    }
+    granted
+}
+
+#[test]
+fn the_permissions_that_are_asked_for_at_the_start_are_those_of_the_roles() {
+    let mut cluster_wide = role::controller();
+    cluster_wide.extend(&role::pages());
+    assert_eq!(cluster_wide, granted("ClusterRole"));
+    assert_eq!(role::election(), granted("Role"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_program_whose_metrics_are_protected_needs_to_ask_who_reads_them() {
+    let no_reviews = ROLES.replacen("[tokenreviews]", "[selfsubjectreviews]", 1);
+    for is_secure in [false, true] {
+        let cluster = TestCluster::builder().env(&Env::simulated(1)).manifest(CRD_STATUS_SUBRESOURCE);
+        let cluster = cluster.manifest(NAMESPACE).role(&no_reviews).without_operator().await;
+        let (client, stop) = (cluster.recorded_client(), CancellationToken::new());
+        let options = deployed(AccessCheck::Fail);
+        let mut admin = AdminArgs::default();
+        admin.metrics_bind_address = AdminAddress::At(([127, 0, 0, 1], 0).into());
+        admin.metrics_secure = Some(is_secure);
+        let work = async {
+            cluster.apply(EXAMPLE).await;
+            cluster.eventually::<Foo>("default/example-foo", |foo| foo.status.is_some()).await;
+            stop.cancel();
+        };
+        let run = sample_controller::serve(&client, &options, &admin, stop.clone());
+        if is_secure {
+            let error = run.await.unwrap_err().to_string();
+            let missing = "permissions are missing cluster-wide: create tokenreviews.authentication.k8s.io\n";
+            assert!(error.starts_with(missing), "{error}");
+        } else {
+            tokio::join!(run, work).0.unwrap();
+        }
     }
 }
 

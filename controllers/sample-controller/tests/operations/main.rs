@@ -23,9 +23,11 @@ use watchkeeper::process::{AdminAddress, AdminArgs};
 use watchkeeper::{Client, Env};
 use watchkeeper_apiserver::{ApiServer, ListenOptions};
 
-/// Series that a program has only in trouble, with their labels.
-const IN_TROUBLE: [(&str, &[&str]); 1] =
-    [("informer_degraded_seconds", &["name", "group", "version", "resource", "cause"])];
+/// Series that a program has only in trouble, or with other credentials, with their labels.
+const IN_TROUBLE: [(&str, &[&str]); 2] = [
+    ("informer_degraded_seconds", &["name", "group", "version", "resource", "cause"]),
+    ("watchkeeper_credential_expiry_timestamp_seconds", &[]),
+];
 /// What `...` stands for on the page.
 const OF_AN_INFORMER: [&str; 4] = ["name", "group", "version", "resource"];
 

@@ -8,7 +8,8 @@ pub(crate) type Series = BTreeMap<String, BTreeSet<String>>;
 /// Labels that Prometheus adds to every series of a target.
 const TARGET: [&str; 5] = ["namespace", "job", "pod", "instance", "container"];
 /// Functions and aggregations that our files use.
-const FUNCTIONS: [&str; 7] = ["absent", "histogram_quantile", "increase", "max", "min", "rate", "sum"];
+const FUNCTIONS: [&str; 8] =
+    ["absent", "histogram_quantile", "increase", "max", "min", "rate", "sum", "time"];
 /// Words before a list of labels.
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];

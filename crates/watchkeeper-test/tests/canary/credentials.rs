@@ -25,7 +25,10 @@ pub(crate) fn users() -> Vec<(&'static str, String)> {
     };
     let oidc = |fields: &str| format!("auth-provider: {{name: oidc, config: {{{fields}}}}}");
     let issuer = "client-id: c, idp-issuer-url: 'https://127.0.0.1:1'";
-    let printed = |status: &str| format!("echo '{{\"kind\": \"ExecCredential\", \"status\": {{{status}}}}}'");
+    let printed = |status: &str| {
+        let head = r#""apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential""#;
+        format!("echo '{{{head}, \"status\": {{{status}}}}}'")
+    };
     let pair = rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
     let certificate = encoded(&pair.cert.pem());
     vec![

@@ -317,8 +317,9 @@ impl SharedInformerFactory {
     /// Waits until every started informer's cache reflects everything that the API server has now, however far behind its watch is.
     /// The error names those that do not when `patience` is over. Cancel-safe.
     ///
-    /// The empty cache of a kind that is not served reflects that. A replica that takes over from another needs this: with a cache that lacks what the other has just created, it would create it
-    /// again.
+    /// What a watch has lost, so that it does not bring it within fifteen seconds, is listed again, counted and reported, as by
+    /// [`SharedInformer::verify`]. The empty cache of a kind that is not served reflects that. A replica that takes over from
+    /// another needs this: with a cache that lacks what the other has just created, it would create it again.
     ///
     /// # Errors
     ///

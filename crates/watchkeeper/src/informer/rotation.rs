@@ -9,11 +9,12 @@ use std::process::{Command, ExitStatus, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -32,6 +33,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use serde_json::json;
 use tokio::io::DuplexStream;
 use tokio::sync::{Notify, mpsc};
 use tokio_rustls::TlsAcceptor;
@@ -49,6 +51,8 @@ use crate::source::{Client, Outside, Route, Socket, Tls};
 const PERIOD: Duration = Duration::from_secs(300);
 /// The time between two changes of the object.
 const TICK: Duration = Duration::from_secs(30);
+/// When a simulated clock starts, in seconds since the epoch.
+const START: u64 = 1_767_225_600;
 /// A plugin gives the next token so long before the current one ends.
 const EARLY: Duration = Duration::from_secs(90);
 
@@ -64,10 +68,12 @@ struct State {
     number: u32,
     rotated: Timestamp,
     files: BTreeMap<PathBuf, Vec<u8>>,
+    /// The number of refresh tokens issued so far: only the last one is accepted, and only once.
+    refreshed: u32,
     tls: TlsAcceptor,
     /// The number of changes of the object, each of which is one more version.
     version: usize,
-    /// The tokens of open watches.
+    /// Who has opened the open watches: see `accepts`.
     watches: BTreeMap<u32, String>,
     watches_opened: u32,
     refusals: u32,
@@ -130,8 +136,17 @@ impl Town {
         let (tls, files) = issue_all(0);
         let rotated = clock.wall();
         let (watches, version) = (BTreeMap::new(), 1);
-        let state =
-            State { number: 0, rotated, files, tls, version, watches, watches_opened: 0, refusals: 0 };
+        let state = State {
+            number: 0,
+            rotated,
+            files,
+            refreshed: 0,
+            tls,
+            version,
+            watches,
+            watches_opened: 0,
+            refusals: 0,
+        };
         Self { clock: clock.clone(), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -148,28 +163,48 @@ impl Town {
         self.changed.notify_waiters();
     }
 
-    fn accepts(&self, token: &str) -> bool {
+    /// Returns the number and the end of the token that is issued now: the next one is issued, and valid, a while before.
+    fn issued(&self) -> (u32, Timestamp) {
+        let state = self.state.lock();
+        let (number, end) = (state.number, state.rotated + PERIOD);
+        if self.clock.wall() + EARLY > end { (number + 1, end + PERIOD) } else { (number, end) }
+    }
+
+    /// Returns whether `who`, a header or `certificate-N`, is of this rotation.
+    fn accepts(&self, who: &str) -> bool {
         let number = self.state.lock().number;
-        // The next token of the plugin is valid already.
-        let valid = [format!("file-{number}"), format!("exec-{number}"), format!("exec-{}", number + 1)];
-        valid.iter().any(|valid| token == format!("Bearer {valid}"))
+        let mut valid = vec![format!("certificate-{number}"), format!("Bearer file-{number}")];
+        for number in [number, number + 1] {
+            valid.extend([format!("Bearer exec-{number}"), format!("Bearer {}", jwt(number))]);
+        }
+        valid.iter().any(|valid| who == valid)
     }
 
     async fn serve(self: Arc<Self>, stream: DuplexStream) {
-        let tls = self.state.lock().tls.clone();
+        let (tls, number) = {
+            let state = self.state.lock();
+            (state.tls.clone(), state.number)
+        };
         // A client that distrusts the server, or is distrusted, tries again.
         let Ok(stream) = tls.accept(stream).await else { return };
+        let is_known = stream.get_ref().1.peer_certificates().is_some();
+        let certificate = is_known.then(|| format!("certificate-{number}"));
         let answer = service_fn(|request| {
-            let town = self.clone();
-            async move { Ok::<_, Infallible>(town.answer(&request)) }
+            let (town, certificate) = (self.clone(), certificate.clone());
+            async move { Ok::<_, Infallible>(town.answer(&request, certificate)) }
         });
         let _gone = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
     }
 
-    fn answer(self: Arc<Self>, request: &Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    /// Answers a client that has proved its certificate, if it has one, with the connection.
+    fn answer(
+        self: Arc<Self>,
+        request: &Request<Incoming>,
+        certificate: Option<String>,
+    ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
         let whole = |text: String| Full::from(text).boxed_unsync();
         let token = request.headers().get(AUTHORIZATION).map(|token| token.to_str().unwrap().to_owned());
-        let Some(token) = token.filter(|token| self.accepts(token)) else {
+        let Some(who) = token.or(certificate).filter(|who| self.accepts(who)) else {
             self.state.lock().refusals += 1;
             return Response::builder().status(401).body(whole(String::new())).unwrap();
         };
@@ -179,7 +214,7 @@ impl Town {
         if query.get("watch").is_some_and(|watch| watch == "true") {
             let after = query["resourceVersion"].parse().unwrap();
             let timeout = Duration::from_secs(query["timeoutSeconds"].parse().unwrap());
-            return Response::new(self.watch(token, after, timeout));
+            return Response::new(self.watch(who, after, timeout));
         }
         if request.uri().path().ends_with("/tick") {
             return Response::new(whole(object(version)));
@@ -194,7 +229,7 @@ impl Town {
     /// Returns the events after a version, until the time is up.
     fn watch(
         self: Arc<Self>,
-        token: String,
+        who: String,
         after: usize,
         timeout: Duration,
     ) -> UnsyncBoxBody<Bytes, Infallible> {
@@ -202,7 +237,7 @@ impl Town {
             let mut state = self.state.lock();
             state.watches_opened += 1;
             let id = state.watches_opened;
-            state.watches.insert(id, token);
+            state.watches.insert(id, who);
             id
         };
         let end = self.clock.now() + timeout;
@@ -225,6 +260,12 @@ impl Town {
     }
 }
 
+/// The ID token of a rotation.
+fn jwt(number: u32) -> String {
+    let expires = START + u64::from(number + 1) * PERIOD.as_secs();
+    format!("h.{}.s", BASE64_URL_SAFE_NO_PAD.encode(json!({"exp": expires}).to_string()))
+}
+
 fn object(version: usize) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"tick","namespace":"default","uid":"u","resourceVersion":"{version}"}}}}"#
@@ -239,24 +280,54 @@ impl Outside for Resident {
         self.0.state.lock().files.get(file).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn run(&self, _: Command) -> io::Result<Output> {
-        let (mut number, mut expires) = {
-            let state = self.0.state.lock();
-            (state.number, state.rotated + PERIOD)
+    fn run(&self, program: Command) -> BoxFuture<'static, io::Result<Output>> {
+        let (number, expires) = self.0.issued();
+        let status = match program.get_program().to_str() {
+            Some("login") => json!({"token": format!("exec-{number}"), "expirationTimestamp": expires}),
+            Some("login-for-good") => json!({"token": format!("exec-{}", self.0.state.lock().number)}),
+            _ => {
+                let state = self.0.state.lock();
+                let file = |name: &str| String::from_utf8(state.files[Path::new(name)].clone()).unwrap();
+                json!({
+                    "clientCertificateData": file("/crt"),
+                    "clientKeyData": file("/key"),
+                    "expirationTimestamp": state.rotated + PERIOD,
+                })
+            }
         };
-        if self.0.clock.wall() + EARLY > expires {
-            (number, expires) = (number + 1, expires + PERIOD);
-        }
-        let printed = format!("{{status: {{token: exec-{number}, expirationTimestamp: '{expires}'}}}}");
-        Ok(Output { status: ExitStatus::from_raw(0), stdout: printed.into_bytes(), stderr: Vec::new() })
+        let version = "client.authentication.k8s.io/v1";
+        let printed = json!({"apiVersion": version, "kind": "ExecCredential", "status": status});
+        let stdout = printed.to_string().into_bytes();
+        Box::pin(async { Ok(Output { status: ExitStatus::from_raw(0), stdout, stderr: Vec::new() }) })
     }
 
     fn has_terminal(&self) -> bool {
         false
     }
 
-    fn ask(&self, _: Config, _: Request<Body>) -> BoxFuture<'static, Result<Response<Bytes>, BoxError>> {
-        Box::pin(async { Err("there is no identity provider".into()) })
+    fn ask(
+        &self,
+        _: Config,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, BoxError>> {
+        let town = self.0.clone();
+        Box::pin(async move {
+            if request.method() == Method::GET {
+                let found = json!({"token_endpoint": "https://idp.test/token"});
+                return Ok(Response::new(Bytes::from(found.to_string())));
+            }
+            let form = request.into_body().collect().await?.to_bytes();
+            let (number, _) = town.issued();
+            let mut state = town.state.lock();
+            let last = ("refresh_token".into(), format!("refresh-{}", state.refreshed).into());
+            if !form_urlencoded::parse(&form).any(|pair| pair == last) {
+                return Ok(Response::builder().status(400).body(Bytes::new())?);
+            }
+            state.refreshed += 1;
+            let refresh = format!("refresh-{}", state.refreshed);
+            let issued = json!({"id_token": jwt(number), "refresh_token": refresh});
+            Ok(Response::new(Bytes::from(issued.to_string())))
+        })
     }
 }
 
@@ -322,10 +393,10 @@ async fn through_a_day_of_rotations_no_event_is_lost_and_nothing_is_listed_again
         token_file: Some("/token".into()),
         ..AuthInfo::default()
     };
-    let plugin = AuthInfo {
+    let plugin = |program: &str| AuthInfo {
         exec: Some(ExecConfig {
             api_version: None,
-            command: Some("login".into()),
+            command: Some(program.into()),
             args: None,
             env: None,
             drop_env: None,
@@ -337,7 +408,16 @@ async fn through_a_day_of_rotations_no_event_is_lost_and_nothing_is_listed_again
         }),
         ..AuthInfo::default()
     };
-    let programs = [files, plugin].map(|user| start(client(&town, &env, user), &stop));
+    let settings = json!({
+        "idp-issuer-url": "https://idp.test",
+        "client-id": "me",
+        "id-token": jwt(0),
+        "refresh-token": "refresh-0",
+    });
+    let provider = serde_json::from_value(json!({"name": "oidc", "config": settings})).unwrap();
+    let oidc = AuthInfo { auth_provider: Some(provider), ..AuthInfo::default() };
+    let users = [files, plugin("login"), plugin("login-for-good"), plugin("login-with-certificate"), oidc];
+    let programs = users.map(|user| start(client(&town, &env, user), &stop));
 
     // Files are read every 30 s from the start: not at the moment of a rotation, but after what was refused.
     env.clock.sleep(TICK / 4).await;
@@ -370,5 +450,6 @@ async fn through_a_day_of_rotations_no_event_is_lost_and_nothing_is_listed_again
         drop(program.factory);
     }
     assert!(town.state.lock().refusals > 0, "something was refused, and tried again");
+    assert_eq!(u64::from(town.state.lock().refreshed), rotations, "no refresh token was lost or wasted");
     stop.cancel();
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::{FutureExt, TryFutureExt};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::apply_unreported;
-use super::catch_up::catch_up;
+use super::catch_up::{CaughtUp, catch_up};
 use super::handler::{Handler, Notification};
 use super::listener::{Registration, deliver};
 use super::lister::Lister;
@@ -299,13 +300,18 @@ impl<K: Kind> SharedInformer<K> {
         }
     }
 
-    /// Waits until the store reflects everything that the API server has now, by a consistent list of metadata. An informer of
-    /// another source is not waited for. Cancel-safe.
+    /// Waits until the store reflects everything that the API server has now, by a consistent list of metadata. What the watch has
+    /// lost is listed again, counted and reported, as by [`SharedInformer::verify`]. An informer of another source is not waited
+    /// for. Cancel-safe.
     pub(crate) async fn catch_up(&self) {
         let pump = &self.0.pump;
-        if let Some(metadata) = &self.0.metadata {
-            let is_parked = || pump.health.lock().phase == Phase::Parked;
-            catch_up(&self.0.store, metadata, &pump.name, &pump.env, is_parked).await;
+        let Some(metadata) = &self.0.metadata else { return };
+        let is_parked = || pump.health.lock().phase == Phase::Parked;
+        let verify = || self.verify().map_ok(drop).boxed();
+        let caught_up = catch_up(&self.0.store, metadata, &pump.name, &pump.env, is_parked, verify).await;
+        if caught_up == CaughtUp::ByItself {
+            pump.metrics.verified(0);
+            pump.health.lock().verified = Some(pump.env.clock.now());
         }
     }
 

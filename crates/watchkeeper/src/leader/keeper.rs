@@ -27,15 +27,18 @@ pub(super) struct Keeper {
     pub(super) leadership: Leadership,
     /// How long a write without an answer keeps the lease from being released.
     pub(super) memory: Duration,
+    /// Whether the lease is released at the end.
+    pub(super) releases: bool,
 }
 
 impl Keeper {
-    /// Runs until leadership is lost, which is an error, or until `resign`: then the lease is released, if it is held and nothing
-    /// is in flight.
+    /// Runs until leadership is lost, which is an error, or until `resign`: then the lease is released, if that is wanted, it is
+    /// held and nothing is in flight.
     ///
     /// A request that is under way at `resign` is finished first: an acquisition may have succeeded.
     pub(super) async fn run(mut self, resign: CancellationToken) -> Result<(), Loss> {
         let mut follower = Some(Follower::start(&self.client, &self.lease));
+        self.leadership.status().saw();
         while !resign.is_cancelled() {
             if self.elector.leads_until().is_some() {
                 follower = None;
@@ -50,6 +53,7 @@ impl Keeper {
                         () = self.env.clock.sleep_until_boot(until) => None,
                     };
                     if let Some(lease) = changed {
+                        self.leadership.status().saw();
                         self.elector.watched(lease, self.now());
                     }
                 }
@@ -65,7 +69,9 @@ impl Keeper {
             self.show();
         }
         self.leadership.step_down();
-        self.release().await;
+        if self.releases {
+            self.release().await;
+        }
         Ok(())
     }
 
@@ -91,9 +97,13 @@ impl Keeper {
             () = until(deadline, &clock) => return,
         };
         match answer {
-            Ok(lease) => self.elector.read(lease, self.now()),
+            Ok(lease) => {
+                self.leadership.status().saw();
+                self.elector.read(lease, self.now());
+            }
             Err(error) => {
                 self.tell("cannot read the lease", &error);
+                self.leadership.status().did_not_see(WithCauses(&error).to_string());
                 self.elector.read_failed(self.now());
             }
         }
@@ -109,7 +119,10 @@ impl Keeper {
             () = until(deadline, &clock) => return,
         };
         match answer {
-            Ok(lease) => self.elector.wrote(lease, sent, self.now()),
+            Ok(lease) => {
+                self.leadership.status().saw();
+                self.elector.wrote(lease, sent, self.now());
+            }
             Err(error) => {
                 self.tell("cannot write the lease", &error);
                 self.elector.write_failed(self.now());

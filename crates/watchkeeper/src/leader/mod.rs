@@ -54,6 +54,10 @@ use crate::object::ObjectName;
 use crate::record::EventRecorder;
 use crate::source::{Client, Scope, WriteGate};
 
+/// How much longer than the lease duration a leader may go without a renewal before it counts as unhealthy, as in Kubernetes'
+/// components.
+const TOLERANCE: Duration = Duration::from_secs(20);
+
 /// How long the release of the lease may take.
 const RELEASE: Duration = Duration::from_secs(2);
 
@@ -78,6 +82,7 @@ pub struct LeaderElection {
     lease: ObjectName,
     labels: BTreeMap<String, String>,
     times: LeaseTimes,
+    releases: bool,
     leadership: Leadership,
 }
 
@@ -90,7 +95,10 @@ pub struct LeaderElectionBuilder {
     labels: BTreeMap<String, String>,
     times: LeaseTimes,
     identity: Option<String>,
+    name: Option<String>,
     recorder: Option<EventRecorder>,
+    tolerance: Duration,
+    releases: bool,
 }
 
 /// Why an election cannot be held.
@@ -125,6 +133,26 @@ impl LeaderElectionBuilder {
         self
     }
 
+    /// Sets the name of the election in metrics and health checks; that of the Lease by default.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Sets how much longer than the lease duration a leader may go without a renewal, and a standby without a look at the Lease,
+    /// before [`LeaderStatus::check`] and [`LeaderStatus::check_standby`] fail; 20 s by default.
+    pub fn health_tolerance(mut self, tolerance: Duration) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Sets whether the lease is released when the work has ended, so that another replica takes over at once; true by default.
+    /// Otherwise it expires, which gives what the work has left behind, such as other processes, the lease duration to end.
+    pub fn release_on_cancel(mut self, releases: bool) -> Self {
+        self.releases = releases;
+        self
+    }
+
     /// Sets lease duration, renew deadline and retry period; 15, 10 and 2 s by default.
     pub fn times(mut self, times: LeaseTimes) -> Self {
         self.times = times;
@@ -149,7 +177,7 @@ impl LeaderElectionBuilder {
     ///
     /// A setting is missing, or does not fit the others.
     pub fn build(self) -> Result<LeaderElection, ElectionError> {
-        let Self { client, lease, labels, times, identity, recorder } = self;
+        let Self { client, lease, labels, times, identity, name, recorder, tolerance, releases } = self;
         times.check()?;
         if lease.name().is_empty() || lease.namespace().is_none_or(str::is_empty) {
             return Err(ElectionError::NoLease);
@@ -159,9 +187,11 @@ impl LeaderElectionBuilder {
         if identity.is_empty() {
             return Err(ElectionError::NoIdentity);
         }
-        let status = LeaderStatus::new(&env.clock, lease.name(), &identity, times.lease_duration);
+        let name = name.as_deref().unwrap_or_else(|| lease.name());
+        let patience = times.lease_duration.saturating_add(tolerance);
+        let status = LeaderStatus::new(&env.clock, name, &identity, patience);
         let leadership = Leadership::new(WriteGate::new(&env.clock), status, recorder);
-        Ok(LeaderElection { client, env, lease, labels, times, leadership })
+        Ok(LeaderElection { client, env, lease, labels, times, releases, leadership })
     }
 }
 
@@ -174,7 +204,10 @@ impl LeaderElection {
             labels: BTreeMap::new(),
             times: LeaseTimes::default(),
             identity: None,
+            name: None,
             recorder: None,
+            tolerance: TOLERANCE,
+            releases: true,
         }
     }
 
@@ -211,7 +244,8 @@ impl LeaderElection {
     /// Waits until this process leads, then runs `work` to its end, and returns its result; `None` if `stop` came first.
     ///
     /// The lease is renewed until `work` has returned, also after the stop, which is for `work` to notice. Then it is released, so
-    /// that another replica takes over at once, unless a write of a guarded client has not been answered: then it expires. Must be
+    /// that another replica takes over at once, unless [that is off](LeaderElectionBuilder::release_on_cancel), or a write of a
+    /// guarded client has not been answered: then it expires. Must be
     /// called on a tokio runtime, and must not be dropped before its end for the release to happen.
     ///
     /// # Errors
@@ -226,7 +260,7 @@ impl LeaderElection {
         F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output = T>,
     {
-        let Self { client, env, lease, labels, times, leadership } = self;
+        let Self { client, env, lease, labels, times, releases, leadership } = self;
         let requests = client.requests().clone().deadline(times.request_timeout());
         let clock = env.clock.clone();
         let keeper = Keeper {
@@ -237,6 +271,7 @@ impl LeaderElection {
             env,
             leadership: leadership.clone(),
             memory: times.lease_duration,
+            releases,
         };
         // A task of its own: work that blocks its thread does not delay a renewal where there are others.
         let (mut task, resign) = (JoinSet::new(), CancellationToken::new());

@@ -38,6 +38,7 @@ struct State {
     /// Another candidate writes just before the next update.
     intruder: Option<&'static str>,
     hangs: bool,
+    is_forbidden: bool,
 }
 
 impl Server {
@@ -55,9 +56,13 @@ impl Server {
                 if server.state.lock().hangs {
                     pending::<()>().await;
                 }
+                let is_forbidden = server.state.lock().is_forbidden;
                 let is_list = parts.method == Method::GET && !parts.uri.path().ends_with("/leader");
-                let (code, answer) = if is_list {
-                    (StatusCode::FORBIDDEN, json!({"kind": "Status", "reason": "Forbidden", "code": 403}))
+                let (code, answer) = if is_list || is_forbidden {
+                    let refusal = json!({
+                        "kind": "Status", "reason": "Forbidden", "code": 403, "message": "leases is forbidden",
+                    });
+                    (StatusCode::FORBIDDEN, refusal)
                 } else {
                     server.state.lock().act(&parts.method, serde_json::from_slice(&body).unwrap_or_default())
                 };
@@ -349,6 +354,60 @@ async fn a_leader_whose_lease_is_deleted_creates_it_again_and_goes_on() {
     };
     let (led, ()) = tokio::join!(lead(election, &stop), watch);
     assert_eq!(led, Ok(Some(())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_may_not_read_the_lease_tells_why_until_it_may() {
+    let (server, stop) = (Server::new(), CancellationToken::new());
+    server.held_by("other");
+    server.state.lock().is_forbidden = true;
+    let election = server.election("a");
+    let (status, clock) = (election.status().clone(), server.env.clock.clone());
+    let watch = async {
+        clock.sleep(34 * SECOND).await;
+        assert_eq!(status.check_standby(), Ok(()));
+        clock.sleep(2 * SECOND).await;
+        let problem = status.check_standby().unwrap_err();
+        assert_eq!(problem, "cannot read the lease leader: leases is forbidden (403 Forbidden)");
+        assert_eq!(status.check(), Ok(()), "a restart would not help");
+        server.state.lock().is_forbidden = false;
+        clock.sleep(10 * SECOND).await;
+        assert_eq!(status.check_standby(), Ok(()));
+        // A server that does not answer is not seen either.
+        server.state.lock().hangs = true;
+        clock.sleep(46 * SECOND).await;
+        assert!(status.check_standby().unwrap_err().starts_with("cannot read the lease leader: "));
+        stop.cancel();
+    };
+    let (led, ()) = tokio::join!(lead(election, &stop), watch);
+    assert_eq!(led, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_left_to_expire_if_it_is_not_to_be_released() {
+    let (server, stop) = (Server::new(), CancellationToken::new());
+    let election = LeaderElection::builder(&server.client(), "ns", "leader").identity("a");
+    let election = election.release_on_cancel(false).build().unwrap();
+    let watch = async {
+        server.env.clock.sleep(SECOND).await;
+        stop.cancel();
+    };
+    let (led, ()) = tokio::join!(lead(election, &stop), watch);
+    assert_eq!((led, server.calls().as_str(), server.holder().as_str()), (Ok(Some(())), "get create", "a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_has_the_name_and_the_tolerance_that_it_is_given() {
+    let server = Server::new();
+    let election = LeaderElection::builder(&server.client(), "ns", "leader").identity("a").name("shop");
+    let election = election.health_tolerance(3 * SECOND).build().unwrap();
+    let status = election.status().clone();
+    assert_eq!(status.name(), "shop");
+    status.renewed(server.env.clock.boot(), 0);
+    server.env.clock.sleep(18 * SECOND).await;
+    assert_eq!(status.check(), Ok(()));
+    server.env.clock.sleep(SECOND / 100).await;
+    assert_eq!(status.check(), Err("failed election to renew leadership on lease shop".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,13 @@ pub(super) fn authority(cluster: &mut Cluster) -> Result<(ExecAuthCluster, Optio
     }
     let is_data = cluster.certificate_authority_data.is_some();
     let field = if is_data { "certificate-authority-data" } else { "certificate-authority" };
+    if cluster.insecure_skip_tls_verify == Some(true) && (is_data || cluster.certificate_authority.is_some())
+    {
+        return Err(("insecure-skip-tls-verify", format!("and {field} are both given: leave one out")));
+    }
+    if is_data {
+        cluster.certificate_authority = None;
+    }
     let info = ExecAuthCluster::try_from(&*cluster).map_err(|error| (field, error.to_string()))?;
     let Some(pem) = &info.certificate_authority_data else { return Ok((info, None)) };
     let found = certificates(field, pem)?;

@@ -86,8 +86,7 @@ impl Kubeconfigs {
         info.server = Some(server.to_string());
         let mut config = Config::new(server);
         config.root_cert = authority;
-        let is_file = cluster_info.certificate_authority_data.is_none();
-        config.root_cert_file = cluster_info.certificate_authority.filter(|_| is_file).map(PathBuf::from);
+        config.root_cert_file = cluster_info.certificate_authority.map(PathBuf::from);
         let proxy = cluster_info.proxy_url.as_deref().filter(|url| !url.is_empty()).map(proxy_url);
         config.proxy_url = proxy.transpose().map_err(|problem| in_cluster(("proxy-url", problem)))?;
         config.accept_invalid_certs = cluster_info.insecure_skip_tls_verify.unwrap_or_default();

@@ -1,7 +1,10 @@
 //! The gate that writes pass while their process leads.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -66,16 +69,23 @@ impl WriteGate {
         exchange: impl Future<Output = Result<T, ApiError>>,
     ) -> Result<T, ApiError> {
         let mut passage = self.enter()?;
+        let ended = || Err(ApiError::new(Class::Timeout, "leadership ended before the answer came"));
+        let mut exchange = pin!(exchange);
+        // Looked at before each step: after a suspend, what was held up must not go on to send.
+        let guarded =
+            poll_fn(|cx| if self.is_open() { exchange.as_mut().poll(cx) } else { Poll::Ready(ended()) });
         let outcome = tokio::select! {
             biased;
-            outcome = exchange => outcome,
-            () = self.wait_until_closed() => {
-                let message = "leadership ended before the answer came";
-                Err(ApiError::new(Class::Timeout, message))
-            }
+            outcome = guarded => outcome,
+            () = self.wait_until_closed() => ended(),
         };
         passage.is_answered = outcome.as_ref().map_or_else(is_answer, |_| true);
         outcome
+    }
+
+    fn is_open(&self) -> bool {
+        let now = self.0.clock.boot();
+        self.0.state.lock().until.is_some_and(|until| now < until)
     }
 
     fn enter(&self) -> Result<Passage<'_>, ApiError> {
@@ -192,6 +202,23 @@ mod tests {
         tokio::time::advance(60 * SECOND).await;
         clock.suspend(60 * SECOND);
         assert_eq!(clock.timeout(SECOND, &mut write).await, Ok(Some(Class::Timeout)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_was_held_up_before_it_was_sent_is_not_sent_after_the_end() {
+        let (gate, clock) = gate();
+        gate.open_until(clock.boot() + 10 * SECOND);
+        let (connected, connection) = tokio::sync::oneshot::channel::<()>();
+        let mut write = Box::pin(class(&gate, async {
+            connection.await.unwrap();
+            panic!("it must not be sent");
+        }));
+        assert!(clock.timeout(SECOND, &mut write).await.is_err());
+        // The machine is suspended, and the connection is there before any timer has noticed.
+        tokio::time::advance(60 * SECOND).await;
+        clock.suspend(60 * SECOND);
+        connected.send(()).unwrap();
+        assert_eq!(write.now_or_never(), Some(Some(Class::Timeout)));
     }
 
     #[tokio::test(start_paused = true)]

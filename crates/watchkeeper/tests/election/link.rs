@@ -66,18 +66,49 @@ struct State {
     delay: Duration,
     /// How late the events of watches are.
     lag: Duration,
+    /// The events of all watches but those of the Lease are lost.
+    is_deaf: bool,
+    /// Requests about the Lease are refused.
+    has_no_lease: bool,
     /// Watches are refused, and those that are open end at their next event.
     has_no_watches: bool,
     requests: u32,
     lease_reads: u32,
-    crash: Option<Crash>,
+    planned: Option<Planned>,
 }
 
-/// A crash at the nth request: before the server gets it, or after it has acted.
+/// What goes wrong at the nth request of a replica.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Crash {
+pub(crate) struct Fault {
     pub(crate) at: u32,
-    pub(crate) after: bool,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    /// It crashes, before the server gets the request or after it has acted.
+    Crash { after: bool },
+    /// It is suspended: requests about the Lease leave when it goes on, others have just left. No client can take back a write
+    /// between its last look at the clock and the socket.
+    Freeze(Duration),
+    /// The server cannot be reached, from this request on.
+    Cut(Duration),
+}
+
+impl What {
+    pub(crate) fn lasts(self) -> Duration {
+        match self {
+            Self::Crash { .. } => Duration::ZERO,
+            Self::Freeze(time) | Self::Cut(time) => time,
+        }
+    }
+}
+
+/// The fault that is to come, and the clock of the replica with its rate.
+struct Planned {
+    fault: Fault,
+    clock: Clock,
+    rate: f64,
 }
 
 impl Link {
@@ -87,13 +118,24 @@ impl Link {
         Self { cluster: cluster.clone(), replica, generator, state, dead: CancellationToken::new() }
     }
 
-    pub(crate) fn crash_at(&self, crash: Option<Crash>) {
-        self.state.lock().crash = crash;
+    /// Lets a fault happen to the replica with that clock.
+    pub(crate) fn plan(&self, fault: Fault, clock: &Clock, rate: f64) {
+        self.state.lock().planned = Some(Planned { fault, clock: clock.clone(), rate });
     }
 
     /// Delays the events of all watches but those of the Lease.
     pub(crate) fn lag(&self, lag: Duration) {
         self.state.lock().lag = lag;
+    }
+
+    /// Loses the events of all watches but those of the Lease, or stops to.
+    pub(crate) fn deafen(&self, is_deaf: bool) {
+        self.state.lock().is_deaf = is_deaf;
+    }
+
+    /// Refuses requests about the Lease, or stops to.
+    pub(crate) fn forbid_lease(&self, is_forbidden: bool) {
+        self.state.lock().has_no_lease = is_forbidden;
     }
 
     /// Lists and watches are refused from now on.
@@ -157,25 +199,35 @@ impl Link {
         self.cluster.clock.sleep(delay).await;
     }
 
-    /// Counts a request; returns when the process crashes at it.
-    fn count(&self) -> Option<bool> {
+    /// Counts a request; returns the fault that happens at it, which has begun.
+    fn count(&self) -> Option<What> {
         let mut state = self.state.lock();
         state.requests += 1;
-        let at = state.requests;
-        state.crash.filter(|crash| crash.at == at).map(|crash| crash.after)
+        let requests = state.requests;
+        let Planned { fault, clock, rate } = state.planned.take_if(|planned| planned.fault.at == requests)?;
+        drop(state);
+        match fault.what {
+            What::Crash { after: false } => self.dead.cancel(),
+            What::Crash { after: true } => {}
+            What::Freeze(time) => self.freeze(time, &clock, rate),
+            What::Cut(time) => self.cut(time),
+        }
+        Some(fault.what)
     }
 
     async fn call(self, request: Request<Body>) -> Result<Response<AnswerBody>, std::io::Error> {
         self.thawed().await;
-        let crash = self.count();
-        if crash == Some(false) {
-            self.dead.cancel();
+        let (fault, uri) = (self.count(), request.uri().to_string());
+        if uri.contains("/leases") {
+            self.thawed().await;
         }
         let (sent, holder) = (self.cluster.clock.now(), self.cluster.server.holder());
-        let uri = request.uri().to_string();
         let is_read = request.method() == Method::GET && request.uri().path().ends_with("/leases/leader");
         self.state.lock().lease_reads += u32::from(is_read);
         if self.state.lock().has_no_watches && request.method() == Method::GET && !is_read {
+            return Ok(forbidden());
+        }
+        if self.state.lock().has_no_lease && uri.contains("/leases") {
             return Ok(forbidden());
         }
         let is_watch = uri.contains("watch=true");
@@ -185,9 +237,9 @@ impl Link {
         let link = self.clone();
         tokio::spawn(async move {
             link.travel().await;
-            if !link.loses(&uri) && crash != Some(false) {
+            if !link.loses(&uri) && !matches!(fault, Some(What::Crash { after: false })) {
                 let response = link.act(request, sent, holder).await;
-                if crash == Some(true) {
+                if matches!(fault, Some(What::Crash { after: true })) {
                     link.dead.cancel();
                 }
                 link.travel().await;
@@ -208,8 +260,14 @@ impl Link {
                     let lag = if is_delayed { link.state.lock().lag } else { Duration::ZERO };
                     link.cluster.clock.sleep(lag).await;
                     link.thawed().await;
-                    if link.is_cut() || (is_watch && link.state.lock().has_no_watches) {
+                    let is_refused = {
+                        let state = link.state.lock();
+                        state.has_no_watches || (state.has_no_lease && !is_delayed)
+                    };
+                    if link.is_cut() || (is_watch && is_refused) {
                         Err(reset())
+                    } else if is_delayed && link.state.lock().is_deaf {
+                        Ok(Frame::data(Bytes::new()))
                     } else {
                         chunk.map(Frame::data)
                     }

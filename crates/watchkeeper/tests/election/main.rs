@@ -10,7 +10,7 @@ mod world;
 use std::ops::Range;
 use std::time::Duration;
 
-use link::Crash;
+use link::{Fault, What};
 use world::{Weather, requests_until_leading, run};
 
 /// The seeds of each kind of weather: `ELECTION_SEEDS`, a number or a range such as `1000..2000`, or a few.
@@ -64,19 +64,36 @@ fn with_a_clock_that_runs_twice_as_fast_two_leaders_are_found() {
     assert!(found > 0, "the check would not notice two leaders");
 }
 
-#[test]
-fn a_crash_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
-    let calm = Weather { faults: Duration::ZERO, delay: Duration::from_millis(20), ..STORMY };
+const CALM: Weather =
+    Weather { replicas: 2, rates: (1.0, 1.0), faults: Duration::ZERO, delay: Duration::from_millis(20) };
+
+/// Lets each fault happen at every request that the first leader makes.
+fn hold_at_every_request(faults: impl IntoIterator<Item = What>) {
     let requests = requests_until_leading(7);
     assert!(requests > 20, "{requests}");
-    for at in 1..=requests {
-        for after in [false, true] {
-            let outcome = run(7, calm, Some(Crash { at, after }));
-            assert!(outcome.wrong.is_empty(), "crash at {at}, after: {after}: {:?}", outcome.wrong);
-            assert!(
-                outcome.last_gap <= Duration::from_secs(17),
-                "crash at {at}, after: {after}: {outcome:?}"
-            );
+    for what in faults {
+        for at in 1..=requests {
+            let outcome = run(7, CALM, Some(Fault { at, what }));
+            assert!(outcome.wrong.is_empty(), "{what:?} at {at}: {:?}", outcome.wrong);
+            assert!(outcome.last_gap <= Duration::from_secs(17), "{what:?} at {at}: {outcome:?}");
         }
     }
+}
+
+/// A moment; times before and after the renew deadline and the lease duration; and long.
+const TIMES: [u64; 6] = [1, 9, 11, 16, 30, 60];
+
+#[test]
+fn a_crash_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
+    hold_at_every_request([false, true].map(|after| What::Crash { after }));
+}
+
+#[test]
+fn a_suspend_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
+    hold_at_every_request(TIMES.map(|time| What::Freeze(Duration::from_secs(time))));
+}
+
+#[test]
+fn a_cut_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
+    hold_at_every_request(TIMES.map(|time| What::Cut(Duration::from_secs(time))));
 }

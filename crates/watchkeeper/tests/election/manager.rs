@@ -14,7 +14,7 @@ use watchkeeper::clock::Instant;
 use watchkeeper::controller::{Action, Controller, Manager, ManagerError, Watch};
 use watchkeeper::leader::LeaderElection;
 use watchkeeper::source::{Scope, Selection};
-use watchkeeper::{Client, Env, ObjectName};
+use watchkeeper::{Client, Env, ObjectName, SharedInformerFactory};
 
 use crate::link::{Cluster, Link};
 
@@ -26,6 +26,7 @@ struct Program {
     stop: CancellationToken,
     run: JoinHandle<Result<(), ManagerError>>,
     ready: watchkeeper::process::Checks,
+    factory: SharedInformerFactory,
 }
 
 impl Program {
@@ -66,8 +67,9 @@ impl World {
         let mut manager = Manager::builder("operator", &client).leader_election(election).build();
         register(&mut manager, self);
         let (stop, ready) = (CancellationToken::new(), manager.pages().ready.clone());
+        let factory = manager.factory().clone();
         let run = tokio::spawn(manager.run(stop.clone()));
-        Program { link, stop, run, ready }
+        Program { link, stop, run, ready, factory }
     }
 
     /// Starts a program that keeps one Secret for each ConfigMap, under a generated name.
@@ -179,6 +181,62 @@ async fn a_standby_whose_watch_is_behind_creates_nothing_twice() {
         assert_eq!(world.secrets().await, 2, "with a lag of {lag:?}");
         second.kill();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_watch_of_a_standby_has_lost_is_repaired_before_it_works() {
+    // Later events move the cache past what was lost, or there are none.
+    for is_passed in [false, true] {
+        let world = World::new();
+        let first = world.operator(0);
+        world.until_held_by(0).await;
+        let second = world.operator(1);
+        world.env.clock.sleep(5 * SECOND).await;
+        second.link.deafen(true);
+        world.create_map("a").await;
+        world.until("a Secret", async || world.secrets().await == 1).await;
+        world.env.clock.sleep(SECOND).await;
+        second.link.deafen(false);
+        if is_passed {
+            world.create_map("b").await;
+            world.until("a second Secret", async || world.secrets().await == 2).await;
+            world.env.clock.sleep(SECOND).await;
+        }
+        let (stopped, all) = (world.env.clock.now(), if is_passed { 2 } else { 1 });
+        first.stop.cancel();
+        assert!(first.ended().await.is_ok());
+        let is_seen =
+            async || world.reconciled.lock().iter().filter(|(number, _)| *number == 1).count() >= all;
+        world.until("the reconciles of the second", is_seen).await;
+        let took = world.env.clock.now() - stopped;
+        assert!(took < 15 * SECOND, "{took:?}");
+        let (maps, secrets) = (second.factory.informer::<ConfigMap>(), second.factory.informer::<Secret>());
+        assert_eq!((maps.health().differences, secrets.health().differences), (1, 1));
+        world.env.clock.sleep(60 * SECOND).await;
+        assert_eq!(world.secrets().await, all, "nothing was created twice");
+        second.kill();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_may_not_read_the_lease_is_not_ready() {
+    let world = World::new();
+    let first = world.operator(0);
+    world.until_held_by(0).await;
+    let second = world.operator(1);
+    world.env.clock.sleep(60 * SECOND).await;
+    assert!(second.ready.failing().is_empty());
+    second.link.forbid_lease(true);
+    world.env.clock.sleep(30 * SECOND).await;
+    assert!(second.ready.failing().is_empty(), "it may be for a moment");
+    world.env.clock.sleep(10 * SECOND).await;
+    assert_eq!(second.ready.failing(), ["leaderElection"]);
+    second.link.forbid_lease(false);
+    world.env.clock.sleep(10 * SECOND).await;
+    assert!(second.ready.failing().is_empty());
+    assert!(first.ready.failing().is_empty());
+    first.kill();
+    second.kill();
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use watchkeeper::clock::{Clock, Generator, Instant};
 use watchkeeper::leader::LeaderElection;
 use watchkeeper::{Client, Env};
 
-use crate::link::{Cluster, Crash, Link, Write};
+use crate::link::{Cluster, Fault, Link, Write};
 
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +51,16 @@ const NEW_YEAR: i64 = 1_767_225_600;
 /// How long the end without faults lasts: long enough for a new leader.
 const CALM: Duration = Duration::from_secs(60);
 
+/// How long the first leader has led when all requests were made at which a fault is planned.
+const LEADING: Duration = Duration::from_secs(6);
+
 /// Runs one schedule of faults on a runtime of its own.
-pub(crate) fn run(seed: u64, weather: Weather, crash: Option<Crash>) -> Outcome {
+pub(crate) fn run(seed: u64, weather: Weather, fault: Option<Fault>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(live(seed, weather, crash))
+    runtime.unwrap().block_on(live(seed, weather, fault))
 }
 
-async fn live(seed: u64, weather: Weather, crash: Option<Crash>) -> Outcome {
+async fn live(seed: u64, weather: Weather, fault: Option<Fault>) -> Outcome {
     let env = Env::simulated(seed);
     let cluster = Cluster::new(&env);
     let over = CancellationToken::new();
@@ -75,8 +78,11 @@ async fn live(seed: u64, weather: Weather, crash: Option<Crash>) -> Outcome {
         })
         .collect();
     let lives =
-        join_all(replicas.iter().map(|replica| lives(replica, &cluster, &env, weather, crash, &over)));
+        join_all(replicas.iter().map(|replica| lives(replica, &cluster, &env, weather, fault, &over)));
     let faults = async {
+        if let Some(fault) = fault {
+            env.clock.sleep(LEADING + fault.what.lasts()).await;
+        }
         let calm_from = inflict(&replicas, &env, weather).await;
         env.clock.sleep(CALM).await;
         over.cancel();
@@ -118,7 +124,7 @@ async fn lives(
     cluster: &Cluster,
     env: &Env,
     weather: Weather,
-    crash: Option<Crash>,
+    fault: Option<Fault>,
     over: &CancellationToken,
 ) {
     let mut life = 0;
@@ -131,7 +137,9 @@ async fn lives(
         let clock = Clock::virtual_with_rate(anchor, replica.rate);
         let own = Env::new(clock.clone(), generator.clone());
         let link = Link::new(cluster, replica.number, generator.fork("link"), weather.delay);
-        link.crash_at(crash.filter(|_| replica.number == 0 && life == 1));
+        if let Some(fault) = fault.filter(|_| replica.number == 0 && life == 1) {
+            link.plan(fault, &clock, replica.rate);
+        }
         let stop = CancellationToken::new();
         *replica.now.lock() = Some((link.clone(), clock));
         *replica.stop.lock() = stop.clone();
@@ -204,7 +212,7 @@ pub(crate) fn requests_until_leading(seed: u64) -> u32 {
         let client = Client::from_kube(link.client(), &env);
         let stop = CancellationToken::new();
         let lead = candidate(&client, &env, "0_1", stop.clone());
-        let _still_leads = env.clock.timeout(Duration::from_secs(6), lead).await;
+        let _still_leads = env.clock.timeout(LEADING, lead).await;
         link.requests()
     })
 }

@@ -180,7 +180,10 @@ impl ManagerBuilder {
             #[cfg(all(feature = "admin", feature = "prometheus"))]
             crate::process::metrics::register_election(&mut admin.pages.metrics, election.status());
             #[cfg(feature = "admin")]
-            admin.pages.live.election(election.status());
+            {
+                admin.pages.live.election(election.status());
+                admin.pages.ready.standby(election.status());
+            }
         }
         #[cfg(feature = "admin")]
         {

@@ -96,10 +96,17 @@ impl Checks {
         self.add("informers", move || caches.panicked().map_or(Ok(()), |panicked| Err(panicked.to_string())));
     }
 
-    /// Adds the check `leaderElection`, which fails while this process leads and has not renewed its lease for long: it hangs.
+    /// Adds the check `leaderElection`, for liveness: it fails while this process leads and has not renewed its lease for long: it hangs.
     pub fn election(&self, status: &LeaderStatus) {
         let status = status.clone();
         self.add("leaderElection", move || status.check());
+    }
+
+    /// Adds the check `leaderElection`, for readiness: it fails while this process does not lead and has not seen the Lease for long,
+    /// so that it could not take over. The reason is the last error.
+    pub fn standby(&self, status: &LeaderStatus) {
+        let status = status.clone();
+        self.add("leaderElection", move || status.check_standby());
     }
 
     /// Returns the names of the checks that fail now.

@@ -9,8 +9,9 @@ use prometheus_client::registry::Registry;
 use super::sheet::Sheet;
 use crate::source::Client;
 
-/// Registers `watchkeeper_credential_age_seconds`, `watchkeeper_credential_reloads_total` and
-/// `watchkeeper_credential_reload_failures_total` of `client`. A client made from kube's has none of them.
+/// Registers `watchkeeper_credential_age_seconds`, `watchkeeper_credential_reloads_total`,
+/// `watchkeeper_credential_reload_failures_total` and, of credentials whose end is known,
+/// `watchkeeper_credential_expiry_timestamp_seconds` of `client`. A client made from kube's has none of them.
 pub fn register_credentials(registry: &mut Registry, client: &Client) {
     registry.register_collector(Box::new(Credentials(client.clone())));
 }
@@ -36,6 +37,13 @@ impl Collector for Credentials {
                 "watchkeeper_credential_reload_failures",
                 "How often credentials could not be read again",
             )?
-            .counter(&[], status.failures)
+            .counter(&[], status.failures)?;
+        let Some(expires) = status.expires else { return Ok(()) };
+        sheet
+            .gauges(
+                "watchkeeper_credential_expiry_timestamp_seconds",
+                "When the credentials in use expire, in seconds since the epoch",
+            )?
+            .gauge(&[], expires.as_duration().as_secs_f64())
     }
 }

@@ -1,17 +1,17 @@
 //! The credentials of a client: they are read again while it runs, before they expire and after they were refused.
 //!
-//! There is no task for this. A request reads them again if they are due, and so does every open watch, which ends when
-//! they have changed, so that the next one is opened with the new ones.
+//! Requests and open watches see to this. Files that are due are read on the spot. What takes a while, running a plugin or asking a
+//! provider, is one task for all that use the credentials, which they own (`renewal.rs`): nobody waits for it as long as the last
+//! credentials are valid. A watch ends when they have changed, so that the next one is opened with the new ones.
 
 mod oidc;
 mod outside;
 mod plugin;
+mod problem;
+mod renewal;
 mod sources;
 
 use std::future::Future;
-use std::io;
-use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +19,15 @@ use http::HeaderValue;
 use jiff::Timestamp;
 use kube_client::client::AuthError;
 use kube_client::{Config, Error};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustls::ClientConfig;
 use tokio::sync::Notify;
-use tower::BoxError;
 
 pub(super) use self::outside::Machine;
 pub(crate) use self::outside::Outside;
-use self::sources::{Reading, Sources};
+pub(super) use self::problem::Problem;
+use self::renewal::{Outcome, Renewal};
+use self::sources::{Asked, Reading, Sources};
 use crate::clock::{Clock, Instant};
 use crate::report::WithCauses;
 
@@ -42,13 +43,20 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(crate) struct Credentials(Arc<Shared>);
 
 struct Shared {
+    core: Arc<Core>,
+    /// The last renewal, which may be over. It is dropped with the credentials.
+    renewal: Mutex<Option<Renewal>>,
+}
+
+/// What a renewal works on.
+struct Core {
     sources: Sources,
     outside: Arc<dyn Outside>,
     clock: Clock,
     current: RwLock<Arc<Presented>>,
     status: Mutex<Status>,
-    /// Held during a renewal, so that there is one at a time.
-    renewing: tokio::sync::Mutex<()>,
+    /// Held while files are read, so that what was read later is used later.
+    reading: Mutex<()>,
     renewed: Notify,
 }
 
@@ -89,37 +97,8 @@ pub struct CredentialStatus {
     pub failures: u64,
     /// Why the last attempt failed, if it did.
     pub problem: Option<String>,
-}
-
-/// Why credentials cannot be used. Never contains any.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("{} is empty", .0.display())]
-    Empty(PathBuf),
-    #[error("{} holds no certificate", .0.display())]
-    NoCertificate(PathBuf),
-    #[error("cannot use the client certificate: {0}")]
-    Pair(&'static str),
-    #[error("the token is what no header may hold")]
-    NoHeader,
-    #[error("cannot start the program")]
-    Start(#[source] io::Error),
-    #[error("the program failed: {0}")]
-    Failed(ExitStatus),
-    #[error("the program asks for a terminal, and there is none")]
-    NoTerminal,
-    #[error("{0}")]
-    Printed(&'static str),
-    #[error("the program was interrupted")]
-    Interrupted,
-    #[error("cannot reach the identity provider")]
-    Unanswered(#[source] BoxError),
-    #[error("cannot use the identity provider: {0}")]
-    Provider(&'static str),
-    #[error("cannot set up TLS")]
-    Tls(#[source] Error),
+    /// When the current credentials expire, if that is known: a credential program says so, and tokens that are JWTs do.
+    pub expires: Option<Timestamp>,
 }
 
 impl Status {
@@ -143,7 +122,8 @@ impl Credentials {
             other => Error::Auth(AuthError::AuthExec(WithCauses(&other).to_string())),
         };
         let sources = Sources::new(config).map_err(unusable)?;
-        let reading = sources.read(&*outside, None).map_err(unusable)?;
+        let printed = sources.run_first(&*outside, clock).map_err(unusable)?;
+        let reading = sources.read(&*outside, printed, None).map_err(unusable)?;
         let tls = sources.tls(&reading)?;
         let now = clock.now();
         let status = Status {
@@ -157,67 +137,63 @@ impl Credentials {
             problem: None,
         };
         let current = Arc::new(Presented { number: 0, tls, reading });
-        Ok(Self(Arc::new(Shared {
+        let core = Core {
             sources,
             outside,
             clock: clock.clone(),
             current: RwLock::new(current),
             status: Mutex::new(status),
-            renewing: tokio::sync::Mutex::default(),
+            reading: Mutex::default(),
             renewed: Notify::new(),
-        })))
+        };
+        Ok(Self(Arc::new(Shared { core: Arc::new(core), renewal: Mutex::default() })))
     }
 
     pub(super) fn current(&self) -> Arc<Presented> {
-        self.0.current.read().clone()
+        self.0.core.current()
     }
 
     /// Returns whether there may ever be other credentials.
     pub(super) fn can_change(&self) -> bool {
-        self.0.sources.has_files() || self.0.sources.are_slow()
+        self.0.core.sources.has_files() || self.0.core.sources.are_slow()
     }
 
     pub(crate) fn status(&self) -> CredentialStatus {
-        let status = self.0.status.lock();
+        let core = &self.0.core;
+        let status = core.status.lock();
         CredentialStatus {
-            age: self.0.clock.now().saturating_duration_since(status.since),
+            age: core.clock.now().saturating_duration_since(status.since),
             reloads: status.reloads,
             failures: status.failures,
             problem: status.problem.clone(),
+            expires: core.current().reading.ends(),
         }
     }
 
-    /// Returns the credentials for a request, renewed if they are due. An error means that they have expired and could
-    /// not be renewed.
-    pub(super) async fn fresh(&self) -> Result<Arc<Presented>, Problem> {
-        if !self.is_due() {
-            return Ok(self.current());
+    /// Returns the credentials for a request. Those that are due are renewed, which is waited for only if they have expired. An
+    /// error means that they have and could not be renewed.
+    pub(super) async fn fresh(&self) -> Result<Arc<Presented>, Arc<Problem>> {
+        let renewal = self.renew_if_due();
+        if let Some(renewal) = renewal.filter(|_| self.0.core.has_expired())
+            && let Err(problem) = renewal.wait().await
+            && self.0.core.has_expired()
+        {
+            return Err(problem);
         }
-        // While they are still valid, only one request waits for new ones.
-        let turn = if self.has_expired() {
-            self.0.renewing.lock().await
-        } else {
-            match self.0.renewing.try_lock() {
-                Ok(turn) => turn,
-                Err(_) => return Ok(self.current()),
-            }
-        };
-        let renewed = if self.is_due() { self.renew(self.is_expiring()).await } else { Ok(()) };
-        drop(turn);
-        match renewed {
-            Err(problem) if self.has_expired() => Err(problem),
-            _ => Ok(self.current()),
-        }
+        Ok(self.current())
     }
 
     /// Reads the credentials again after a server has refused `refused`. Returns whether there are others now.
     pub(super) async fn after_refusal(&self, refused: &Presented) -> bool {
-        let turn = self.0.renewing.lock().await;
+        let core = &self.0.core;
         if self.current().number == refused.number && self.can_change() {
             // The problem is in the status, and the refusal stands.
-            let _reported = self.renew(!self.was_in_vain()).await;
+            let _reported = match self.under_way() {
+                Some(renewal) => renewal.wait().await,
+                None if core.sources.are_slow() && !core.was_in_vain() => self.renew().wait().await,
+                None => core.update(Ok(None)),
+            };
         }
-        drop(turn);
         self.current().number != refused.number
     }
 
@@ -227,65 +203,106 @@ impl Credentials {
         let credentials = self.clone();
         async move {
             loop {
-                let renewed = credentials.0.renewed.notified();
+                let renewed = credentials.0.core.renewed.notified();
                 if credentials.current().number != number {
                     return;
                 }
+                let renew = async {
+                    credentials.0.core.until_due().await;
+                    if let Some(renewal) = credentials.renew_if_due() {
+                        // The problem is in the status.
+                        let _reported = renewal.wait().await;
+                    }
+                };
                 tokio::select! {
                     biased;
                     () = renewed => {}
-                    () = credentials.until_due() => {
-                        // The problem is in the status.
-                        let _reported = credentials.fresh().await;
-                    }
+                    () = renew => {}
                 }
             }
         }
     }
 
+    /// Reads files that are due. Returns a renewal if credentials are about to expire, or one is under way.
+    fn renew_if_due(&self) -> Option<Renewal> {
+        let core = &self.0.core;
+        // While one reads files, others use the last credentials.
+        if core.is_due(|status| status.files_due)
+            && let Some(turn) = core.reading.try_lock()
+        {
+            // The problem is in the status.
+            let _reported = core.update_in_turn(&turn, Ok(None));
+        }
+        if core.is_due(|status| status.expiry_due) { Some(self.renew()) } else { self.under_way() }
+    }
+
+    fn under_way(&self) -> Option<Renewal> {
+        self.0.renewal.lock().clone().filter(|renewal| !renewal.is_over())
+    }
+
+    /// Starts a renewal, or joins the one that is under way.
+    fn renew(&self) -> Renewal {
+        let mut last = self.0.renewal.lock();
+        if let Some(renewal) = last.as_ref().filter(|renewal| !renewal.is_over()) {
+            return renewal.clone();
+        }
+        let core = self.0.core.clone();
+        core.status.lock().tried = core.clock.now();
+        let renewal = Renewal::start(async move {
+            let asked = core.sources.ask(&*core.outside, &core.clock).await;
+            core.update(asked.map(Some))
+        });
+        last.insert(renewal).clone()
+    }
+}
+
+impl Core {
+    fn current(&self) -> Arc<Presented> {
+        self.current.read().clone()
+    }
+
     async fn until_due(&self) {
         let next = {
-            let status = self.0.status.lock();
+            let status = self.status.lock();
             status.due().map(|due| due.max(status.tried + RETRY))
         };
         match next {
-            Some(next) => self.0.clock.sleep_until(next).await,
+            Some(next) => self.clock.sleep_until(next).await,
             None => std::future::pending().await,
         }
     }
 
-    fn is_due(&self) -> bool {
-        self.0.status.lock().due().is_some_and(|due| due <= self.0.clock.now())
-    }
-
-    fn is_expiring(&self) -> bool {
-        self.0.status.lock().expiry_due.is_some_and(|due| due <= self.0.clock.now())
+    fn is_due(&self, of: impl FnOnce(&Status) -> Option<Instant>) -> bool {
+        of(&self.status.lock()).is_some_and(|due| due <= self.clock.now())
     }
 
     fn has_expired(&self) -> bool {
-        self.current().reading.expires.is_some_and(|at| at <= self.0.clock.wall())
+        self.current().reading.expires.is_some_and(|at| at <= self.clock.wall())
     }
 
     /// Returns whether a plugin has just run, or a provider was just asked, without giving anything new.
     fn was_in_vain(&self) -> bool {
-        let is_recent = |at: Instant| self.0.clock.now() < at + RETRY;
-        self.0.status.lock().vain.is_some_and(is_recent)
+        let is_recent = |at: Instant| self.clock.now() < at + RETRY;
+        self.status.lock().vain.is_some_and(is_recent)
     }
 
-    /// Reads the files again, and if `whole`, runs the plugin or asks the provider. Presents the result from now on if it
-    /// has changed. Call it while holding `renewing`.
-    async fn renew(&self, whole: bool) -> Result<(), Problem> {
-        let read = self.read_again(whole).await;
-        let shared = &*self.0;
-        let now = shared.clock.now();
-        let mut status = shared.status.lock();
+    /// Reads the files again. Presents the result from now on, with what a renewal has `asked` for, if it has changed.
+    fn update(&self, asked: Result<Option<Asked>, Problem>) -> Outcome {
+        self.update_in_turn(&self.reading.lock(), asked)
+    }
+
+    fn update_in_turn(&self, _turn: &MutexGuard<'_, ()>, asked: Result<Option<Asked>, Problem>) -> Outcome {
+        let is_renewal = !matches!(asked, Ok(None));
+        let read = asked.and_then(|asked| self.read(asked.unwrap_or_default()));
+        let now = self.clock.now();
+        let mut status = self.status.lock();
         status.tried = now;
         let (reading, tls) = match read {
             Ok(read) => read,
             Err(problem) => {
                 status.failures += 1;
                 status.files_due = status.files_due.map(|_| now + RETRY);
-                if whole {
+                if is_renewal {
                     status.vain = Some(now);
                     status.expiry_due = status.expiry_due.map(|_| now + RETRY);
                 }
@@ -294,21 +311,21 @@ impl Credentials {
                     tracing::warn!(problem = text, "cannot renew the credentials; the last ones stay in use");
                 }
                 status.problem = Some(text);
-                return Err(problem);
+                return Err(Arc::new(problem));
             }
         };
         status.problem = None;
-        status.files_due = shared.sources.has_files().then(|| now + FRESH);
-        if whole {
-            status.expiry_due = reading.expires.map(|at| now + before_expiry(at, shared.clock.wall()));
+        status.files_due = self.sources.has_files().then(|| now + FRESH);
+        if is_renewal {
+            status.expiry_due = reading.expires.map(|at| now + before_expiry(at, self.clock.wall()));
         }
-        let mut current = shared.current.write();
+        let mut current = self.current.write();
         let is_same = current.reading.is_same(&reading);
         let number = current.number + u64::from(!is_same);
         let tls = if is_same { current.tls.clone() } else { tls };
         *current = Arc::new(Presented { number, tls, reading });
         drop(current);
-        if whole {
+        if is_renewal {
             status.vain = is_same.then_some(now);
         }
         if !is_same {
@@ -316,26 +333,15 @@ impl Credentials {
             status.since = now;
             drop(status);
             tracing::info!(number, "the credentials were renewed");
-            shared.renewed.notify_waiters();
+            self.renewed.notify_waiters();
         }
         Ok(())
     }
 
-    async fn read_again(&self, whole: bool) -> Result<(Reading, Option<Arc<ClientConfig>>), Problem> {
-        let shared = self.0.clone();
-        if whole {
-            shared.sources.prepare(&*shared.outside).await?;
-        }
-        let last = self.current();
-        let read = move || {
-            let reading = shared.sources.read(&*shared.outside, Some(&last.reading).filter(|_| !whole))?;
-            let tls = shared.sources.tls(&reading).map_err(Problem::Tls)?;
-            Ok((reading, tls))
-        };
-        if whole && self.0.sources.are_slow() {
-            return tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Interrupted)?;
-        }
-        read()
+    fn read(&self, asked: Asked) -> Result<(Reading, Option<Arc<ClientConfig>>), Problem> {
+        let reading = self.sources.read(&*self.outside, asked, Some(&self.current().reading))?;
+        let tls = self.sources.tls(&reading).map_err(Problem::Tls)?;
+        Ok((reading, tls))
     }
 }
 

@@ -14,8 +14,8 @@ use rustls::pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::Problem;
 use super::outside::Outside;
+use super::problem::Problem;
 
 /// ID tokens of one user at one provider.
 pub(super) struct Oidc {

@@ -1,20 +1,33 @@
 //! Credential plugins: programs that print an `ExecCredential`.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube_client::config::{ExecAuthCluster, ExecConfig, ExecInteractiveMode};
 use serde::{Deserialize, Serialize};
 
-use super::Problem;
 use super::outside::Outside;
+use super::problem::Problem;
+use crate::clock::Clock;
+
+/// A plugin that runs longer is killed, unless it may be asking somebody for a password.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const KIND: &str = "ExecCredential";
+
+/// The versions of credentials that plugins print.
+const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
 /// A credential plugin.
 pub(super) struct Plugin(pub(super) ExecConfig);
 
 /// What a plugin printed.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ExecCredential {
+    api_version: Option<String>,
+    kind: Option<String>,
     status: Option<Printed>,
 }
 
@@ -55,14 +68,38 @@ impl Printed {
 }
 
 impl Plugin {
-    /// Runs the program. Blocks. What it prints is never part of an error, as it may be a secret even then.
-    pub(super) fn run(&self, outside: &dyn Outside) -> Result<Printed, Problem> {
-        let output = outside.run(self.command(outside)?).map_err(Problem::Start)?;
+    /// Runs the program; dropped, it kills it. What it prints is never part of an error, as it may be a secret even then.
+    pub(super) async fn run(&self, outside: &dyn Outside, clock: &Clock) -> Result<Printed, Problem> {
+        let is_interactive = self.is_interactive(outside)?;
+        let run = outside.run(self.command(is_interactive)?);
+        let ended = if is_interactive {
+            run.await
+        } else {
+            clock.timeout(LIMIT, run).await.map_err(|_| Problem::Hung(LIMIT))?
+        };
+        let output = ended.map_err(Problem::Start)?;
         if !output.status.success() {
             return Err(Problem::Failed(output.status));
         }
-        let printed: ExecCredential = serde_saphyr::from_slice(&output.stdout)
+        self.parse(&output.stdout)
+    }
+
+    fn parse(&self, printed: &[u8]) -> Result<Printed, Problem> {
+        let printed: ExecCredential = serde_saphyr::from_slice(printed)
             .map_err(|_| Problem::Printed("what the program printed is no ExecCredential"))?;
+        if printed.kind.as_deref() != Some(KIND) {
+            return Err(Problem::Printed("the kind of what the program printed is not ExecCredential"));
+        }
+        let is_known = match (&self.0.api_version, &printed.api_version) {
+            (Some(wanted), Some(version)) => wanted == version,
+            (None, Some(version)) => VERSIONS.contains(&&**version),
+            (_, None) => false,
+        };
+        if !is_known {
+            return Err(Problem::Printed(
+                "the apiVersion of what the program printed is not that of the plugin",
+            ));
+        }
         let status = printed.status.ok_or(Problem::Printed("what the program printed has no status"))?;
         let has_pair = match (&status.client_certificate_data, &status.client_key_data) {
             (Some(_), Some(_)) => true,
@@ -79,13 +116,16 @@ impl Plugin {
         Ok(status)
     }
 
-    fn command(&self, outside: &dyn Outside) -> Result<Command, Problem> {
+    fn is_interactive(&self, outside: &dyn Outside) -> Result<bool, Problem> {
+        match self.0.interactive_mode {
+            Some(ExecInteractiveMode::Never) => Ok(false),
+            Some(ExecInteractiveMode::Always) if !outside.has_terminal() => Err(Problem::NoTerminal),
+            _ => Ok(outside.has_terminal()),
+        }
+    }
+
+    fn command(&self, is_interactive: bool) -> Result<Command, Problem> {
         let exec = &self.0;
-        let is_interactive = match exec.interactive_mode {
-            Some(ExecInteractiveMode::Never) => false,
-            Some(ExecInteractiveMode::Always) if !outside.has_terminal() => return Err(Problem::NoTerminal),
-            _ => outside.has_terminal(),
-        };
         let mut command = Command::new(exec.command.as_deref().unwrap_or_default());
         command.args(exec.args.iter().flatten());
         let pairs =
@@ -95,7 +135,7 @@ impl Plugin {
             interactive: is_interactive,
             cluster: exec.cluster.as_ref().filter(|_| exec.provide_cluster_info),
         };
-        let info = ExecInfo { api_version: exec.api_version.as_deref(), kind: "ExecCredential", spec };
+        let info = ExecInfo { api_version: exec.api_version.as_deref(), kind: KIND, spec };
         let info =
             serde_json::to_string(&info).map_err(|_| Problem::Printed("the cluster cannot be described"))?;
         command.env("KUBERNETES_EXEC_INFO", info);
@@ -106,6 +146,9 @@ impl Plugin {
             command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
         } else {
             command.stdin(Stdio::null()).stderr(Stdio::null());
+            // So that what it starts is killed with it.
+            #[cfg(unix)]
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
         }
         command.stdout(Stdio::piped());
         Ok(command)

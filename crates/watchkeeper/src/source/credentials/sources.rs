@@ -15,11 +15,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::runtime::Builder;
 
-use super::Problem;
-use super::oidc::Oidc;
+use super::oidc::{self, Oidc};
 use super::outside::Outside;
-use super::plugin::Plugin;
+use super::plugin::{Plugin, Printed};
+use super::problem::Problem;
+use crate::clock::Clock;
 
 /// Where the credentials of one user come from, and those of the authority that is trusted.
 pub(super) struct Sources {
@@ -35,7 +37,11 @@ pub(super) struct Sources {
 enum Token {
     None,
     Fixed(HeaderValue),
-    File(PathBuf),
+    File {
+        file: PathBuf,
+        /// Used until the file is read again.
+        first: Option<HeaderValue>,
+    },
     Plugin(Box<Plugin>),
     Oidc(Box<Oidc>),
 }
@@ -46,6 +52,10 @@ enum Piece {
     Data(SecretString),
     File(PathBuf),
 }
+
+/// What a plugin has printed, if it has run.
+#[derive(Default)]
+pub(super) struct Asked(Option<Printed>);
 
 /// What the sources had at one time.
 pub(super) struct Reading {
@@ -66,6 +76,12 @@ struct Pair {
 }
 
 impl Reading {
+    /// Returns when what is presented ends, if that is known, whoever replaces it.
+    pub(super) fn ends(&self) -> Option<Timestamp> {
+        let token = || self.authorization.as_ref()?.to_str().ok()?.strip_prefix("Bearer ");
+        self.expires.or_else(|| oidc::expiry(token()?))
+    }
+
     /// Returns whether both present the same and trust the same.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.authorization == other.authorization
@@ -76,7 +92,7 @@ impl Reading {
 
 impl Sources {
     /// Returns the sources in a configuration. Those with precedence come first: a provider, a password, a token, a
-    /// file, a plugin.
+    /// file, a certificate, a plugin.
     pub(super) fn new(config: &Config) -> Result<Self, Problem> {
         let user = &config.auth_info;
         let proxy = config.proxy_url.as_ref().and_then(|proxy| proxy.scheme_str());
@@ -97,7 +113,7 @@ impl Sources {
     pub(super) fn has_files(&self) -> bool {
         let in_file = |piece: &Piece| matches!(piece, Piece::File(_));
         let pair = self.certificate.as_ref();
-        matches!(self.token, Token::File(_))
+        matches!(self.token, Token::File { .. })
             || self.authority.is_some()
             || pair.is_some_and(|(certificate, key)| in_file(certificate) || in_file(key))
     }
@@ -107,17 +123,37 @@ impl Sources {
         matches!(self.token, Token::Plugin(_) | Token::Oidc(_))
     }
 
-    /// Asks for what is not simply read: a new ID token.
-    pub(super) async fn prepare(&self, outside: &dyn Outside) -> Result<(), Problem> {
+    /// Runs the plugin, or asks the provider for a new ID token. Dropped, it kills the program.
+    pub(super) async fn ask(&self, outside: &dyn Outside, clock: &Clock) -> Result<Asked, Problem> {
         match &self.token {
-            Token::Oidc(oidc) => oidc.renew(outside).await,
-            _ => Ok(()),
+            Token::Plugin(plugin) => plugin.run(outside, clock).await.map(|printed| Asked(Some(printed))),
+            Token::Oidc(oidc) => oidc.renew(outside).await.map(|()| Asked::default()),
+            _ => Ok(Asked::default()),
         }
     }
 
-    /// Reads all sources; only the files if what else there is can be taken from `last`. Otherwise it blocks while a
-    /// plugin runs.
-    pub(super) fn read(&self, outside: &dyn Outside, last: Option<&Reading>) -> Result<Reading, Problem> {
+    /// Runs the plugin, if there is one, before the first reading. Blocks.
+    pub(super) fn run_first(&self, outside: &dyn Outside, clock: &Clock) -> Result<Asked, Problem> {
+        if !matches!(self.token, Token::Plugin(_)) {
+            return Ok(Asked::default());
+        }
+        // On another thread, as this one may drive a runtime, which cannot be entered again.
+        std::thread::scope(|scope| {
+            let ran = scope.spawn(|| {
+                let runtime = Builder::new_current_thread().enable_all().build().map_err(Problem::Start)?;
+                runtime.block_on(self.ask(outside, clock))
+            });
+            ran.join().unwrap_or(Err(Problem::Interrupted))
+        })
+    }
+
+    /// Reads all files. The rest is what was `asked` for, or else what the `last` reading had; there is none at first.
+    pub(super) fn read(
+        &self,
+        outside: &dyn Outside,
+        asked: Asked,
+        last: Option<&Reading>,
+    ) -> Result<Reading, Problem> {
         let authority = self.authority.as_ref().map(|file| {
             let pem = read(outside, file)?;
             certificates(&pem).map(|_| pem).ok_or_else(|| Problem::NoCertificate(file.clone()))
@@ -136,7 +172,10 @@ impl Sources {
         match &self.token {
             Token::None => {}
             Token::Fixed(header) => reading.authorization = Some(header.clone()),
-            Token::File(file) => {
+            Token::File { first: Some(first), .. } if last.is_none() => {
+                reading.authorization = Some(first.clone());
+            }
+            Token::File { file, .. } => {
                 let text = read(outside, file)?;
                 let token = std::str::from_utf8(&text).unwrap_or_default().trim();
                 if token.is_empty() {
@@ -144,9 +183,10 @@ impl Sources {
                 }
                 reading.authorization = Some(bearer(token)?);
             }
-            Token::Plugin(plugin) => match last {
-                Some(last) => reading.take_last(last),
-                None => reading.take_printed(plugin, outside)?,
+            Token::Plugin(_) => match (asked.0, last) {
+                (Some(printed), _) => reading.take_printed(printed)?,
+                (None, Some(last)) => reading.take_last(last),
+                (None, None) => {}
             },
             Token::Oidc(oidc) => {
                 let (token, expires) = oidc.current();
@@ -175,8 +215,7 @@ impl Sources {
 }
 
 impl Reading {
-    fn take_printed(&mut self, plugin: &Plugin, outside: &dyn Outside) -> Result<(), Problem> {
-        let printed = plugin.run(outside)?;
+    fn take_printed(&mut self, printed: Printed) -> Result<(), Problem> {
         self.expires = printed.expires()?;
         self.authorization = printed.token.as_deref().map(bearer).transpose()?;
         if let (Some(certificate), Some(key)) = (printed.client_certificate_data, printed.client_key_data) {
@@ -233,13 +272,16 @@ fn token_of(user: &AuthInfo) -> Result<Token, Problem> {
         let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()));
         return Ok(Token::Fixed(header("Basic", &pair)?));
     }
-    if let Some(token) = &user.token {
-        return Ok(Token::Fixed(bearer(token.expose_secret())?));
+    let token = user.token.as_ref().map(|token| bearer(token.expose_secret())).transpose()?;
+    match (token, &user.token_file) {
+        (first, Some(file)) => return Ok(Token::File { file: file.into(), first }),
+        (Some(token), None) => return Ok(Token::Fixed(token)),
+        (None, None) => {}
     }
-    if let Some(file) = &user.token_file {
-        return Ok(Token::File(file.into()));
-    }
-    Ok(user.exec.clone().map_or(Token::None, |exec| Token::Plugin(Box::new(Plugin(exec)))))
+    // As in client-go, it does not run for a user with a certificate.
+    let has_certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
+    let exec = user.exec.clone().filter(|_| !has_certificate);
+    Ok(exec.map_or(Token::None, |exec| Token::Plugin(Box::new(Plugin(exec)))))
 }
 
 fn certificate_of(user: &AuthInfo) -> Result<Option<(Piece, Piece)>, Problem> {

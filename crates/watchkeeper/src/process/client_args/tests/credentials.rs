@@ -21,7 +21,8 @@ async fn a_token_that_no_header_can_hold_is_told_and_does_not_panic() {
         assert_eq!(error, format!("cannot use the kubeconfig /file: {field} {problem}"));
     }
     // The output of a plugin is known when it has run.
-    let printed = r#"{"status": {"token": "hunter2\\n"}}"#;
+    let head = r#""apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential""#;
+    let printed = format!(r#"{{{head}, "status": {{"token": "hunter2\\n"}}}}"#);
     let exec = format!("exec: {{command: printf, args: ['{printed}'], interactiveMode: Never}}");
     machine.write("file", &simple("https://k").replace("token: hunter2", &exec));
     let config = machine.config().await;
@@ -122,6 +123,14 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
         (format!("certificate-authority-data: {secret}"), "certificate-authority-data holds no certificate"),
         (format!("certificate-authority-data: {garbled}"), "certificate-authority-data holds no certificate"),
         ("tls-server-name: 'a b'".to_owned(), "tls-server-name is no name of a server"),
+        (
+            format!("certificate-authority-data: {certificate}, insecure-skip-tls-verify: true"),
+            "insecure-skip-tls-verify and certificate-authority-data are both given: leave one out",
+        ),
+        (
+            "certificate-authority: /ca, insecure-skip-tls-verify: true".to_owned(),
+            "insecure-skip-tls-verify and certificate-authority are both given: leave one out",
+        ),
     ];
     for (cluster, problem) in cluster_cases {
         let error = machine.error_of(&simple("https://k").replace("tls-server-name: t", &cluster)).await;
@@ -144,6 +153,11 @@ async fn credentials_that_cannot_be_used_are_named_with_their_field() {
     assert_eq!(config.root_cert.as_deref(), Some(&[mine.cert.der().to_vec()][..]));
     assert!(config.auth_info.token.is_none(), "what is empty is not there");
     assert!(Client::from_config(config, &Env::simulated(1)).is_ok());
+    let both = format!("certificate-authority: /none, certificate-authority-data: {certificate}");
+    machine.write("file", &simple("https://k").replace("tls-server-name: t", &both));
+    let config = machine.config().await;
+    assert_eq!(config.root_cert.as_deref(), Some(&[mine.cert.der().to_vec()][..]), "data wins");
+    assert_eq!(config.root_cert_file, None);
     let empty = simple("https://k").replace("tls-server-name: t", "certificate-authority-data: ''");
     machine.write("file", &empty);
     assert!(machine.config().await.root_cert.is_none(), "what is empty is not there");
@@ -160,12 +174,14 @@ async fn what_a_credential_program_prints_is_not_told() {
     let config = machine.config().await;
     let client = || Client::from_config(config.clone(), &Env::simulated(1));
 
-    machine.write("answer", "status: {token: [hunter2]}");
+    let head = "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential";
+    machine.write("answer", &format!("{head}\nstatus: {{token: [hunter2]}}"));
     let error = client().unwrap_err();
     assert!(error.to_string().ends_with("what the program printed is no ExecCredential"), "{error}");
     assert!(!format!("{error:?}").contains("hunter2"));
 
-    machine.write("answer", "status: {token: t, expirationTimestamp: '2020-01-01T00:00:00Z'}");
+    let expired = "status: {token: t, expirationTimestamp: '2020-01-01T00:00:00Z'}";
+    machine.write("answer", &format!("{head}\n{expired}"));
     let begun = client().unwrap();
     fs::remove_file(&answer).unwrap();
     let request = http::Request::get("/").body(Vec::new()).unwrap();
@@ -180,7 +196,8 @@ async fn what_a_credential_program_prints_is_not_told() {
 async fn a_credential_program_runs_once_at_the_start() {
     let mut machine = Machine::new();
     let runs = machine.path("runs");
-    let script = format!("echo run >> {}; echo {{status: {{token: t}}}}", runs.display());
+    let head = "apiVersion: client.authentication.k8s.io/v1, kind: ExecCredential";
+    let script = format!("echo run >> {}; echo \"{{{head}, status: {{token: t}}}}\"", runs.display());
     let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");
     let text = simple("https://127.0.0.1:1").replace("token: hunter2", &exec);
     machine.args.kubeconfig = Some(machine.write("file", &text));
@@ -215,8 +232,8 @@ async fn a_credential_program_runs_again_when_its_token_has_expired_and_not_befo
         let mut machine = Machine::new();
         let runs = machine.path("runs");
         let script = format!(
-            "echo run >> {runs}; printf \"{{status: {{token: t%d, expirationTimestamp: {expires}}}}}\" \
-             $(wc -l < {runs})",
+            "echo run >> {runs}; printf \"{{apiVersion: client.authentication.k8s.io/v1, kind: ExecCredential, \
+             status: {{token: t%d, expirationTimestamp: {expires}}}}}\" $(wc -l < {runs})",
             runs = runs.display()
         );
         let exec = format!("exec: {{command: sh, args: ['-c', '{script}'], interactiveMode: Never}}");

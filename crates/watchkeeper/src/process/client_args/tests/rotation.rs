@@ -131,7 +131,9 @@ async fn a_program_gives_a_new_token_after_a_refusal_and_a_new_certificate_after
     let print = |machine: &Machine, token: &str, issued: &Issued| {
         let (certificate, key) = (issued.certificate.pem(), issued.key.serialize_pem());
         let status = json!({"token": token, "clientCertificateData": certificate, "clientKeyData": key});
-        machine.write("answer", &json!({"status": status}).to_string())
+        let version = "client.authentication.k8s.io/v1";
+        let answer = json!({"apiVersion": version, "kind": "ExecCredential", "status": status});
+        machine.write("answer", &answer.to_string())
     };
     machine.write("ca", &own.authority.pem());
     let file = print(&machine, "one", &old);

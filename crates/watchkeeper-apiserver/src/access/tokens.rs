@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -27,14 +28,29 @@ const LEEWAY_SECONDS: i64 = 60;
 
 const EXTRA: &str = "authentication.kubernetes.io";
 
-/// The key that signs and verifies tokens.
+/// Issues and verifies tokens.
 pub(crate) struct Tokens {
-    key: Ed25519KeyPair,
-    /// The name of the key.
-    id: String,
+    secret: [u8; 32],
+    /// Made of the secret when it is first needed, as most servers of tests never need it.
+    key: OnceLock<SigningKey>,
     clock: Clock,
     /// The tokens of the server's own admin.
     admins: Mutex<Vec<String>>,
+}
+
+/// The key that signs and verifies tokens.
+struct SigningKey {
+    pair: Ed25519KeyPair,
+    /// The name of the key.
+    id: String,
+}
+
+impl SigningKey {
+    fn of(secret: &[u8; 32]) -> Self {
+        let pair = Ed25519KeyPair::from_seed_unchecked(secret).expect("any 32 bytes are a key");
+        let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, pair.public_key().as_ref()));
+        Self { pair, id }
+    }
 }
 
 /// The user of a valid token.
@@ -65,9 +81,11 @@ pub(crate) struct Request<'a> {
 impl Tokens {
     /// The key of a secret.
     pub(crate) fn new(secret: &[u8; 32], clock: &Clock) -> Self {
-        let key = Ed25519KeyPair::from_seed_unchecked(secret).expect("any 32 bytes are a key");
-        let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, key.public_key().as_ref()));
-        Self { key, id, clock: clock.clone(), admins: Mutex::default() }
+        Self { secret: *secret, key: OnceLock::new(), clock: clock.clone(), admins: Mutex::default() }
+    }
+
+    fn key(&self) -> &SigningKey {
+        self.key.get_or_init(|| SigningKey::of(&self.secret))
     }
 
     /// Adds a token of the server's own admin, under which a listener serves.
@@ -95,8 +113,9 @@ impl Tokens {
 
     fn sign(&self, claims: &Value) -> String {
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", encode(&json!({"alg": "EdDSA", "kid": self.id})), encode(claims));
-        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(signed.as_bytes()));
+        let SigningKey { pair, id } = self.key();
+        let signed = format!("{}.{}", encode(&json!({"alg": "EdDSA", "kid": id})), encode(claims));
+        let signature = URL_SAFE_NO_PAD.encode(pair.sign(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
@@ -152,16 +171,17 @@ impl Tokens {
         if head["alg"] != "EdDSA" || claims["iss"] != ISSUER {
             return None;
         }
-        let key = UnparsedPublicKey::new(&ED25519, self.key.public_key());
+        let key = UnparsedPublicKey::new(&ED25519, self.key().pair.public_key());
         let is_valid = key.verify(signed.as_bytes(), &decode(signature)?).is_ok();
         Some(if is_valid { Ok(claims) } else { Err("go-jose/go-jose: error in cryptographic primitive") })
     }
 
     /// The public key as a JSON Web Key Set.
     pub(crate) fn key_set(&self) -> Value {
-        let public = URL_SAFE_NO_PAD.encode(self.key.public_key());
+        let SigningKey { pair, id } = self.key();
+        let public = URL_SAFE_NO_PAD.encode(pair.public_key());
         json!({"keys": [
-            {"use": "sig", "kty": "OKP", "crv": "Ed25519", "kid": self.id, "alg": "EdDSA", "x": public}]})
+            {"use": "sig", "kty": "OKP", "crv": "Ed25519", "kid": id, "alg": "EdDSA", "x": public}]})
     }
 
     /// The discovery document of the issuer.

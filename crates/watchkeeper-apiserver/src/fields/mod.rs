@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::failure::{Cause, Details, Failure};
+use crate::kinds::fill::{copy, set_text};
 use crate::kinds::kind::Kind;
 use crate::kinds::merge_type::MergeType;
+use crate::kinds::meta::metadata_mut;
 
 pub(crate) mod json_patch;
 mod last_applied;
@@ -85,9 +87,14 @@ impl Manager {
     }
 
     /// Returns the key of the entry, which is unique within an object.
-    fn id(&self) -> (bool, String, String, String) {
-        let version = if self.applies { String::new() } else { self.api_version.clone() };
-        (self.applies, self.name.clone(), self.subresource.clone(), version)
+    fn id(&self) -> (bool, &str, &str, &str) {
+        let version = if self.applies { "" } else { &self.api_version };
+        (self.applies, &self.name, &self.subresource, version)
+    }
+
+    /// Returns the key by which entries are sorted: those of apply first, then by time and name.
+    fn order(&self) -> (bool, &str, &str, &str, &str) {
+        (!self.applies, &self.time, &self.name, &self.api_version, &self.subresource)
     }
 
     fn shown(&self) -> String {
@@ -100,6 +107,23 @@ impl Manager {
         }
         text
     }
+}
+
+/// The operations of entries.
+const APPLY: &str = "Apply";
+const UPDATE: &str = "Update";
+
+/// Iterates over the entries of an object's `managedFields`.
+fn entries(value: &Value) -> impl DoubleEndedIterator<Item = &Value> {
+    value["metadata"]["managedFields"].as_array().into_iter().flatten()
+}
+
+fn is_readable(entry: &Value) -> bool {
+    [APPLY, UPDATE].contains(&text(entry, "operation"))
+}
+
+fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
+    entry[field].as_str().unwrap_or_default()
 }
 
 /// The field managers of an object.
@@ -125,39 +149,37 @@ impl Managers {
         self
     }
 
+    /// Returns whether an object has field managers, as [`Managers::read`] finds them.
+    pub(crate) fn are_in(value: &Value) -> bool {
+        entries(value).any(is_readable)
+    }
+
     /// Reads `managedFields`, skipping malformed entries.
     pub(crate) fn read(value: &Value) -> Self {
-        let entries = value["metadata"]["managedFields"].as_array().into_iter().flatten();
-        let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
-        let readable =
-            entries.filter(|entry| ["Apply", "Update"].contains(&text(entry, "operation").as_str()));
-        let managers = readable.map(|entry| Manager {
-            name: text(entry, "manager"),
-            applies: entry["operation"] == "Apply",
-            api_version: text(entry, "apiVersion"),
-            subresource: text(entry, "subresource"),
-            time: text(entry, "time"),
+        let managers = entries(value).filter(|entry| is_readable(entry)).map(|entry| Manager {
+            name: text(entry, "manager").to_owned(),
+            applies: text(entry, "operation") == APPLY,
+            api_version: text(entry, "apiVersion").to_owned(),
+            subresource: text(entry, "subresource").to_owned(),
+            time: text(entry, "time").to_owned(),
             set: Set::read(&entry["fieldsV1"]),
         });
+        let mut managers: Vec<_> = managers.collect();
         // Of two entries of one manager the later wins.
         let mut known = BTreeSet::new();
-        let mut managers: Vec<_> = managers.rev().filter(|manager| known.insert(manager.id())).collect();
-        managers.reverse();
+        let are_last: Vec<_> = managers.iter().rev().map(|manager| known.insert(manager.id())).collect();
+        let mut are_last = are_last.into_iter().rev();
+        managers.retain(|_| are_last.next().unwrap_or(true));
         Self(managers)
     }
 
-    /// Writes the entries into the object: those of apply first, then by time and name.
+    /// Writes the entries into the object, in their order.
     pub(crate) fn write(mut self, value: &mut Value) {
         self.0.retain(|manager| !manager.set.is_empty());
-        self.0.sort_by(|a, b| {
-            let key = |m: &Manager| {
-                (!m.applies, m.time.clone(), m.name.clone(), m.api_version.clone(), m.subresource.clone())
-            };
-            key(a).cmp(&key(b))
-        });
-        let entries = self.0.iter().map(|manager| {
+        self.0.sort_by(|a, b| a.order().cmp(&b.order()));
+        let entries = self.0.into_iter().map(|manager| {
             let mut entry = Map::new();
-            let operation = if manager.applies { "Apply" } else { "Update" };
+            let operation = if manager.applies { APPLY } else { UPDATE };
             for (field, text) in [
                 ("manager", manager.name.as_str()),
                 ("operation", operation),
@@ -174,7 +196,7 @@ impl Managers {
             Value::Object(entry)
         });
         let entries: Vec<_> = entries.collect();
-        let metadata = crate::kinds::meta::metadata_mut(value);
+        let metadata = metadata_mut(value);
         if entries.is_empty() {
             metadata.remove("managedFields");
         } else {
@@ -218,16 +240,16 @@ impl Managers {
         after: &Value,
         writer: &Writer<'_>,
     ) {
-        let mut changes = Comparison::of(merge_type, before, after);
-        changes.filter(|set| strip(set, writer));
-        let mut written = changes.added;
-        written.union(&changes.modified);
-        if written.is_empty() && changes.removed.is_empty() {
+        self.record(Changes::of(merge_type, before, after, writer), writer);
+    }
+
+    fn record(&mut self, Changes { written, removed }: Changes, writer: &Writer<'_>) {
+        if written.is_empty() && removed.is_empty() {
             return;
         }
         for manager in &mut self.0 {
             manager.set.subtract(&written);
-            manager.set.subtract(&changes.removed);
+            manager.set.subtract(&removed);
         }
         if !written.is_empty() {
             match self.0.iter_mut().find(|manager| manager.is(writer, false)) {
@@ -344,15 +366,67 @@ impl Managers {
     }
 }
 
-/// Records in the object which fields a write changed.
+/// The fields that a write added, changed or removed, as far as they have owners.
+struct Changes {
+    written: Set,
+    removed: Set,
+}
+
+impl Changes {
+    fn of(merge_type: MergeType<'_>, before: &Value, after: &Value, writer: &Writer<'_>) -> Self {
+        let mut changes = Comparison::of(merge_type, before, after);
+        changes.filter(|set| strip(set, writer));
+        let Comparison { added: mut written, modified, removed } = changes;
+        written.union(&modified);
+        Self { written, removed }
+    }
+
+    /// Records these changes if every field keeps its owner. Then only the time of the writer's entry changes, which must
+    /// be the last one and stay so; the sets need not be decoded. Returns whether they are recorded.
+    fn renew(&self, before: &Value, after: &mut Value, writer: &Writer<'_>) -> bool {
+        let Self { written, removed } = self;
+        if written.is_empty() && removed.is_empty() {
+            copy(metadata_mut(after), "managedFields", before["metadata"].get("managedFields"));
+            return true;
+        }
+        let mut others = entries(before);
+        let Some(own) = others.next_back() else { return false };
+        let is_own = own["operation"] == UPDATE
+            && own["manager"] == writer.manager
+            && own["apiVersion"] == writer.api_version
+            && text(own, "subresource") == writer.subresource
+            && text(own, "time") <= writer.now;
+        let keeps_owners = removed.is_empty()
+            && !written.is_empty()
+            && written.is_within(&own["fieldsV1"])
+            && !others.any(|other| written.meets(&other["fieldsV1"]));
+        if !(is_own && keeps_owners) {
+            return false;
+        }
+        let metadata = metadata_mut(after);
+        copy(metadata, "managedFields", before["metadata"].get("managedFields"));
+        if let Some(own) = metadata["managedFields"].as_array_mut().and_then(|entries| entries.last_mut()) {
+            set_text(own, "time", writer.now);
+        }
+        true
+    }
+}
+
+/// Records in the object which fields a write changed. Its managers are those that it had before, unless `sent` has
+/// others.
 pub(crate) fn track(
     kind: &Kind,
     before: &Value,
     after: &mut Value,
-    mut managers: Managers,
+    sent: Option<Managers>,
     writer: &Writer<'_>,
 ) {
-    managers.update(kind.merge_type(), before, after, writer);
+    let changes = Changes::of(kind.merge_type(), before, after, writer);
+    if sent.is_none() && changes.renew(before, after, writer) {
+        return;
+    }
+    let mut managers = sent.unwrap_or_else(|| Managers::read(before));
+    managers.record(changes, writer);
     managers.merge_oldest();
     managers.write(after);
 }
@@ -360,7 +434,7 @@ pub(crate) fn track(
 /// Restores the identifying fields of the live object.
 fn keep_identity(live: &Value, object: &mut Value) {
     if let Some(metadata) = live["metadata"].as_object() {
-        let own = crate::kinds::meta::metadata_mut(object);
+        let own = metadata_mut(object);
         for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation"] {
             if let Some(value) = metadata.get(field) {
                 own.entry(field).or_insert_with(|| value.clone());

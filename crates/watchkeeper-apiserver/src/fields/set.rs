@@ -152,26 +152,46 @@ impl Set {
     /// Parses `fieldsV1`.
     pub(crate) fn read(value: &Value) -> Self {
         let fields = value.as_object().into_iter().flatten().filter(|(step, _)| *step != ".");
-        let nodes = fields.map(|(step, inner)| {
-            let inner_map = inner.as_object();
-            let member = inner_map.is_none_or(|map| map.is_empty() || map.contains_key("."));
-            (step.clone(), Node { member, below: Self::read(inner) })
-        });
+        let nodes = fields
+            .map(|(step, inner)| (step.clone(), Node { member: is_member(inner), below: Self::read(inner) }));
         Self(nodes.collect())
     }
 
     /// Encodes the set as `fieldsV1`.
-    pub(crate) fn write(&self) -> Value {
-        let mut map = Map::new();
-        for (step, node) in &self.0 {
+    pub(crate) fn write(self) -> Value {
+        let steps = self.0.into_iter().map(|(step, node)| {
+            let is_inner = node.member && !node.below.is_empty();
             let mut inner = node.below.write();
-            if node.member && !node.below.is_empty() {
+            if is_inner {
                 inner["."] = Value::Object(Map::new());
             }
-            map.insert(step.clone(), inner);
-        }
-        Value::Object(map)
+            (step, inner)
+        });
+        Value::Object(steps.collect())
     }
+
+    /// Returns whether every member is one of the encoded set.
+    pub(super) fn is_within(&self, encoded: &Value) -> bool {
+        self.0.iter().all(|(step, node)| {
+            encoded
+                .get(step)
+                .is_some_and(|inner| (!node.member || is_member(inner)) && node.below.is_within(inner))
+        })
+    }
+
+    /// Returns whether any member is one of the encoded set.
+    pub(super) fn meets(&self, encoded: &Value) -> bool {
+        self.0.iter().any(|(step, node)| {
+            encoded
+                .get(step)
+                .is_some_and(|inner| (node.member && is_member(inner)) || node.below.meets(inner))
+        })
+    }
+}
+
+/// Returns whether the path to an encoded node is a member.
+fn is_member(inner: &Value) -> bool {
+    inner.as_object().is_none_or(|inner| inner.is_empty() || inner.contains_key("."))
 }
 
 fn shown(step: &str) -> String {
@@ -216,9 +236,28 @@ mod tests {
         assert_eq!(b.with_fields(MergeType::Any), b);
         let mut c = a.clone();
         c.cut(&["f:a"]);
-        assert_eq!(c.write(), json!({"f:c": {}}));
+        assert_eq!(c.clone().write(), json!({"f:c": {}}));
         c.union(&b);
         c.remove(&["f:a", "f:b"]);
         assert_eq!(c.write(), json!({"f:c": {}}));
+    }
+
+    #[test]
+    fn a_set_is_compared_with_an_encoded_one() {
+        let encoded = json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"f:d": {}}});
+        for (part, is_within, meets) in [
+            (json!({"f:a": {}}), true, true),
+            (json!({"f:a": {"f:b": {}}, "f:c": {"f:d": {}}}), true, true),
+            (json!({"f:a": {}, "f:x": {}}), false, true),
+            // The parent of a member need not be one.
+            (json!({"f:c": {}}), false, false),
+            (json!({"f:c": {"f:e": {}}}), false, false),
+            (json!({"f:a": {"f:b": {"f:c": {}}}}), false, false),
+            (json!({}), true, false),
+        ] {
+            let (part, whole) = (set(part), set(encoded.clone()));
+            assert_eq!((part.is_within(&encoded), part.meets(&encoded)), (is_within, meets), "{part:?}");
+            assert_eq!((part.minus(&whole).is_empty(), !part.and(&whole).is_empty()), (is_within, meets));
+        }
     }
 }

@@ -34,6 +34,41 @@ fn a_write_takes_what_it_changes_from_all_others() {
 }
 
 #[test]
+fn a_write_that_changes_no_owner_is_recorded_without_decoding_the_sets() {
+    let registry = crate::kinds::registry::Registry::new();
+    let kind = registry.find("", "v1", "configmaps").unwrap();
+    let data = |data: Value| json!({"metadata": {"name": "x"}, "data": data});
+    let mut object = data(json!({"a": "0"}));
+    track(kind, kind.blank(), &mut object, Some(Managers::default()), &writer("m1"));
+    let mut renewed = Vec::new();
+    for (at, (manager, change)) in [
+        ("m1", json!({"a": "1"})),
+        ("m2", json!({"a": "1", "b": "1"})),
+        ("m2", json!({"a": "1", "b": "2"})),
+        // Its entry is no longer the last one.
+        ("m1", json!({"a": "2", "b": "2"})),
+        ("m1", json!({"a": "3", "b": "2"})),
+        ("m1", json!({"a": "3", "b": "3"})),
+        ("m1", json!({"a": "3", "b": "3"})),
+        ("m1", json!({"a": "4"})),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let now = format!("t{at}");
+        let writer = Writer { now: &now, ..writer(manager) };
+        let (mut quick, mut slow) = (data(change.clone()), data(change));
+        let changes = Changes::of(kind.merge_type(), &object, &quick, &writer);
+        renewed.push(changes.renew(&object, &mut quick.clone(), &writer));
+        track(kind, &object, &mut quick, None, &writer);
+        track(kind, &object, &mut slow, Some(Managers::read(&object)), &writer);
+        assert_eq!(quick, slow);
+        object = quick;
+    }
+    assert_eq!(renewed, [true, false, true, false, true, false, true, false]);
+}
+
+#[test]
 fn what_is_no_longer_applied_goes_unless_somebody_else_wants_it() {
     let mut managers = Managers::default();
     let apply = |managers: &mut Managers, live: &Value, data: Value, who: &str| {

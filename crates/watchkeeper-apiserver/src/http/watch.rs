@@ -406,6 +406,6 @@ impl Drop for WatchBody {
 }
 
 fn write_event(chunks: &mut Chunks, kind: &str, object: &Value) {
-    chunks.push_slice(json!({"type": kind, "object": object}).to_string().as_bytes());
-    chunks.push_slice(b"\n");
+    // Fields are in the order of their names, and the type is a word.
+    chunks.push_slice(format!("{{\"object\":{object},\"type\":\"{kind}\"}}\n").as_bytes());
 }

@@ -143,7 +143,8 @@ impl Seen {
             metadata.remove(field);
         }
         if !write.applied {
-            track(kind, kind.blank(), &mut value, Managers::default(), &write.writer(kind, "", &self.now()));
+            let (nobody, now) = (Some(Managers::default()), self.now());
+            track(kind, kind.blank(), &mut value, nobody, &write.writer(kind, "", &now));
         }
         self.mutate_new(kind, &mut value, write)?;
         meta::set(&mut value, "name", &self.key.name);

@@ -157,7 +157,7 @@ pub(crate) fn accept(registry: &Registry, value: &mut Value, now: &str) {
     status["acceptedNames"] = names;
     if let Some(kind) = registry.custom_resource_definitions() {
         let (managers, own) = (Managers::read(value), Write::own());
-        track(&kind, &before, value, managers, &own.writer(&kind, "status", now));
+        track(&kind, &before, value, Some(managers), &own.writer(&kind, "status", now));
     }
     let storage = list(&spec["versions"]).iter().find(|version| version["storage"] == true);
     let storage = storage.map_or("", |version| text(version, "name"));

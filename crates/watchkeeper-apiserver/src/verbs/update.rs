@@ -146,13 +146,13 @@ impl Seen {
         let converted = (old.api_version != kind.api_version).then(|| kind.to_served(stored.clone()));
         let before = converted.as_ref().unwrap_or(&stored);
         // Tracking starts with the create or an apply: an object without managers stays so.
-        let known = if write.applied { Managers::default() } else { Managers::read(before) };
+        let is_tracked = !write.applied && Managers::are_in(before);
         let sent = sent_managers(before, &new, part);
         let mut after = merge_part(kind, before, new, part);
         keep_system_fields(before, &mut after);
         kind.behaviour.defaults(kind, &mut after)?;
-        if !known.is_empty() {
-            self.track_update(kind, before, &mut after, sent.unwrap_or(known), part, write);
+        if is_tracked {
+            self.track_update(kind, before, &mut after, sent, part, write);
         }
         if let Some(attempt) = part_attempt(kind, &old.key, before, part, write) {
             attempt.mutate(&mut after)?;
@@ -171,19 +171,20 @@ impl Seen {
         kind: &Kind,
         before: &Value,
         after: &mut Value,
-        managers: Managers,
+        sent: Option<Managers>,
         part: Part,
         write: &Write,
     ) {
         let (Part::Scale(owner), Some(paths)) = (part, &kind.scale) else {
             let now = self.now();
-            return track(kind, before, after, managers, &write.writer(kind, part.subresource(), &now));
+            return track(kind, before, after, sent, &write.writer(kind, part.subresource(), &now));
         };
+        let managers = sent.unwrap_or_else(|| Managers::read(before));
         // A number of replicas without an owner gets none, as on the real server.
         if !managers.own(&paths.spec_replicas) {
             return managers.write(after);
         }
-        track(kind, before, after, managers, &write.writer(kind, part.subresource(), ""));
+        track(kind, before, after, Some(managers), &write.writer(kind, part.subresource(), ""));
         if owner != Owner::Writer {
             let managers = Managers::read(after);
             managers.without(&paths.spec_replicas, owner == Owner::Same).write(after);

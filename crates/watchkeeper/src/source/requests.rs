@@ -154,7 +154,8 @@ impl Requests {
         send: impl AsyncFnOnce(Request<Vec<u8>>) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         let gate = self.gate.as_ref().filter(|_| !request.method().is_safe());
-        let exchange = self.within_deadline(send(request));
+        // On the heap: each of the futures around it has room for it twice, and moves it when it starts.
+        let exchange = self.within_deadline(Box::pin(send(request)));
         match gate {
             Some(gate) => gate.pass(exchange).await,
             None => exchange.await,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -315,12 +315,11 @@ fn write_fields<'a>(
     }
 }
 
-fn write_key(out: &mut Vec<u8>, at: usize, key: &String) {
+fn write_key(out: &mut Vec<u8>, at: usize, key: &str) {
     if at > 0 {
         out.push(b',');
     }
-    // Writing a JSON value into memory cannot fail.
-    let _infallible = serde_json::to_writer(&mut *out, key);
+    write_text(out, key);
     out.push(b':');
 }
 
@@ -334,7 +333,46 @@ fn exact(text: Vec<u8>) -> Bytes {
     text.into_boxed_slice().into()
 }
 
+/// Writes a value as `serde_json` does, with less work per text: few have a character to escape.
 fn write_json(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Number(number) => write_with_serde(out, number),
+        Value::String(text) => write_text(out, text),
+        Value::Array(list) => {
+            out.push(b'[');
+            for (at, value) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_json(out, value);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            for (at, (key, value)) in map.iter().enumerate() {
+                write_key(out, at, key);
+                write_json(out, value);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if !text.bytes().all(is_plain) {
+        return write_with_serde(out, text);
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+fn write_with_serde<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // Serializing a JSON value into memory cannot fail.
     let _infallible = serde_json::to_writer(out, value);
 }
@@ -353,6 +391,21 @@ mod tests {
         assert_eq!(&bytes[head..], br#""metadata":{},"data":1}"#);
         let (bytes, head) = encode(false, &json!({"apiVersion": "v1", "kind": "X"}));
         assert_eq!((&bytes[..], head), (&br#"{"kind":"X","apiVersion":"v1"}"#[..], 0));
+    }
+
+    #[test]
+    fn a_value_is_encoded_as_serde_does() {
+        let every_character: String =
+            (0..=0x200).filter_map(char::from_u32).chain(['\u{2028}', '🦀']).collect();
+        for value in [
+            json!({"": [], "a\"b": {}, "c": [null, true, false, [[]], {"d": {"e": 1}}], "\\": "\n"}),
+            json!([0, -1, u64::MAX, i64::MIN, 1.5, -0.0, 1e300, f64::MIN_POSITIVE]),
+            json!({"text": every_character, every_character.as_str(): "", "/": "</script>\u{7f}"}),
+        ] {
+            let mut out = Vec::new();
+            write_json(&mut out, &value);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
     }
 
     #[test]

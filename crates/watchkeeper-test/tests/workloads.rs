@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube_core::params::Patch;
 use serde_json::{Value, json};
@@ -182,4 +183,14 @@ async fn without_nodes_nothing_makes_pods() {
         None
     );
     assert!(cluster.get::<Node>("node-1").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_node_is_owned_by_it() {
+    let cluster = cluster().await;
+    let lease = cluster.eventually::<Lease>("kube-node-lease/node-1", |_| true).await;
+    let node = cluster.client().api::<Node>().get(&ObjectName::cluster("node-1")).await.unwrap();
+    let owner = &lease.metadata.owner_references.unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("Node", "node-1"));
+    assert_eq!(Some(&owner.uid), node.metadata.uid.as_ref());
 }

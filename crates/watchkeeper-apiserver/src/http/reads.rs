@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use http::header::HeaderValue;
 
 use crate::failure::{Cause, Failure, Result, quoted};
 use crate::http::handler::Call;
@@ -88,7 +89,13 @@ impl Call {
             stop: self.stop.clone(),
         };
         let body = self.read(kind, |core| Ok(WatchBody::open(&self.shared, &mut core.store, request)))?;
-        Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
+        let media = match form {
+            Form::Metadata { protobuf: true, .. } => {
+                HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch")
+            }
+            _ => reply::JSON,
+        };
+        Ok(reply::with(200, media, ReplyBody::watch(body)))
     }
 
     /// Validates the options of a list or watch.

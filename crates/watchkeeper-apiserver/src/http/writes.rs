@@ -161,6 +161,7 @@ impl Call {
             },
             applied: false,
             warnings: Vec::new(),
+            author: Some(self.user()),
             admission: self.admission.clone(),
         })
     }

@@ -287,6 +287,7 @@ impl ApiServerBuilder {
 
     /// Creates the objects that the settings need.
     fn create_for_settings(&self, core: &mut Core) {
+        core.create_service_range();
         if self.admission.needs_priorities() {
             core.create_priority_classes();
         }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use http::Request;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube_client::api::PostParams;
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube_client::api::{ListParams, PostParams};
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_client::{Api, Client, Config};
 use serde_json::json;
@@ -316,4 +317,29 @@ async fn a_stop_with_idle_connections_does_not_wait() {
     listening.stop().await;
     assert!(env.clock.now() - before < Duration::from_secs(4));
     drop(silent);
+}
+
+#[tokio::test]
+async fn the_endpoints_of_the_kubernetes_service_are_the_listener() {
+    let server = ApiServer::new(&Env::system());
+    let listening = server.listen(ListenOptions::default()).await.unwrap();
+    let (ip, port) = (listening.address().ip().to_string(), i32::from(listening.address().port()));
+    let client = client(&listening).await;
+    let endpoints: Api<Endpoints> = Api::default_namespaced(client.clone());
+    let subsets = endpoints.get("kubernetes").await.unwrap().subsets.unwrap();
+    assert_eq!(subsets[0].addresses.as_ref().unwrap()[0].ip, ip);
+    assert_eq!(subsets[0].ports.as_ref().unwrap()[0].port, port);
+    let slices: Api<EndpointSlice> = Api::default_namespaced(client);
+    let of_service = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
+    let slice = &slices.list(&of_service).await.unwrap().items[0];
+    assert_eq!(slice.endpoints.as_ref().unwrap()[0].addresses, [ip]);
+    assert_eq!(slice.ports.as_ref().unwrap()[0].port, Some(port));
+    // Another listener is another address; the same one changes nothing.
+    listening.stop().await;
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listening = server.listen(ListenOptions { address, ..ListenOptions::default() }).await.unwrap();
+    let port = i32::from(listening.address().port());
+    let client = self::client(&listening).await;
+    let slices: Api<EndpointSlice> = Api::default_namespaced(client);
+    assert_eq!(slices.get("kubernetes").await.unwrap().ports.unwrap()[0].port, Some(port));
 }

@@ -110,8 +110,95 @@ async fn a_client_that_has_the_document_does_not_get_it_again() {
     let none = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     post(&server, DEFINITIONS, &definition(&none)).await;
     let bar = published(&server, BAR, true).await;
-    assert_eq!((bar.get("type"), bar.get("properties")), (None, None), "{bar}");
+    let gvk = json!([{"group": "wktest.io", "kind": "Bar", "version": "v1"}]);
+    assert_eq!(bar, json!({"type": "object", "x-kubernetes-group-version-kind": gvk}));
     let changed = send(&server, "GET", SWAGGER, &[("if-none-match", etag.as_str())], "").await;
     assert_eq!(changed.status(), 200);
     assert_ne!(changed.headers()["etag"].to_str().unwrap(), etag);
+}
+
+/// What client-go's `OpenAPISchema` asks for, and `kubectl` with it.
+#[tokio::test(start_paused = true)]
+async fn clients_written_in_go_get_the_document_in_protobuf() {
+    let server = Server::start().await;
+    let form = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "minimum": 3}}});
+    post(&server, DEFINITIONS, &definition(&json!({"type": "object", "properties": {"spec": spec}}))).await;
+    published(&server, BAR, true).await;
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let answer = send(&server, "GET", SWAGGER, &[("accept", accept)], "").await;
+    assert_eq!((answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap()), (200, form));
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(&body[..5], b"\x0a\x032.0", "the version is the first field");
+    let json = swagger(&server).await;
+    for (field, of) in [(8, "paths"), (9, "definitions")] {
+        let parts: Vec<&[u8]> = fields(&body, field).collect();
+        let [part] = parts[..] else { panic!("{} messages of all {of}", parts.len()) };
+        // Paths have their extensions in the first field.
+        let number = if of == "paths" { 2 } else { 1 };
+        let names: Vec<_> = fields(part, number).map(|named| text(named, 1)).collect();
+        let mut expected: Vec<_> = json[of].as_object().unwrap().keys().cloned().collect();
+        let mut sorted = names.clone();
+        sorted.sort();
+        expected.sort();
+        assert_eq!(sorted, expected, "{of}");
+        if of == "definitions" {
+            let at = names.iter().position(|name| name == BAR).unwrap();
+            let bar = fields(fields(part, 1).nth(at).unwrap(), 2).next().unwrap();
+            let gvk = fields(bar, 31).next().unwrap();
+            assert_eq!(text(gvk, 1), "x-kubernetes-group-version-kind");
+            assert!(text(fields(gvk, 2).next().unwrap(), 2).contains(r#""kind":"Bar""#));
+            let properties = fields(bar, 25).next().unwrap();
+            let spec = fields(properties, 1).find(|property| text(property, 1) == "spec").unwrap();
+            let spec = fields(spec, 2).next().unwrap();
+            assert_eq!(text(fields(spec, 22).next().unwrap(), 1), "object");
+            let size = fields(fields(fields(spec, 25).next().unwrap(), 1).next().unwrap(), 2).next().unwrap();
+            assert_eq!(fields(size, 9).next().unwrap(), 3.0_f64.to_le_bytes());
+        }
+    }
+    let (code, _) = raw(&server, "GET", SWAGGER, &[("accept", "text/csv")], "").await;
+    assert_eq!(code, 406);
+}
+
+/// The contents of a field of a protobuf message, each time that it occurs.
+fn fields(mut message: &[u8], wanted: u64) -> impl Iterator<Item = &[u8]> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+    std::iter::from_fn(move || {
+        while !message.is_empty() {
+            let tag = varint(&mut message);
+            let before = message;
+            let length = match tag & 7 {
+                0 => {
+                    varint(&mut message);
+                    let length = before.len() - message.len();
+                    message = before;
+                    length
+                }
+                1 => 8,
+                2 => usize::try_from(varint(&mut message)).unwrap(),
+                other => panic!("wire type {other}"),
+            };
+            let (content, rest) = message.split_at(length);
+            message = rest;
+            if tag >> 3 == wanted {
+                return Some(content);
+            }
+        }
+        None
+    })
+}
+
+fn text(message: &[u8], field: u64) -> String {
+    String::from_utf8(fields(message, field).next().unwrap().to_vec()).unwrap()
 }

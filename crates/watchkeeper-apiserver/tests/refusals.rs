@@ -589,3 +589,16 @@ async fn cron_jobs_that_could_never_run_are_refused() {
     assert_eq!(code, 422);
     post(&server, CRON_JOBS, &cron_job("c", &json!({"timeZone": "Europe/Berlin"}))).await;
 }
+
+// e2e: FieldValidation should detect unknown and duplicate fields of a typed object
+#[tokio::test(start_paused = true)]
+async fn unknown_and_duplicate_fields_are_named_together() {
+    let server = Server::start().await;
+    let body = r#"{"metadata": {"name": "a"}, "data": {"k": "v"}, "odd": 1, "data": {"k": "w"}}"#;
+    let headers = [("content-type", "application/json")];
+    let path = format!("{CONFIG_MAPS}?fieldValidation=Strict");
+    let (code, answer) = raw(&server, "POST", &path, &headers, body).await;
+    let why = "strict decoding error: unknown field \"odd\", duplicate field \"data\"";
+    assert_eq!(code, 400, "{answer}");
+    assert!(answer["message"].as_str().unwrap().ends_with(why), "{answer}");
+}

@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use futures::FutureExt as _;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 fn labelled(name: &str, label: &str) -> Value {
@@ -142,4 +143,84 @@ async fn many_large_objects_arrive_whole_and_in_order() {
     }
     let (_, list) = get(&server, CONFIG_MAPS).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 60);
+}
+
+/// What client-go's metadata informers ask for.
+#[tokio::test(start_paused = true)]
+async fn metadata_is_listed_and_watched_in_protobuf() {
+    let server = filled(Server::start().await, &["a"]).await;
+    let form = "application/vnd.kubernetes.protobuf";
+    let accept =
+        |of: &str| format!("{form};as={of};v=v1;g=meta.k8s.io,application/json;as={of};v=v1;g=meta.k8s.io");
+    let has = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+    let (list, one) = (accept("PartialObjectMetadataList"), accept("PartialObjectMetadata"));
+    for (path, accept, kind) in [
+        (CONFIG_MAPS.to_owned(), &list, "PartialObjectMetadataList"),
+        (format!("{CONFIG_MAPS}/a"), &one, "PartialObjectMetadata"),
+    ] {
+        let answer = send(&server, "GET", &path, &[("accept", accept.as_str())], "").await;
+        assert_eq!(
+            (answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap()),
+            (200, form)
+        );
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(&body[..4], b"k8s\0");
+        assert!(has(&body, kind) && has(&body, "\x0a\x01a"), "the name is the first field of the metadata");
+    }
+    let path = format!(
+        "{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    );
+    let answer = send(&server, "GET", &path, &[("accept", one.as_str())], "").await;
+    let media = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    assert_eq!((answer.status().as_u16(), media), (200, format!("{form};stream=watch")));
+    let mut events = Frames { body: answer.into_body(), buffer: Vec::new() };
+    let added = events.next().await;
+    assert!(
+        added.starts_with(b"\x0a\x05ADDED\x12") && has(&added, "k8s\0") && has(&added, "\x0a\x01a"),
+        "{added:?}"
+    );
+    // On a real server there may be others.
+    let mut bookmark = events.next().await;
+    while !bookmark.starts_with(b"\x0a\x08BOOKMARK") {
+        bookmark = events.next().await;
+    }
+    assert!(has(&bookmark, "k8s.io/initial-events-end"), "{bookmark:?}");
+    let (code, _) = call(&server, "DELETE", &format!("{CONFIG_MAPS}/a"), &Value::Null).await;
+    assert_eq!(code, 200);
+    let deleted = events.next().await;
+    assert!(deleted.starts_with(b"\x0a\x07DELETED\x12"), "{deleted:?}");
+    // What is too old to be watched is an event as well.
+    let answer = send(
+        &server,
+        "GET",
+        &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1"),
+        &[("accept", one.as_str())],
+        "",
+    )
+    .await;
+    let error = Frames { body: answer.into_body(), buffer: Vec::new() }.next().await;
+    assert!(error.starts_with(b"\x0a\x05ERROR") && has(&error, "Expired"), "{error:?}");
+}
+
+/// A stream of events, each with its length in front.
+struct Frames {
+    body: AnswerBody,
+    buffer: Vec<u8>,
+}
+
+impl Frames {
+    async fn next(&mut self) -> Vec<u8> {
+        loop {
+            if let Some((length, rest)) = self.buffer.split_first_chunk() {
+                let length = usize::try_from(u32::from_be_bytes(*length)).unwrap();
+                if rest.len() >= length {
+                    let event = rest[..length].to_vec();
+                    self.buffer.drain(..4 + length);
+                    return event;
+                }
+            }
+            let frame = self.body.frame().await.expect("the watch ended").unwrap();
+            self.buffer.extend_from_slice(frame.data_ref().unwrap());
+        }
+    }
 }

@@ -238,8 +238,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub(crate) authorization: Mode,
     /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, Priority,
-    /// StorageObjectInUseProtection, DefaultIngressClass, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook
-    /// and ResourceQuota [default: *]
+    /// StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass, MutatingAdmissionWebhook, ValidatingAdmissionPolicy,
+    /// ValidatingAdmissionWebhook and ResourceQuota [default: *]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub(crate) admission: Option<Admission>,
     /// Only the API server: no built-in controllers and no nodes

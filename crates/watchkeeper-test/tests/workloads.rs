@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube_core::params::Patch;
 use serde_json::{Value, json};
@@ -182,4 +183,50 @@ async fn without_nodes_nothing_makes_pods() {
         None
     );
     assert!(cluster.get::<Node>("node-1").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_node_is_owned_by_it() {
+    let cluster = cluster().await;
+    let lease = cluster.eventually::<Lease>("kube-node-lease/node-1", |_| true).await;
+    let node = cluster.client().api::<Node>().get(&ObjectName::cluster("node-1")).await.unwrap();
+    let owner = &lease.metadata.owner_references.unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("Node", "node-1"));
+    assert_eq!(Some(&owner.uid), node.metadata.uid.as_ref());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pod_of_highest_priority_gets_the_room_that_another_leaves() {
+    let admission = "*".parse().unwrap();
+    let builder = TestCluster::builder().env(&Env::simulated(1)).nodes(1).admission(admission);
+    let cluster = builder.without_operator().await;
+    for (name, value) in [("low", 1), ("middle", 5), ("high", 9)] {
+        let class = format!("{{kind: PriorityClass, metadata: {{name: {name}}}, value: {value}}}");
+        cluster.apply(&class.replacen('{', "{apiVersion: scheduling.k8s.io/v1, ", 1)).await;
+    }
+    // Each takes more than half of the node.
+    let pod = |name: &str, class: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{priorityClassName: {class}, containers: \
+             [{{name: main, image: a, resources: {{requests: {{cpu: '600'}}}}}}]}}}}"
+        )
+    };
+    let is_bound = |pod: &Pod| pod.spec.as_ref().unwrap().node_name.is_some();
+    let waits = |pod: &Pod| {
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|it| it.reason.as_deref() == Some("Unschedulable"))
+    };
+    cluster.apply(&pod("first", "low")).await;
+    cluster.eventually::<Pod>("default/first", is_bound).await;
+    let others = [("a", "low"), ("b", "middle"), ("c", "high")];
+    for (name, class) in others {
+        cluster.apply(&pod(name, class)).await;
+        cluster.eventually::<Pod>(&format!("default/{name}"), waits).await;
+    }
+    let mut before = "first";
+    for next in ["c", "b", "a"] {
+        cluster.delete::<Pod>(&format!("default/{before}")).await;
+        cluster.eventually::<Pod>(&format!("default/{next}"), is_bound).await;
+        before = next;
+    }
 }

@@ -79,8 +79,13 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
+	remove, err := ensureNode(o)
+	if err != nil {
+		fail(err)
+	}
 	started := time.Now()
 	outcomes, err := runAll(o, names)
+	remove()
 	if err != nil {
 		fail(err)
 	}

@@ -8,6 +8,7 @@ use crate::admission::plugins::default_ingress_class::DefaultIngressClass;
 use crate::admission::plugins::limit_ranger::LimitRanger;
 use crate::admission::plugins::priority::Priority;
 use crate::admission::plugins::resource_quota::ResourceQuota;
+use crate::admission::plugins::runtime_class::RuntimeClass;
 use crate::admission::plugins::storage_object_in_use_protection::StorageObjectInUseProtection;
 use crate::admission::policies::validating::ValidatingPolicies;
 use crate::admission::reinvocation::Reinvocation;
@@ -23,6 +24,7 @@ pub(super) const PLUGINS: &[(&str, Make)] = &[
     ("LimitRanger", || Box::new(LimitRanger)),
     (PRIORITY, || Box::new(Priority)),
     ("StorageObjectInUseProtection", || Box::new(StorageObjectInUseProtection)),
+    ("RuntimeClass", || Box::new(RuntimeClass)),
     ("DefaultIngressClass", || Box::new(DefaultIngressClass)),
     ("MutatingAdmissionWebhook", || Box::new(MutatingWebhooks::default())),
     ("ValidatingAdmissionPolicy", || Box::new(ValidatingPolicies::default())),

@@ -181,8 +181,10 @@ fn storage_hash(kind: &Kind) -> String {
     let stored = match &kind.custom {
         Some(custom) => custom.storage_version.clone(),
         // The core group is written as an empty one.
-        None if kind.group.is_empty() || kind.storage.as_str().starts_with('/') => "/v1".to_owned(),
-        None => kind.api_version.clone(),
+        None => match kind.stored_version() {
+            core if !core.contains('/') => format!("/{core}"),
+            version => version,
+        },
     };
     let hash = digest::digest(&digest::SHA256, format!("{stored}/{}", kind.kind).as_bytes());
     STANDARD.encode(&hash.as_ref()[..8])

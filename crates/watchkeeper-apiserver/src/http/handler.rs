@@ -189,7 +189,10 @@ impl Call {
         let include = self.query.text("includeObject");
         let asked = Asked { list: list && !self.is_watch(), include, kind: &kind };
         let form = negotiate::accept(&self.headers, asked)?;
-        let reply = self.resource(&kind, form, body).await?;
+        let reply = match kind.behaviour.computed() {
+            Some(objects) => self.read_computed(&kind, &objects, form)?,
+            None => self.resource(&kind, form, body).await?,
+        };
         Ok(match kind.behaviour.deprecation(&kind) {
             Some(warning) => warn(reply, std::slice::from_ref(&warning)),
             None => reply,

@@ -17,9 +17,11 @@ use crate::kinds::kind::Kind;
 pub(crate) enum Form {
     Json,
     Yaml,
-    /// Objects reduced to their metadata, in JSON; `beta` selects `v1beta1` of that format.
+    /// Objects reduced to their metadata; `beta` selects `v1beta1` of that format.
     Metadata {
         beta: bool,
+        /// In protobuf, not in JSON.
+        protobuf: bool,
     },
     /// A table of rows, as kubectl prints it.
     Table(Rows),
@@ -60,11 +62,23 @@ impl Clause<'_> {
     }
 }
 
-/// Returns whether a client accepts JSON.
-pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
+/// The media type of an OpenAPI document in protobuf.
+pub(crate) const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// The same in clients written in Go. Media types have no `@`, so it is not used in answers.
+const OPENAPI_PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// Selects the media type of an OpenAPI document.
+pub(crate) fn openapi_form(headers: &HeaderMap) -> Option<&'static str> {
     let clauses = clauses(headers);
-    let json = ["application/json", "application/*", "*/*"];
-    clauses.is_empty() || clauses.iter().any(|clause| json.contains(&clause.media))
+    if clauses.is_empty() {
+        return Some("application/json");
+    }
+    clauses.iter().find_map(|clause| match clause.media {
+        "application/json" | "application/*" | "*/*" => Some("application/json"),
+        OPENAPI_PROTOBUF | OPENAPI_PROTOBUF_OLD => Some(OPENAPI_PROTOBUF),
+        _ => None,
+    })
 }
 
 /// What the response contains, for the forms that depend on it.
@@ -88,8 +102,11 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
         let form = match clause.media {
             "application/json" | "*/*" => Form::Json,
             "application/yaml" => Form::Yaml,
+            // Of objects, only the metadata is served so.
+            PROTOBUF if is_partial(clause) => Form::Json,
             _ => continue,
         };
+        let protobuf = clause.media == PROTOBUF;
         let Some(wanted) = clause.param("as") else { return Ok(form) };
         let beta = match (clause.param("g"), clause.param("v")) {
             (Some("meta.k8s.io"), Some("v1")) => false,
@@ -102,7 +119,7 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
         match (wanted, asked.list) {
             ("Table", _) => return table(asked.include, beta),
             ("PartialObjectMetadata", false) | ("PartialObjectMetadataList", true) => {
-                return Ok(Form::Metadata { beta });
+                return Ok(Form::Metadata { beta, protobuf });
             }
             ("PartialObjectMetadata" | "PartialObjectMetadataList", list) => {
                 let (kind, is) = (asked.kind, if list { "a" } else { "not a" });
@@ -126,6 +143,11 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
         }
     }
     Err(if transformed { none_transformed() } else { none_of() })
+}
+
+/// Returns whether a clause asks for nothing but metadata.
+fn is_partial(clause: &Clause<'_>) -> bool {
+    clause.param("as").is_some_and(|wanted| wanted.starts_with("PartialObjectMetadata"))
 }
 
 /// The failure for an `Accept` header that asks for objects in another form, which is not served here.
@@ -266,7 +288,15 @@ mod tests {
             ),
             ("application/json;as=Odd;v=v1;g=meta.k8s.io,application/json", Form::Json),
             ("application/json;q=0.5,application/yaml", Form::Yaml),
-            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Form::Metadata { beta: false }),
+            (
+                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                Form::Metadata { beta: false, protobuf: false },
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
+                Form::Metadata { beta: false, protobuf: true },
+            ),
+            ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Form::Json),
         ] {
             assert_eq!(accepted(text, false), Ok(form), "{text}");
         }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use http::header::HeaderValue;
+use serde_json::Value;
 
 use crate::failure::{Cause, Failure, Result, quoted};
 use crate::http::handler::Call;
@@ -11,9 +13,10 @@ use crate::http::negotiate::Form;
 use crate::http::reply::{self, Reply, ReplyBody};
 use crate::http::watch::{Start, WatchBody, WatchRequest};
 use crate::kinds::kind::Kind;
+use crate::kinds::meta;
 use crate::state::selector::Selector;
-use crate::state::store::Key;
-use crate::verbs::list::{ListOptions, Match};
+use crate::state::store::{Key, Stored};
+use crate::verbs::list::{ListOptions, Match, Page};
 
 /// How long a request for a future version waits for it.
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
@@ -47,6 +50,33 @@ impl Call {
         }
         let listed = self.read(kind, |core| core.list(kind, self.target.namespace.as_deref(), &options))?;
         Ok(reply::list(form, kind, &listed.page(&options.selector), self.now()))
+    }
+
+    /// GET of an object or a list of a kind that is not stored.
+    pub(super) fn read_computed(&self, kind: &Arc<Kind>, objects: &[Value], form: Form) -> Result<Reply> {
+        if self.target.subresource.is_some() {
+            return Err(Failure::no_such_path());
+        }
+        if ![Method::GET, Method::HEAD].contains(&self.method) || self.is_watch() {
+            return Err(Failure::method_not_allowed());
+        }
+        let selector = self.list_options(kind)?.selector;
+        let stored = objects.iter().map(|object| {
+            let key = Key::new("", meta::text(object, "name"));
+            Arc::new(Stored::encode(kind, key, 0, object))
+        });
+        match &self.target.name {
+            Some(name) => {
+                let found = stored.into_iter().find(|stored| stored.key.name == *name);
+                let found = found.ok_or_else(|| Failure::not_found(kind, name))?;
+                Ok(reply::object(200, form, kind, &found, self.now()))
+            }
+            None => {
+                let items = stored.filter(|stored| selector.matches(stored)).collect();
+                let page = Page { items, revision: 0, proceed: None, remaining: None };
+                Ok(reply::list(form, kind, &page, self.now()))
+            }
+        }
     }
 
     /// A watch of a collection or of one object.
@@ -88,7 +118,13 @@ impl Call {
             stop: self.stop.clone(),
         };
         let body = self.read(kind, |core| Ok(WatchBody::open(&self.shared, &mut core.store, request)))?;
-        Ok(reply::with(200, reply::JSON, ReplyBody::watch(body)))
+        let media = match form {
+            Form::Metadata { protobuf: true, .. } => {
+                HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch")
+            }
+            _ => reply::JSON,
+        };
+        Ok(reply::with(200, media, ReplyBody::watch(body)))
     }
 
     /// Validates the options of a list or watch.

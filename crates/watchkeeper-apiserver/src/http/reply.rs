@@ -13,8 +13,9 @@ use http_body::{Body, Frame, SizeHint};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::codec::encode;
 use crate::failure::Failure;
-use crate::http::negotiate::Form;
+use crate::http::negotiate::{Form, PROTOBUF};
 use crate::http::watch::WatchBody;
 use crate::kinds::kind::Kind;
 use crate::state::store::Stored;
@@ -109,6 +110,11 @@ pub(crate) fn text(code: u16, text: String) -> Reply {
     with(code, PLAIN, ReplyBody::text(text.into()))
 }
 
+/// Responds with an object in protobuf.
+fn protobuf(code: u16, object: Vec<u8>) -> Reply {
+    with(code, HeaderValue::from_static(PROTOBUF), ReplyBody::text(object.into()))
+}
+
 /// Responds with JSON that is encoded already.
 pub(crate) fn json(code: u16, text: Bytes) -> Reply {
     with(code, JSON, ReplyBody::text(text))
@@ -148,7 +154,11 @@ pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: T
             with(code, JSON, ReplyBody::chunks(chunks))
         }
         Form::Yaml => value(code, form, &stored.value_in(kind)),
-        Form::Metadata { beta } => value(code, Form::Json, &metadata_only(&stored.value(), beta)),
+        Form::Metadata { beta, protobuf: true } => {
+            let metadata = encode::partial(&stored.metadata());
+            self::protobuf(code, encode::enveloped(metadata_version(beta), PARTIAL, metadata))
+        }
+        Form::Metadata { beta, .. } => value(code, Form::Json, &metadata_only(&stored.value(), beta)),
         Form::Table(rows) => {
             let metadata = json!({"resourceVersion": stored.revision.to_string()});
             value(code, Form::Json, &rows.table(kind, &metadata, &[stored], now, true))
@@ -156,9 +166,12 @@ pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: T
     }
 }
 
+/// The kind of an object that is reduced to its metadata.
+pub(crate) const PARTIAL: &str = "PartialObjectMetadata";
+
 /// Returns a `PartialObjectMetadata` of an object.
 pub(crate) fn metadata_only(value: &Value, beta: bool) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": metadata_version(beta), "metadata": value["metadata"]})
+    json!({"kind": PARTIAL, "apiVersion": metadata_version(beta), "metadata": value["metadata"]})
 }
 
 /// Returns the API version of `PartialObjectMetadata` and `Table`.
@@ -204,7 +217,11 @@ impl Chunks {
 
 /// Responds with one page of a list.
 pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Reply {
-    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    // Objects that are not stored have no revision.
+    let mut metadata = match page.revision {
+        0 => json!({}),
+        revision => json!({"resourceVersion": revision.to_string()}),
+    };
     if let Some(proceed) = &page.proceed {
         metadata["continue"] = proceed.as_str().into();
     } else if kind.custom.is_some() {
@@ -225,7 +242,13 @@ pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Repl
             });
             value(200, form, &list)
         }
-        Form::Metadata { beta } => {
+        Form::Metadata { beta, protobuf: true } => {
+            let items = page.items.iter().map(|item| encode::partial(&item.metadata()));
+            let list = encode::partial_list(&metadata, items);
+            let list = encode::enveloped(metadata_version(beta), "PartialObjectMetadataList", list);
+            self::protobuf(200, list)
+        }
+        Form::Metadata { beta, .. } => {
             let items: Vec<_> = page.items.iter().map(|item| metadata_only(&item.value(), beta)).collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": metadata_version(beta), "metadata": metadata,

@@ -8,7 +8,7 @@ use crate::access::tokens::Tokens;
 use crate::failure::Failure;
 use crate::http::discovery;
 use crate::http::health;
-use crate::http::negotiate::{self, Form};
+use crate::http::negotiate::{self, Form, OPENAPI_PROTOBUF};
 use crate::http::openapi;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Query, Route};
@@ -46,8 +46,10 @@ pub(crate) fn answer(
         Route::GroupVersion { group, version } => {
             discovery::resources(registry, group, version).map_or_else(|| not_served(registry, group), json)
         }
-        Route::Swagger if !negotiate::accepts_json(headers) => reply::plain(406, ""),
-        Route::Swagger => cached(headers, openapi::swagger(registry), "application/json"),
+        Route::Swagger => match negotiate::openapi_form(headers) {
+            Some(form) => cached(headers, openapi::swagger(registry, form == OPENAPI_PROTOBUF), form),
+            None => reply::plain(406, ""),
+        },
         // The real server sends JSON as plain text here.
         Route::OpenApi => reply::text(200, openapi::index(registry).to_string()),
         Route::OpenApiDocument(name) => {

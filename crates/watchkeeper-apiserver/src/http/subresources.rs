@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use http::Method;
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::admission::attempt::Attempt;
-use crate::failure::{self, Failure, Result};
+use crate::failure::{self, Cause, Failure, Result};
 use crate::http::body::RequestBody;
 use crate::http::handler::Call;
 use crate::http::negotiate::{self, Form};
@@ -16,6 +17,7 @@ use crate::kinds::meta;
 use crate::state::core::Core;
 use crate::state::store::Key;
 use crate::verbs::delete::DeleteOptions;
+use crate::verbs::logs::LogOptions;
 
 impl Call {
     /// The `scale` subresource of any scalable kind.
@@ -57,8 +59,8 @@ impl Call {
     ) -> Result<Reply> {
         match (part, &self.method) {
             ("log", &Method::GET) => {
-                self.shared.core.lock().log(kind, key, self.query.text("container"))?;
-                Ok(reply::plain(204, ""))
+                let log = self.shared.core.lock().log(kind, key, self.log_options()?)?;
+                Ok(if log.is_empty() { reply::plain(204, "") } else { reply::text(200, log) })
             }
             ("binding", &Method::POST) => {
                 let write = self.write_options("CreateOptions")?;
@@ -86,6 +88,34 @@ impl Call {
             }
             _ => Err(Failure::method_not_allowed()),
         }
+    }
+
+    /// The part of a log that the client asks for.
+    fn log_options(&self) -> Result<LogOptions<'_>> {
+        let count = |name: &str| {
+            let number = self.query.number(name)?;
+            match number {
+                Some(number) if number < 0 => {
+                    let cause = Cause::invalid(name, &number.into(), "must be greater than or equal to 0");
+                    Err(Failure::invalid_options("PodLogOptions", vec![cause]))
+                }
+                number => Ok(number.and_then(|number| usize::try_from(number).ok())),
+            }
+        };
+        let since = self.query.text("sinceTime");
+        let seconds = self.query.number("sinceSeconds")?;
+        let flag = |name: &str| self.query.flag(name).unwrap_or(false);
+        Ok(LogOptions {
+            container: self.query.text("container"),
+            previous: flag("previous"),
+            timestamps: flag("timestamps"),
+            tail: count("tailLines")?,
+            limit: count("limitBytes")?,
+            since: match seconds {
+                Some(seconds) => Some(self.now() - SignedDuration::from_secs(seconds)),
+                None => since.parse().ok(),
+            },
+        })
     }
 
     /// Lets admission change or refuse the body of a POST to a subresource, given as its name and the kind of its body.

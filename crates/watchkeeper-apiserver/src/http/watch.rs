@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use watchkeeper::clock::{Clock, Instant};
 
+use crate::codec::encode;
 use crate::failure::Failure;
 use crate::http::negotiate::Form;
-use crate::http::reply::{Chunks, metadata_version};
+use crate::http::reply::{Chunks, PARTIAL, metadata_version};
 use crate::http::shared::Shared;
 use crate::kinds::kind::Kind;
 use crate::state::selector::Selector;
@@ -308,12 +309,18 @@ impl WatchBody {
     /// Writes an event. The encoding of a `fresh` change is shared between watches of the same view. Encodings of the
     /// initial state are not cached, as that would double the memory of all objects.
     fn write(&mut self, chunks: &mut Chunks, kind: &str, stored: &Stored, fresh: bool) -> usize {
+        if let Form::Metadata { beta, protobuf: true } = self.form {
+            let metadata = encode::partial(&stored.metadata());
+            let object = encode::enveloped(metadata_version(beta), PARTIAL, metadata);
+            chunks.push(encode::watch_event(kind, &object).into());
+            return object.len();
+        }
         let share = |view: View, make: &dyn Fn() -> Text| match fresh {
             true => stored.view(&view, make).0,
             false => make().0,
         };
         let bytes = match self.form {
-            Form::Metadata { beta } => {
+            Form::Metadata { beta, .. } => {
                 share(View::Metadata { beta }, &|| (stored.metadata_text(metadata_version(beta)), 0))
             }
             Form::Table(rows) => {
@@ -344,8 +351,12 @@ impl WatchBody {
             let table = rows.bookmark(&self.kind, &metadata, self.clock.wall(), first);
             return write_event(chunks, "BOOKMARK", &table);
         }
+        if let Form::Metadata { beta, protobuf: true } = self.form {
+            let bookmark = encode::enveloped(metadata_version(beta), PARTIAL, encode::partial(&metadata));
+            return chunks.push(encode::watch_event("BOOKMARK", &bookmark).into());
+        }
         let (kind, api_version) = match self.form {
-            Form::Metadata { beta } => ("PartialObjectMetadata", metadata_version(beta)),
+            Form::Metadata { beta, .. } => (PARTIAL, metadata_version(beta)),
             _ => (self.kind.kind.as_str(), self.kind.api_version.as_str()),
         };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
@@ -353,7 +364,13 @@ impl WatchBody {
     }
 
     fn fail(&mut self, chunks: &mut Chunks, failure: &Failure) {
-        write_event(chunks, "ERROR", &failure.to_value());
+        let status = failure.to_value();
+        match self.form {
+            Form::Metadata { protobuf: true, .. } => {
+                chunks.push(encode::watch_event("ERROR", &encode::status(&status)).into());
+            }
+            _ => write_event(chunks, "ERROR", &status),
+        }
         self.ended = true;
     }
 

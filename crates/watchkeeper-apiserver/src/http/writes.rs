@@ -161,6 +161,7 @@ impl Call {
             },
             applied: false,
             warnings: Vec::new(),
+            author: Some(self.user()),
             admission: self.admission.clone(),
         })
     }
@@ -229,11 +230,17 @@ impl Call {
             let name = value["metadata"]["name"].as_str().unwrap_or_default();
             return Err(Failure::invalid_as(&kind.group, sent_kind, name, vec![problem]));
         }
-        write
-            .judge(duplicates)
-            .and_then(|()| kind.behaviour.normalize(kind, &mut value, false))
-            .and_then(|unknown| write.judge_unknown(&unknown))
-            .map_err(|why| unusable(kind, &why))?;
+        let normalized = kind.behaviour.normalize(kind, &mut value, false);
+        let judged = normalized.and_then(|unknown| {
+            let unknown = unknown.iter().map(|field| format!("unknown field {}", quoted(field)));
+            // Custom objects are pruned after they are decoded.
+            let problems = match custom {
+                true => duplicates.into_iter().chain(unknown).collect(),
+                false => unknown.chain(duplicates).collect(),
+            };
+            write.judge(problems)
+        });
+        judged.map_err(|why| unusable(kind, &why))?;
         Ok(value)
     }
 

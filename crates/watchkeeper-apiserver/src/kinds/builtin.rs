@@ -1,13 +1,14 @@
 //! The table of built-in kinds: their names, their properties, and the [`Behaviour`] of each.
 
 use crate::kinds::behaviour::{
-    AdmissionPolicy, AdmissionPolicyBinding, ApiService, Behaviour, CertificateSigningRequest, ConfigMap,
-    ControllerRevision, CoreEvent, CronJob, CsiDriver, CsiNode, CsiStorageCapacity, CustomResourceDefinition,
-    DaemonSet, Deployment, DeviceClass, EndpointSlice, Endpoints, Event, FlowSchema, HorizontalPodAutoscaler,
-    Ingress, IngressClass, Job, Lease, LimitRange, Namespace, NetworkPolicy, Node, PersistentVolume,
+    AdmissionPolicy, AdmissionPolicyBinding, ApiService, Behaviour, CertificateSigningRequest,
+    ComponentStatus, ConfigMap, ControllerRevision, CoreEvent, CronJob, CsiDriver, CsiNode,
+    CsiStorageCapacity, CustomResourceDefinition, DaemonSet, Deployment, DeviceClass, EndpointSlice,
+    Endpoints, Event, FlowSchema, HorizontalPodAutoscaler, Ingress, IngressClass, IpAddress, Job, Lease,
+    LimitRange, Namespace, NetworkPolicy, Node, OldHorizontalPodAutoscaler, PersistentVolume,
     PersistentVolumeClaim, Pod, PodDisruptionBudget, PodTemplate, PriorityClass, PriorityLevelConfiguration,
     ReplicaSet, ReplicationController, ResourceClaim, ResourceClaimTemplate, ResourceQuota, ResourceSlice,
-    Role, RoleBinding, RuntimeClass, Secret, Service, ServiceAccount, StatefulSet, StorageClass,
+    Role, RoleBinding, RuntimeClass, Secret, Service, ServiceAccount, ServiceCidr, StatefulSet, StorageClass,
     VolumeAttachment, VolumeAttributesClass, WebhookConfiguration,
 };
 
@@ -215,6 +216,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .category(EXTENSIONS)
         .status("{}")
         .conditional(),
+    kind("", "v1", "ComponentStatus", "componentstatuses", &ComponentStatus).cluster().short(&["cs"]),
     kind("", "v1", "ConfigMap", "configmaps", &ConfigMap).short(&["cm"]),
     kind("", "v1", "Endpoints", "endpoints", &Endpoints).short(&["ep"]).create_on_update(),
     kind("", "v1", "Event", "events", &CoreEvent).short(&["ev"]).create_on_update().fields(EVENT_FIELDS),
@@ -307,6 +309,16 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     .short(&["hpa"])
     .category(ALL)
     .status("{}"),
+    kind(
+        "autoscaling",
+        "v1",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        &OldHorizontalPodAutoscaler,
+    )
+    .short(&["hpa"])
+    .category(ALL)
+    .status("{}"),
     kind("batch", "v1", "CronJob", "cronjobs", &CronJob)
         .short(&["cj"])
         .category(ALL)
@@ -333,9 +345,14 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         .short(&["ing"])
         .status("{}")
         .generation(),
+    kind("networking.k8s.io", "v1", "IPAddress", "ipaddresses", &IpAddress)
+        .cluster()
+        .short(&["ip"])
+        .names(NameRule::PathSegment),
     kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", &NetworkPolicy)
         .short(&["netpol"])
         .generation(),
+    kind("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", &ServiceCidr).cluster().status("{}"),
     kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", &PodDisruptionBudget)
         .short(&["pdb"])
         .status("{}")

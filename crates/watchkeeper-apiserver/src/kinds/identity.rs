@@ -28,7 +28,6 @@ const RETIRED: &[(&str, &[&str])] = &[
     ("apiextensions.k8s.io/v1beta1", &["CustomResourceDefinition"]),
     ("apps/v1beta1", &["ControllerRevision", "Deployment", "StatefulSet"]),
     ("apps/v1beta2", &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
-    ("autoscaling/v1", &["HorizontalPodAutoscaler"]),
     ("batch/v1beta1", &["CronJob"]),
     ("certificates.k8s.io/v1beta1", &["CertificateSigningRequest"]),
     ("coordination.k8s.io/v1beta1", &["Lease"]),

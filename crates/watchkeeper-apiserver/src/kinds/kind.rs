@@ -266,6 +266,15 @@ impl Kind {
         })
     }
 
+    /// The version in which the objects of a built-in kind are stored: that of the first kind in the table.
+    pub(crate) fn stored_version(&self) -> String {
+        let is_stored = |row: &&Builtin| ResourceId::new(row.group, row.plural) == self.storage;
+        BUILTINS
+            .iter()
+            .find(is_stored)
+            .map_or_else(|| self.api_version.clone(), |row| api_version(row.group, row.version))
+    }
+
     /// Converts a stored object to this version of the kind.
     pub(crate) fn to_served(&self, mut object: Value) -> Value {
         self.behaviour.to_served(self, &mut object);
@@ -302,6 +311,9 @@ impl Kind {
         if self.custom.is_some() {
             return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
         }
+        if self.behaviour.computed().is_some() {
+            return vec!["get", "list"];
+        }
         let mut verbs =
             vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
         if !self.delete_collection {
@@ -311,7 +323,8 @@ impl Kind {
     }
 }
 
-fn qualified(name: &str, group: &str) -> String {
+/// `name` for the core group, else `name.group`.
+pub(super) fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod failures;
 pub(crate) mod fill;
 pub(crate) mod go_duration;
 pub(crate) mod identity;
+pub(crate) mod ip_range;
 pub(crate) mod jsonpath;
 pub(crate) mod kind;
 pub(crate) mod label_selector;

@@ -49,8 +49,8 @@ pub(crate) struct Registry {
     waiters: ByName,
     /// The aggregated discovery documents of the other groups and of the core group, made on first use.
     documents: [OnceLock<Document>; 2],
-    /// The OpenAPI document of all kinds, made on first use.
-    swagger: OnceLock<Document>,
+    /// The OpenAPI document of all kinds, in JSON and in protobuf, made on first use.
+    swagger: [OnceLock<Document>; 2],
 }
 
 impl Registry {
@@ -69,7 +69,7 @@ impl Registry {
             holders,
             waiters: ByName::new(),
             documents: Default::default(),
-            swagger: OnceLock::new(),
+            swagger: Default::default(),
         };
         registry.reindex();
         registry
@@ -84,7 +84,7 @@ impl Registry {
             holders: self.holders.clone(),
             waiters: self.waiters.clone(),
             documents: Default::default(),
-            swagger: OnceLock::new(),
+            swagger: Default::default(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Registry {
     pub(crate) fn reindex(&mut self) {
         self.index.clear();
         self.documents = Default::default();
-        self.swagger = OnceLock::new();
+        self.swagger = Default::default();
         let kinds = self.builtins.iter().chain(self.customs.values().flatten());
         for kind in kinds.filter(|kind| kind.is_served()) {
             let versions = self.index.entry(kind.group.clone()).or_default();
@@ -114,8 +114,8 @@ impl Registry {
     }
 
     /// Returns the OpenAPI document of all kinds; the first caller makes it.
-    pub(crate) fn swagger(&self, make: impl FnOnce() -> Document) -> &Document {
-        self.swagger.get_or_init(make)
+    pub(crate) fn swagger(&self, is_protobuf: bool, make: impl FnOnce() -> Document) -> &Document {
+        self.swagger[usize::from(is_protobuf)].get_or_init(make)
     }
 
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {

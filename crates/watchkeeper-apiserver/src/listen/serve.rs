@@ -186,6 +186,7 @@ impl ApiServer {
         if let Some(credentials) = &credentials {
             self.shared.tokens.trust(credentials.token());
         }
+        self.shared.run(|core| core.publish_address(reachable(address)));
         let stop = CancellationToken::new();
         let server = Server {
             service: layer.layer(self.service_until(&stop)),
@@ -209,11 +210,7 @@ impl Listening {
     /// The URL of the server.
     pub fn url(&self) -> String {
         let scheme = if self.credentials.is_some() { "https" } else { "http" };
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        }
-        format!("{scheme}://{address}")
+        format!("{scheme}://{}", reachable(self.address))
     }
 
     /// The credentials in use; `None` with `insecure_http`.
@@ -240,6 +237,14 @@ impl Listening {
             let _joined = acceptor.await;
         }
     }
+}
+
+/// The address at which clients on this machine reach a socket.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    address
 }
 
 impl Drop for Listening {

@@ -138,7 +138,6 @@ pub(crate) fn get(id: Id) -> &'static Type {
 }
 
 /// Returns a type by name.
-#[cfg(test)]
 pub(crate) fn named(name: &str) -> Option<Id> {
     TYPES.types.iter().position(|entry| entry.name == name).map(Id)
 }

@@ -1,7 +1,11 @@
-//! The objects of a new cluster.
+//! The objects of a new cluster, and those that say where its server is.
+
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 
+use crate::kinds::cells::{self, list};
+use crate::kinds::fill::copy_field;
 use crate::kinds::meta;
 use crate::state::core::Core;
 use crate::state::store::Key;
@@ -19,6 +23,39 @@ fn own_service() -> Value {
         },
         "status": {"loadBalancer": {}},
     })
+}
+
+/// The name of the server's own objects.
+const OWN: &str = "kubernetes";
+
+/// The range from which services get their addresses.
+fn own_range(now: &str) -> Value {
+    json!({
+        "metadata": {"name": OWN},
+        "spec": {"cidrs": ["10.0.0.0/16"]},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "", "lastTransitionTime": now,
+            "message": "Kubernetes default Service CIDR is ready",
+        }]},
+    })
+}
+
+/// The Endpoints and the EndpointSlice of the `kubernetes` service.
+fn own_endpoints(address: SocketAddr) -> [(&'static str, &'static str, Value); 2] {
+    let (ip, port) = (address.ip().to_string(), address.port());
+    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+    let family = if matches!(address.ip(), IpAddr::V4(_)) { "IPv4" } else { "IPv6" };
+    let endpoints = json!({
+        "metadata": {"name": OWN, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": ip}], "ports": ports}],
+    });
+    let slice = json!({
+        "metadata": {"name": OWN, "labels": {"kubernetes.io/service-name": OWN}},
+        "addressType": family,
+        "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
+        "ports": ports,
+    });
+    [("", "endpoints", endpoints), ("discovery.k8s.io", "endpointslices", slice)]
 }
 
 /// The priority classes of the system: name, value and description.
@@ -52,6 +89,58 @@ impl Core {
             class["description"] = (*description).into();
             let created = self.create(&kind, "", class, &Write::own());
             debug_assert!(created.is_ok(), "a priority class of the system is valid: {created:?}");
+        }
+    }
+
+    /// The ranges of all ServiceCIDRs.
+    pub(crate) fn service_ranges(&self) -> Vec<String> {
+        let Some(kind) = self.registry.find("networking.k8s.io", "v1", "servicecidrs") else {
+            return Vec::new();
+        };
+        let all = self.store.range(&kind.storage, None, None).map(|stored| stored.value());
+        all.flat_map(|cidr| {
+            list(&cidr["spec"]["cidrs"]).iter().map(|text| cells::text(text).to_owned()).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Creates the range of service addresses if it does not exist.
+    pub(crate) fn create_service_range(&mut self) {
+        let Some(kind) = self.registry.find("networking.k8s.io", "v1", "servicecidrs").cloned() else {
+            return;
+        };
+        let key = Key::new("", OWN);
+        if self.store.get(&kind.storage, &key).is_some() {
+            return;
+        }
+        let range = own_range(&self.now());
+        let status = range["status"].clone();
+        let created = self.create(&kind, "", range, &Write::own());
+        debug_assert!(created.is_ok(), "the range of services is valid: {created:?}");
+        if let Ok(created) = created {
+            let mut range = created.value();
+            range["status"] = status;
+            self.put_value(&kind, &key, range);
+        }
+    }
+
+    /// Says in the endpoints of the `kubernetes` service where the server listens.
+    pub(crate) fn publish_address(&mut self, address: SocketAddr) {
+        for (group, plural, wanted) in own_endpoints(address) {
+            let Some(kind) = self.registry.find(group, "v1", plural).cloned() else { continue };
+            let key = Key::new("default", OWN);
+            let Some(known) = self.store.get(&kind.storage, &key).map(|stored| stored.value()) else {
+                // Fails in a namespace that is being deleted; then there is no service either.
+                let _created = self.create(&kind, &key.namespace, wanted, &Write::own());
+                continue;
+            };
+            let mut after = known.clone();
+            for field in ["subsets", "addressType", "endpoints", "ports"] {
+                copy_field(&wanted, &mut after, field);
+            }
+            if after != known {
+                self.put_value(&kind, &key, after);
+            }
         }
     }
 

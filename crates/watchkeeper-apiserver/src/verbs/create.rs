@@ -147,11 +147,18 @@ impl Seen {
             track(kind, kind.blank(), &mut value, nobody, &write.writer(kind, "", &now));
         }
         self.mutate_new(kind, &mut value, write)?;
+        let conflicts = kind.behaviour.conflicts(None, &value, self);
+        if !conflicts.is_empty() {
+            return Err(Failure::invalid(kind, &self.key.name, conflicts));
+        }
         meta::set(&mut value, "name", &self.key.name);
         let sent_version = meta::text(&value, "resourceVersion").to_owned();
         self.fill_system_fields(kind, &mut value);
         kind.begin_status(&mut value);
         kind.behaviour.prepare_create(&mut value, self);
+        if let Some(author) = &write.author {
+            kind.behaviour.prepare_author(&mut value, &author.shown());
+        }
         let mut findings = Findings::default();
         let change = Change { kind, old: None, new: &value, status: false, defined: &self.kinds };
         kind.behaviour.validate(&change, &mut findings);

@@ -37,6 +37,8 @@ pub(crate) struct Seen {
     pub(crate) peers: Vec<Arc<Stored>>,
     /// The newest change of any of them.
     peers_at: u64,
+    /// The ranges of addresses for such a kind.
+    ranges: Vec<String>,
     /// The present kinds of a definition.
     pub(crate) kinds: Vec<Arc<Kind>>,
     /// All kinds, for the write of a definition.
@@ -114,6 +116,10 @@ impl Context for Seen {
         self.peers.iter().any(has)
     }
 
+    fn ranges(&self) -> &[String] {
+        &self.ranges
+    }
+
     fn peers(&self) -> Box<dyn Iterator<Item = Value> + '_> {
         Box::new(self.peers.iter().map(|peer| peer.value()))
     }
@@ -180,6 +186,7 @@ impl Core {
             open,
             peers: self.peers(kind).cloned().collect(),
             peers_at: self.peers_at(kind),
+            ranges: if kind.behaviour.allocates() { self.service_ranges() } else { Vec::new() },
             kinds: if kind.is_definition() { self.registry.defined(&key.name) } else { Vec::new() },
             registry: kind.is_definition().then(|| self.registry.clone()),
             generator: self.generator.clone(),

@@ -11,6 +11,7 @@ pub(crate) mod draft;
 pub(crate) mod duties;
 mod evict;
 pub(crate) mod list;
+pub(crate) mod logs;
 pub(crate) mod merge_patch;
 pub(crate) mod patch;
 pub(crate) mod pods;

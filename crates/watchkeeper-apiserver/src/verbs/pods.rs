@@ -1,4 +1,4 @@
-//! Pod actions: binding to a node, and logs.
+//! Pod actions: binding to a node.
 
 use std::sync::Arc;
 
@@ -57,37 +57,5 @@ impl Core {
             self.put_value(kind, key, pod);
         }
         Ok(())
-    }
-
-    /// Returns the log of a pod, which is empty without a node. Nothing runs here that could write one.
-    pub(crate) fn log(&self, kind: &Arc<Kind>, key: &Key, container: &str) -> Result<()> {
-        let pod = self.get(kind, key)?.value();
-        let lists = ["containers", "initContainers", "ephemeralContainers"];
-        let all = lists.iter().flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten());
-        let names: Vec<_> = all.filter_map(|container| container["name"].as_str()).collect();
-        if container.is_empty() && names.len() > 1 {
-            let names = names.join(" ");
-            let why =
-                format!("a container name must be specified for pod {}, choose one of: [{names}]", key.name);
-            return Err(Failure::bad_request(why));
-        }
-        if !container.is_empty() && !names.contains(&container) {
-            return Err(Failure::bad_request(format!(
-                "container {container} is not valid for pod {}",
-                key.name
-            )));
-        }
-        match pod["spec"]["nodeName"].as_str() {
-            None | Some("") => Ok(()),
-            Some(node) => {
-                let nodes = self.registry.nodes();
-                let known =
-                    nodes.is_some_and(|nodes| self.store.get(&nodes.storage, &Key::new("", node)).is_some());
-                if !known {
-                    return Err(Failure::not_found(kind, node));
-                }
-                Err(Failure::internal("no preferred addresses found; known addresses: []"))
-            }
-        }
     }
 }

@@ -160,6 +160,10 @@ impl Seen {
             keep_system_fields(before, &mut after);
         }
         if part.is_main() {
+            let conflicts = kind.behaviour.conflicts(Some(before), &after, self);
+            if !conflicts.is_empty() {
+                return Err(Failure::invalid(kind, &old.key.name, conflicts));
+            }
             kind.behaviour.prepare_update(before, &mut after, self);
         }
         self.settle(kind, old, (stored, converted), after, part, write)

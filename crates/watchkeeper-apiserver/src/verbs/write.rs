@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::access::user::User;
 use crate::admission::attempt::Attempt;
 use crate::admission::session::Session;
 use crate::codec::yaml;
@@ -34,6 +35,8 @@ pub(crate) struct Write {
     pub(crate) applied: bool,
     /// Warnings for the response.
     pub(crate) warnings: Vec<String>,
+    /// The user who writes; `None` for writes of the server itself.
+    pub(crate) author: Option<Arc<User>>,
     /// The admission of the request; `None` for writes of the server itself, and without plugins.
     pub(crate) admission: Option<Arc<Session>>,
 }
@@ -47,6 +50,7 @@ impl Write {
             validation: Validation::Ignore,
             applied: false,
             warnings: Vec::new(),
+            author: None,
             admission: None,
         }
     }

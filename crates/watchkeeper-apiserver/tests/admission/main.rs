@@ -9,6 +9,7 @@ mod limits;
 mod policies;
 mod priority;
 mod quotas;
+mod runtime;
 mod storage;
 mod webhooks;
 

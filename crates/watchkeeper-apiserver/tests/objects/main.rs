@@ -6,6 +6,7 @@ mod common;
 mod custom;
 mod deletes;
 mod evictions;
+mod logs;
 mod pods;
 mod scale;
 mod services;

@@ -120,3 +120,55 @@ async fn the_status_of_a_service_takes_labels() {
     let (code, object) = patch(&server, &format!("{SERVICES}/a/status"), MERGE, &labels).await;
     assert_eq!((code, &object["metadata"]["labels"]["a"]), (200, &json!("b")), "{object}");
 }
+
+/// The real server, started with another range, says so in other numbers: only the words of the embedded one are compared.
+#[tokio::test(start_paused = true)]
+async fn an_address_or_a_port_that_cannot_be_had_is_refused() {
+    let server = Server::embedded(|settings| settings).await;
+    let ports = json!([{"port": 80, "nodePort": 30_080}]);
+    let wanted = json!({"type": "NodePort", "clusterIP": "10.0.7.7", "ports": ports});
+    let made = post(&server, SERVICES, &service("first", &wanted)).await;
+    assert_eq!(made["spec"]["clusterIPs"], json!(["10.0.7.7"]));
+    let plain = |address: &str| json!({"clusterIP": address, "ports": [{"port": 80}]});
+    let node_port = |port: i64| json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
+    for (spec, field, why) in [
+        (
+            plain("10.0.7.7"),
+            "spec.clusterIPs",
+            "failed to allocate IP 10.0.7.7: provided IP is already allocated",
+        ),
+        (
+            plain("192.168.0.1"),
+            "spec.clusterIPs",
+            "failed to allocate IP 192.168.0.1: the provided network does not match the current range",
+        ),
+        (
+            plain("10.0.255.255"),
+            "spec.clusterIPs",
+            "the provided IP (10.0.255.255) is not in the valid range. The range of valid IPs is 10.0.0.0/16",
+        ),
+        (plain("fd00::1"), "spec.clusterIPs[0]", "IPv6 is not configured on this cluster"),
+        (plain("ten"), "spec.clusterIPs[0]", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        (node_port(30_080), "spec.ports[0].nodePort", "provided port is already allocated"),
+        (
+            node_port(80),
+            "spec.ports[0].nodePort",
+            "provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+    ] {
+        let (code, status) = call(&server, "POST", SERVICES, &service("second", &spec)).await;
+        assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!(field)), "{status}");
+        assert!(status["message"].as_str().unwrap().ends_with(why), "{status}");
+    }
+    // What a service has, it keeps; what it gets must be free.
+    let path = format!("{SERVICES}/first");
+    assert_eq!(call(&server, "PUT", &path, &service("first", &wanted)).await.0, 200);
+    post(&server, SERVICES, &service("second", &node_port(30_081))).await;
+    let change = json!([{"op": "replace", "path": "/spec/ports/0/nodePort", "value": 30_081}]);
+    let (code, status) = patch(&server, &path, JSON_PATCH, &change).await;
+    assert_eq!(code, 422, "{status}");
+    // A further range has further addresses.
+    let range = json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["192.168.0.0/24"]}});
+    post(&server, "/apis/networking.k8s.io/v1/servicecidrs", &range).await;
+    post(&server, SERVICES, &service("third", &plain("192.168.0.1"))).await;
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube_core::params::Patch;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -63,10 +63,9 @@ fn name(number: usize) -> String {
 async fn keep(client: &Client, number: usize) -> Result<(), ApiError> {
     let name = name(number);
     match client.requests().api::<Node>().get_opt(&ObjectName::cluster(&name)).await? {
-        Some(node) if !is_dead(&node) => {}
+        Some(node) if !is_dead(&node) => renew(client, &name, node.metadata.uid).await?,
         _ => return Ok(()),
     }
-    renew(client, &name).await?;
     create(client, number).await
 }
 
@@ -170,13 +169,20 @@ fn address(number: usize) -> String {
     format!("172.18.{}.{}", (host >> 8) & 255, host & 255)
 }
 
-/// Renews the Lease of a node, or creates it.
-async fn renew(client: &Client, node: &str) -> Result<(), ApiError> {
+/// Renews the Lease of a node, or creates it. The node owns it, so that it goes with the node.
+async fn renew(client: &Client, node: &str, uid: Option<String>) -> Result<(), ApiError> {
     let requests = client.requests().clone().manager("kubelet");
     let leases = requests.api::<Lease>();
     let now = MicroTime(client.env().clock.wall());
     let key = ObjectName::namespaced(LEASES, node);
-    let renewal = json!({"spec": {"renewTime": now}});
+    let owners = vec![OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: node.to_owned(),
+        uid: uid.unwrap_or_default(),
+        ..OwnerReference::default()
+    }];
+    let renewal = json!({"metadata": {"ownerReferences": owners}, "spec": {"renewTime": now}});
     match leases.patch(&key, &Patch::Merge(renewal)).await {
         Err(error) if error.is_missing_object() => {}
         answer => return answer.map(drop),
@@ -184,6 +190,7 @@ async fn renew(client: &Client, node: &str) -> Result<(), ApiError> {
     let metadata = ObjectMeta {
         name: Some(node.to_owned()),
         namespace: Some(LEASES.to_owned()),
+        owner_references: Some(owners),
         ..ObjectMeta::default()
     };
     let spec = LeaseSpec {

@@ -1,6 +1,7 @@
 //! What the Pods on each node have requested.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -16,6 +17,9 @@ pub(super) type Resources = BTreeMap<String, i128>;
 pub(super) struct Ledger {
     pods: BTreeMap<ObjectName, (String, Resources)>,
     nodes: BTreeMap<String, Resources>,
+    /// The priorities of Pods that wait for a node, and the other way round, highest first.
+    waiting: BTreeMap<ObjectName, i32>,
+    by_priority: BTreeMap<Reverse<i32>, BTreeSet<ObjectName>>,
 }
 
 impl Ledger {
@@ -36,6 +40,33 @@ impl Ledger {
         for (resource, amount) in requests {
             *used.entry(resource).or_default() -= amount;
         }
+    }
+
+    /// Enters that a Pod waits for a node, with its priority; `None` if it does not, any more.
+    pub(super) fn set_waiting(&mut self, pod: &ObjectName, priority: Option<i32>) {
+        let known = match priority {
+            Some(priority) => self.waiting.insert(pod.clone(), priority),
+            None => self.waiting.remove(pod),
+        };
+        if known == priority {
+            return;
+        }
+        if let Some(known) = known
+            && let Some(pods) = self.by_priority.get_mut(&Reverse(known))
+        {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.by_priority.remove(&Reverse(known));
+            }
+        }
+        if let Some(priority) = priority {
+            self.by_priority.entry(Reverse(priority)).or_default().insert(pod.clone());
+        }
+    }
+
+    /// The Pods that wait with a higher priority than this, the highest first.
+    pub(super) fn before(&self, priority: i32) -> Vec<ObjectName> {
+        self.by_priority.range(..Reverse(priority)).flat_map(|(_, pods)| pods).cloned().collect()
     }
 
     /// What is in use on a node.

@@ -7,6 +7,7 @@ mod ledger;
 mod quantity;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -30,11 +31,15 @@ const UNSCHEDULED: &str = "unscheduled";
 /// The name by which Pods choose this scheduler.
 const NAME: &str = "default-scheduler";
 
+/// How long a Pod waits for one of higher priority that is about to be bound.
+const TURN: Duration = Duration::from_millis(20);
+
 /// Registers the scheduler with `manager`.
 ///
 /// It binds Pods of `default-scheduler` without scheduling gates to nodes that their node selector and node affinity match, whose
 /// taints they tolerate, and that have room for what they request; among these, to the one with the fewest Pods. A Pod that fits
-/// nowhere says why in its condition `PodScheduled`, and is tried again when a node changes or a Pod goes.
+/// nowhere says why in its condition `PodScheduled`, and is tried again when a node changes or a Pod goes. While a Pod of higher
+/// priority fits somewhere and waits, it goes first.
 ///
 /// Pod affinity, topology spread, volumes and preemption are not considered.
 ///
@@ -75,13 +80,17 @@ fn enter(ledger: &mut Ledger, change: &Change<'_, Pod>) {
     match change {
         Change::Added { object, .. } | Change::Updated { new: object, .. } => {
             let Ok(pod) = object.get() else { return };
+            ledger.set_waiting(&object.key(), is_waiting(&pod).then(|| priority(&pod)));
             match node_name(&pod) {
                 "" => {}
                 _ if has_ended(&pod) => ledger.remove(&object.key()),
                 node => ledger.enter(&object.key(), node, &requests(&pod)),
             }
         }
-        Change::Deleted(deleted) => ledger.remove(&deleted.key()),
+        Change::Deleted(deleted) => {
+            ledger.remove(&deleted.key());
+            ledger.set_waiting(&deleted.key(), None);
+        }
     }
 }
 
@@ -95,6 +104,9 @@ async fn reconcile(
         return Ok(Action::done());
     }
     let nodes = cx.list::<Node>(None, &Selector::default())?.ignore_unreadable();
+    if must_wait(&pod, &cx, &nodes, &ledger)? {
+        return Ok(Action::requeue_after(TURN));
+    }
     let chosen = {
         let mut ledger = ledger.lock();
         let chosen = fit::choose(&pod, &nodes, |node| ledger.used(node));
@@ -112,6 +124,28 @@ async fn reconcile(
         ledger.lock().remove(cx.key());
     }
     outcome
+}
+
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+/// Whether a Pod of higher priority waits that has room somewhere. It is in the queue as well.
+fn must_wait(
+    pod: &Pod,
+    cx: &Context<Pod>,
+    nodes: &[Arc<Node>],
+    ledger: &Mutex<Ledger>,
+) -> Result<bool, Error> {
+    let rivals = ledger.lock().before(priority(pod));
+    for rival in rivals {
+        let Some(rival) = cx.get_at::<Pod>(&rival)? else { continue };
+        let ledger = ledger.lock();
+        if is_waiting(&rival) && fit::choose(&rival, nodes, |node| ledger.used(node)).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a Pod waits for this scheduler.

@@ -4,4 +4,5 @@ pub(super) mod default_ingress_class;
 pub(super) mod limit_ranger;
 pub(super) mod priority;
 pub(super) mod resource_quota;
+pub(super) mod runtime_class;
 pub(super) mod storage_object_in_use_protection;

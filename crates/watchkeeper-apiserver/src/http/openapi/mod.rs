@@ -1,5 +1,6 @@
 //! OpenAPI documents, generated from the type table and the schemas of custom resources.
 
+mod gnostic;
 mod swagger;
 mod words;
 

@@ -1,11 +1,12 @@
-//! `/openapi/v2`: one document with the types and operations of all kinds.
+//! `/openapi/v2`: one document with the types and operations of all kinds, in JSON or in protobuf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::{body, custom_name, document_name, schema_name};
+use super::{body, custom_name, document_name, gnostic, schema_name};
+use crate::codec::wire::Message;
 use crate::http::discovery::{MINOR, fingerprint};
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::{Document, Registry, Version};
@@ -31,30 +32,49 @@ static BUILTIN: LazyLock<Members> = LazyLock::new(|| {
     members
 });
 
+/// The same in protobuf: the messages of all paths and of all definitions.
+static BUILTIN_MESSAGES: LazyLock<[Message; 2]> = LazyLock::new(|| BUILTIN.messages());
+
+const VERSION: &str = "2.0";
+
 /// Returns the document. Encoded once per change of the kinds.
-pub(crate) fn swagger(registry: &Registry) -> &Document {
-    registry.swagger(|| {
-        let mut customs = Members::default();
-        for group in registry.groups() {
-            for version in &group.versions {
-                if version.kinds.iter().any(|kind| kind.custom.is_some()) {
-                    customs.add(&group.name, version, |kind| kind.custom.is_some(), &BUILTIN.names);
-                }
-            }
-        }
+pub(crate) fn swagger(registry: &Registry, is_protobuf: bool) -> &Document {
+    registry.swagger(is_protobuf, || {
+        let customs = customs(registry);
         let info = json!({"title": "Kubernetes", "version": format!("v1.{MINOR}.0")});
-        let members = |of: fn(&Members) -> &Vec<String>| {
-            let all: Vec<_> = of(&BUILTIN).iter().chain(of(&customs)).map(String::as_str).collect();
-            all.join(",")
+        let text = if is_protobuf {
+            let [mut paths, mut definitions] = BUILTIN_MESSAGES.clone();
+            let [more_paths, more_definitions] = customs.messages();
+            paths.append(&more_paths);
+            definitions.append(&more_definitions);
+            gnostic::document(VERSION, &info, paths, definitions)
+        } else {
+            let members = |of: fn(&Members) -> &Vec<String>| {
+                let all: Vec<_> = of(&BUILTIN).iter().chain(of(&customs)).map(String::as_str).collect();
+                all.join(",")
+            };
+            let (paths, definitions) = (members(|all| &all.paths), members(|all| &all.definitions));
+            format!(
+                r#"{{"swagger":"{VERSION}","info":{info},"paths":{{{paths}}},"definitions":{{{definitions}}}}}"#
+            )
+            .into_bytes()
         };
-        let text = format!(
-            "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":{{{}}},\"definitions\":{{{}}}}}",
-            members(|all| &all.paths),
-            members(|all| &all.definitions)
-        );
-        let etag = format!("\"{}\"", fingerprint(text.as_bytes()));
+        let etag = format!("\"{}\"", fingerprint(&text));
         Document { text: text.into(), etag }
     })
+}
+
+/// The part of the custom kinds.
+fn customs(registry: &Registry) -> Members {
+    let mut customs = Members::default();
+    for group in registry.groups() {
+        for version in &group.versions {
+            if version.kinds.iter().any(|kind| kind.custom.is_some()) {
+                customs.add(&group.name, version, |kind| kind.custom.is_some(), &BUILTIN.names);
+            }
+        }
+    }
+    customs
 }
 
 impl Members {
@@ -73,6 +93,9 @@ impl Members {
         };
         for (name, mut schema) in schemas {
             if !known.contains(&name) && self.names.insert(name.clone()) {
+                if is_opaque(&schema) {
+                    schema = json!({"type": "object", GVK: schema[GVK]});
+                }
                 convert(&mut schema);
                 self.definitions.push(member(&name, &schema));
             }
@@ -81,6 +104,30 @@ impl Members {
             self.paths.extend(paths(kind).iter().map(|(path, operations)| member(path, operations)));
         }
     }
+
+    /// The messages of all paths and of all definitions.
+    fn messages(&self) -> [Message; 2] {
+        let all = |members: &[String], add: fn(&mut Message, &str, &Value)| {
+            let mut all = Message::default();
+            for member in members {
+                // Our own encoding, which always parses.
+                let object: Map<String, Value> =
+                    serde_json::from_str(&format!("{{{member}}}")).unwrap_or_default();
+                object.iter().for_each(|(name, value)| add(&mut all, name, value));
+            }
+            all
+        };
+        [all(&self.paths, gnostic::add_path), all(&self.definitions, gnostic::add_definition)]
+    }
+}
+
+/// The extension that names the kinds of a type.
+const GVK: &str = "x-kubernetes-group-version-kind";
+
+/// Whether it is a kind whose schema says nothing that clients could check: any field may be in its objects. To kubectl,
+/// properties would mean that there are no others.
+fn is_opaque(schema: &Value) -> bool {
+    schema.get(GVK).is_some() && schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
 fn member(name: &str, value: &Value) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Behaviour, Subresource};
+use super::{Behaviour, Context, Subresource};
 use crate::kinds::age::human;
 use crate::kinds::cells::{Row, list, text};
 use crate::kinds::fill::copy_field;
@@ -16,6 +16,17 @@ const VERDICTS: [&str; 2] = ["Approved", "Denied"];
 impl Behaviour for CertificateSigningRequest {
     fn subresources(&self) -> &'static [Subresource] {
         &[Subresource { name: "approval", body: None, verbs: &["get", "patch", "update"] }]
+    }
+
+    fn prepare_author(&self, request: &mut Value, user: &Value) {
+        for field in ["username", "uid", "groups", "extra"] {
+            copy_field(user, &mut request["spec"], field);
+        }
+    }
+
+    /// What is requested never changes.
+    fn prepare_update(&self, before: &Value, after: &mut Value, _context: &dyn Context) {
+        copy_field(before, after, "spec");
     }
 
     /// The signer's write keeps the verdict of the approver.

@@ -20,6 +20,7 @@ use crate::types::normalize::normalize;
 mod admission_policy;
 mod api_service;
 mod certificate_signing_request;
+mod component_status;
 mod config_map;
 mod controller_revision;
 mod cron_job;
@@ -35,6 +36,7 @@ mod event;
 mod flow_control;
 mod horizontal_pod_autoscaler;
 mod ingress;
+mod ip_address;
 mod job;
 mod lease;
 mod limit_range;
@@ -55,6 +57,7 @@ mod runtime_class;
 mod secret;
 mod service;
 mod service_account;
+mod service_cidr;
 mod stateful_set;
 mod storage_class;
 mod volume_attachment;
@@ -64,6 +67,7 @@ mod workload;
 pub(super) use admission_policy::{AdmissionPolicy, AdmissionPolicyBinding};
 pub(super) use api_service::ApiService;
 pub(super) use certificate_signing_request::CertificateSigningRequest;
+pub(super) use component_status::ComponentStatus;
 pub(super) use config_map::ConfigMap;
 pub(super) use controller_revision::ControllerRevision;
 pub(super) use cron_job::CronJob;
@@ -76,8 +80,9 @@ pub(super) use endpoint_slice::EndpointSlice;
 pub(super) use endpoints::Endpoints;
 pub(super) use event::{CoreEvent, Event};
 pub(super) use flow_control::{FlowSchema, PriorityLevelConfiguration};
-pub(super) use horizontal_pod_autoscaler::HorizontalPodAutoscaler;
+pub(super) use horizontal_pod_autoscaler::{HorizontalPodAutoscaler, OldHorizontalPodAutoscaler};
 pub(super) use ingress::{Ingress, IngressClass};
+pub(super) use ip_address::IpAddress;
 pub(super) use job::Job;
 pub(super) use lease::Lease;
 pub(super) use limit_range::LimitRange;
@@ -97,6 +102,7 @@ pub(super) use runtime_class::RuntimeClass;
 pub(super) use secret::Secret;
 pub(super) use service::Service;
 pub(super) use service_account::ServiceAccount;
+pub(super) use service_cidr::ServiceCidr;
 pub(super) use stateful_set::StatefulSet;
 pub(super) use storage_class::{StorageClass, VolumeAttributesClass};
 pub(super) use volume_attachment::VolumeAttachment;
@@ -119,6 +125,15 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
 
     /// Completes a new object, which has its name and uid. Fields added here have no field manager.
     fn prepare_create(&self, _object: &mut Value, _context: &dyn Context) {}
+
+    /// Completes a new object with the user who makes it, as reviews show users.
+    fn prepare_author(&self, _object: &mut Value, _user: &Value) {}
+
+    /// What a client asks for in an object, and cannot have, because other objects have it. Checked before the object
+    /// is completed; `before` is the stored one.
+    fn conflicts(&self, _before: Option<&Value>, _after: &Value, _context: &dyn Context) -> Vec<Cause> {
+        Vec::new()
+    }
 
     /// Completes an object after a write of anything but its status. Fields added here have no field manager.
     fn prepare_update(&self, _before: &Value, _after: &mut Value, _context: &dyn Context) {}
@@ -194,6 +209,11 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         None
     }
 
+    /// All objects of a kind that is not stored, and can only be read.
+    fn computed(&self) -> Option<Vec<Value>> {
+        None
+    }
+
     /// The node that an object stands for: no other node may write it.
     fn node<'a>(&self, _object: &'a Value) -> Option<&'a str> {
         None
@@ -258,6 +278,9 @@ pub(crate) trait Context {
 
     /// Whether an object of a kind that [allocates](Behaviour::allocates) has this value in a selectable field.
     fn any_peer_has(&self, field: &str, value: &str) -> bool;
+
+    /// The ranges of addresses for a kind that [allocates](Behaviour::allocates).
+    fn ranges(&self) -> &[String];
 
     /// All objects of a kind that [allocates](Behaviour::allocates).
     fn peers(&self) -> Box<dyn Iterator<Item = Value> + '_>;

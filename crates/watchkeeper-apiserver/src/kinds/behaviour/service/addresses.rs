@@ -11,8 +11,8 @@ use crate::kinds::cells::{list, number, text};
 use crate::kinds::fill::{each, fill};
 
 const ADDRESSES: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
-const FIRST_NODE_PORT: i64 = 30_000;
-const NODE_PORTS: u16 = 2_768;
+pub(super) const FIRST_NODE_PORT: i64 = 30_000;
+pub(super) const NODE_PORTS: u16 = 2_768;
 
 /// Gives a service its address within the cluster, and a port on every node where its type has one.
 pub(super) fn allocate(spec: &mut Value, context: &dyn Context) {
@@ -70,7 +70,7 @@ fn free_node_port(used: &BTreeSet<i64>, generator: &Generator) -> i64 {
     }
 }
 
-fn node_ports(spec: &Value) -> BTreeSet<i64> {
+pub(super) fn node_ports(spec: &Value) -> BTreeSet<i64> {
     list(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect()
 }
 

@@ -9,6 +9,7 @@ use crate::kinds::fill::{each, fill};
 use crate::kinds::kind::Kind;
 
 mod addresses;
+mod conflicts;
 mod validate;
 
 #[derive(Debug)]
@@ -36,6 +37,10 @@ impl Behaviour for Service {
     fn prepare_update(&self, before: &Value, after: &mut Value, context: &dyn Context) {
         addresses::keep(&before["spec"], &mut after["spec"]);
         addresses::allocate(&mut after["spec"], context);
+    }
+
+    fn conflicts(&self, before: Option<&Value>, after: &Value, context: &dyn Context) -> Vec<Cause> {
+        conflicts::find(before.map(|before| &before["spec"]), &after["spec"], context)
     }
 
     fn status_metadata(&self) -> &'static [&'static str] {

@@ -54,7 +54,7 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
     collect_newer(group, version, generator);
     collect_newest(group, version, generator);
     match (group, version) {
-        ("", "v1") => each!(generator: core::v1::Endpoints, core::v1::Event,
+        ("", "v1") => each!(generator: core::v1::ComponentStatus, core::v1::Endpoints, core::v1::Event,
             core::v1::LimitRange, core::v1::Namespace, core::v1::Node, core::v1::PersistentVolume,
             core::v1::PersistentVolumeClaim, core::v1::Pod, core::v1::PodTemplate,
             core::v1::ReplicationController, core::v1::ResourceQuota, core::v1::Secret,
@@ -93,8 +93,9 @@ fn collect(group: &str, version: &str, generator: &mut SchemaGenerator) {
 k8s_openapi::k8s_if_ge_1_34! {
     /// The kinds that older versions of the published types lack.
     fn collect_newer(group: &str, version: &str, generator: &mut SchemaGenerator) {
-        use api::{resource, storage};
+        use api::{networking, resource, storage};
         match (group, version) {
+            ("networking.k8s.io", "v1") => each!(generator: networking::v1::IPAddress, networking::v1::ServiceCIDR),
             ("resource.k8s.io", "v1") => each!(generator: resource::v1::DeviceClass, resource::v1::ResourceClaim,
                 resource::v1::ResourceClaimTemplate, resource::v1::ResourceSlice),
             ("storage.k8s.io", "v1") => each!(generator: storage::v1::VolumeAttributesClass),

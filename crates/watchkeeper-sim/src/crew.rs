@@ -132,6 +132,9 @@ mod tests {
         let (release, released) = std::sync::mpsc::channel::<()>();
         let (first, second) = (crew.clone(), crew.clone());
         crew.spawn(0, move || first.begin(0, "first".to_owned()));
+        while crew.state.lock().at_work == 2 {
+            std::thread::yield_now();
+        }
         crew.spawn(1, move || {
             second.begin(1, "second".to_owned());
             let _released = released.recv();

@@ -253,6 +253,7 @@ impl Work {
             let mut outcome = shrink::judge_or_run(&self.bench, &replay);
             let mut entries = None;
             if number.is_multiple_of(TWICE) && outcome.violation.is_none() {
+                self.crew.begin(thread, replay.to_string());
                 let again = shrink::judge_or_run(&self.bench, &replay);
                 if again.digest != outcome.digest {
                     outcome.violation = Some(Violation::NotDeterministic);

@@ -122,6 +122,13 @@ fn is_readable(entry: &Value) -> bool {
     [APPLY, UPDATE].contains(&text(entry, "operation"))
 }
 
+/// Returns the key of an entry, as [`Manager::id`] does.
+fn identity(entry: &Value) -> (bool, &str, &str, &str) {
+    let applies = text(entry, "operation") == APPLY;
+    let version = if applies { "" } else { text(entry, "apiVersion") };
+    (applies, text(entry, "manager"), text(entry, "subresource"), version)
+}
+
 fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
     entry[field].as_str().unwrap_or_default()
 }
@@ -385,6 +392,11 @@ impl Changes {
     /// be the last one and stay so; the sets need not be decoded. Returns whether they are recorded.
     fn renew(&self, before: &Value, after: &mut Value, writer: &Writer<'_>) -> bool {
         let Self { written, removed } = self;
+        // Of two entries of one manager, which a scale may write, a reading keeps one.
+        let mut known = BTreeSet::new();
+        if !entries(before).all(|entry| known.insert(identity(entry))) {
+            return false;
+        }
         if written.is_empty() && removed.is_empty() {
             copy(metadata_mut(after), "managedFields", before["metadata"].get("managedFields"));
             return true;

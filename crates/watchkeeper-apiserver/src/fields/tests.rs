@@ -69,6 +69,31 @@ fn a_write_that_changes_no_owner_is_recorded_without_decoding_the_sets() {
 }
 
 #[test]
+fn of_two_entries_of_one_manager_a_write_keeps_one() {
+    let registry = crate::kinds::registry::Registry::new();
+    let kind = registry.find("", "v1", "configmaps").unwrap();
+    let entry = |field: &str, time: Value| {
+        let writer = writer("m1");
+        json!({
+            "manager": "m1", "operation": "Update", "apiVersion": writer.api_version, "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {field: {}}},
+        })
+    };
+    // As a scale to the same number leaves them.
+    let entries = json!([entry("f:a", Value::Null), entry("f:b", json!("t0"))]);
+    let before = json!({"metadata": {"name": "x", "managedFields": entries}, "data": {"a": "0", "b": "0"}});
+    for b in ["0", "1"] {
+        let writer = Writer { now: "t1", ..writer("m1") };
+        let mut quick = json!({"metadata": {"name": "x"}, "data": {"a": "0", "b": b}});
+        let mut slow = quick.clone();
+        track(kind, &before, &mut quick, None, &writer);
+        track(kind, &before, &mut slow, Some(Managers::read(&before)), &writer);
+        assert_eq!(quick, slow);
+        assert_eq!(quick["metadata"]["managedFields"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+#[test]
 fn what_is_no_longer_applied_goes_unless_somebody_else_wants_it() {
     let mut managers = Managers::default();
     let apply = |managers: &mut Managers, live: &Value, data: Value, who: &str| {

@@ -59,7 +59,8 @@ impl Call {
     ) -> Result<Reply> {
         match (part, &self.method) {
             ("log", &Method::GET) => {
-                let log = self.shared.core.lock().log(kind, key, self.log_options()?)?;
+                let options = self.log_options()?;
+                let log = self.shared.core.lock().log(kind, key, options)?;
                 Ok(if log.is_empty() { reply::plain(204, "") } else { reply::text(200, log) })
             }
             ("binding", &Method::POST) => {
@@ -104,6 +105,10 @@ impl Call {
         };
         let since = self.query.text("sinceTime");
         let seconds = self.query.number("sinceSeconds")?;
+        if let Some(seconds) = seconds.filter(|seconds| *seconds < 1) {
+            let cause = Cause::invalid("sinceSeconds", &seconds.into(), "must be greater than 0");
+            return Err(Failure::invalid_options("PodLogOptions", vec![cause]));
+        }
         let flag = |name: &str| self.query.flag(name).unwrap_or(false);
         Ok(LogOptions {
             container: self.query.text("container"),
@@ -112,7 +117,7 @@ impl Call {
             tail: count("tailLines")?,
             limit: count("limitBytes")?,
             since: match seconds {
-                Some(seconds) => Some(self.now() - SignedDuration::from_secs(seconds)),
+                Some(seconds) => self.now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
                 None => since.parse().ok(),
             },
         })

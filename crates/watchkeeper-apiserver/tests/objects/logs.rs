@@ -53,6 +53,14 @@ async fn the_log_of_a_pod_on_a_fake_node_says_what_it_pretends() {
     let (code, why) = log(&server, "?tailLines=-1").await;
     assert_eq!(code, 422);
     assert!(why.contains("tailLines: Invalid value: -1: must be greater than or equal to 0"), "{why}");
+    for seconds in [0, i64::MIN] {
+        let (code, why) = log(&server, &format!("?sinceSeconds={seconds}")).await;
+        assert_eq!(code, 422);
+        let problem = format!("sinceSeconds: Invalid value: {seconds}: must be greater than 0");
+        assert!(why.contains(&problem), "{why}");
+    }
+    let long_ago = format!("?sinceSeconds={}", i64::MAX);
+    assert_eq!(log(&server, &long_ago).await, (200, all.to_owned()), "before all times that there are");
     let why = "previous terminated container \"c\" in pod \"p\" not found";
     assert_eq!(log(&server, "?previous=true").await, (400, why.to_owned()));
     assert_eq!(log(&server, "?container=x").await, (400, "container x is not valid for pod p".to_owned()));

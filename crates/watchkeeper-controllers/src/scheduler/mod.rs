@@ -121,7 +121,10 @@ async fn reconcile(
         Err(message) => return refuse(&cx, &message).await,
     };
     if outcome.is_err() {
-        ledger.lock().remove(cx.key());
+        let mut ledger = ledger.lock();
+        ledger.remove(cx.key());
+        // Others do not wait for it until it changes.
+        ledger.set_waiting(cx.key(), None);
     }
     outcome
 }

@@ -37,6 +37,8 @@ const FRESH: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_secs(60);
 /// The time before another attempt after a failed one, and between runs of a program that gives nothing new.
 const RETRY: Duration = Duration::from_secs(10);
+/// Between looks at files that another reads.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The credentials of a client. Clones share them.
 #[derive(Clone)]
@@ -209,9 +211,11 @@ impl Credentials {
                 }
                 let renew = async {
                     credentials.0.core.until_due().await;
-                    if let Some(renewal) = credentials.renew_if_due() {
+                    match credentials.renew_if_due() {
                         // The problem is in the status.
-                        let _reported = renewal.wait().await;
+                        Some(renewal) => drop(renewal.wait().await),
+                        // Another may still be reading the files.
+                        None => credentials.0.core.clock.sleep(PAUSE).await,
                     }
                 };
                 tokio::select! {
@@ -316,11 +320,14 @@ impl Core {
         };
         status.problem = None;
         status.files_due = self.sources.has_files().then(|| now + FRESH);
-        if is_renewal {
-            status.expiry_due = reading.expires.map(|at| now + before_expiry(at, self.clock.wall()));
-        }
         let mut current = self.current.write();
         let is_same = current.reading.is_same(&reading);
+        if is_renewal {
+            // What is given again although it is about to expire is not asked for at once.
+            let least = if is_same { RETRY } else { Duration::ZERO };
+            let wait = |at| before_expiry(at, self.clock.wall()).max(least);
+            status.expiry_due = reading.expires.map(|at| now + wait(at));
+        }
         let number = current.number + u64::from(!is_same);
         let tls = if is_same { current.tls.clone() } else { tls };
         *current = Arc::new(Presented { number, tls, reading });

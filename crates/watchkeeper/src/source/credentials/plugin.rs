@@ -11,8 +11,9 @@ use super::outside::Outside;
 use super::problem::Problem;
 use crate::clock::Clock;
 
-/// A plugin that runs longer is killed, unless it may be asking somebody for a password.
-const LIMIT: Duration = Duration::from_secs(60);
+/// A plugin that runs longer is killed, unless it may be asking somebody for a password. A provider is not waited for any longer,
+/// either.
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 const KIND: &str = "ExecCredential";
 
@@ -100,7 +101,11 @@ impl Plugin {
                 "the apiVersion of what the program printed is not that of the plugin",
             ));
         }
-        let status = printed.status.ok_or(Problem::Printed("what the program printed has no status"))?;
+        let mut status = printed.status.ok_or(Problem::Printed("what the program printed has no status"))?;
+        // As for client-go, what is empty is not there.
+        for field in [&mut status.token, &mut status.client_certificate_data, &mut status.client_key_data] {
+            field.take_if(|text| text.is_empty());
+        }
         let has_pair = match (&status.client_certificate_data, &status.client_key_data) {
             (Some(_), Some(_)) => true,
             (None, None) => false,

@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 
 use super::oidc::{self, Oidc};
 use super::outside::Outside;
-use super::plugin::{Plugin, Printed};
+use super::plugin::{LIMIT, Plugin, Printed};
 use super::problem::Problem;
 use crate::clock::Clock;
 
@@ -127,7 +127,11 @@ impl Sources {
     pub(super) async fn ask(&self, outside: &dyn Outside, clock: &Clock) -> Result<Asked, Problem> {
         match &self.token {
             Token::Plugin(plugin) => plugin.run(outside, clock).await.map(|printed| Asked(Some(printed))),
-            Token::Oidc(oidc) => oidc.renew(outside).await.map(|()| Asked::default()),
+            Token::Oidc(oidc) => {
+                let renewed = clock.timeout(LIMIT, oidc.renew(outside)).await;
+                renewed.map_err(|_| Problem::Provider("it has not answered for a minute"))??;
+                Ok(Asked::default())
+            }
             _ => Ok(Asked::default()),
         }
     }

@@ -571,6 +571,20 @@ fn oidc() -> AuthInfo {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_answer_is_asked_again_after_a_minute() {
+    let desk = Arc::new(Desk::default());
+    let credentials = credentials(oidc(), &desk).unwrap();
+    let clock = credentials.0.core.clock.clone();
+    desk.delay(&credentials, 86_400);
+    clock.sleep(Duration::from_secs(600)).await;
+    let began = clock.now();
+    let problem = credentials.fresh().await.map(drop).unwrap_err();
+    assert_eq!(problem.to_string(), "cannot use the identity provider: it has not answered for a minute");
+    assert_eq!((clock.now() - began).as_secs(), 60);
+    assert_eq!(credentials.status().failures, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_does_not_lose_the_next_refresh_token() {
     let desk = Arc::new(Desk::default());
     let credentials = credentials(oidc(), &desk).unwrap();

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use link::{Fault, What};
-use world::{Weather, requests_until_leading, run};
+use world::{DRAIN, Weather, requests_until_leading, run};
 
 /// The seeds of each kind of weather: `ELECTION_SEEDS`, a number or a range such as `1000..2000`, or a few.
 fn seeds() -> Range<u64> {
@@ -34,9 +34,12 @@ fn hold(weather: Weather) {
     for seed in seeds.clone() {
         let outcome = run(seed, weather, None);
         assert!(outcome.wrong.is_empty(), "seed {seed}, {weather:?}: {:#?}", &outcome.wrong[..1]);
-        // At worst all have just crashed: five seconds to start, then the lease duration by the slowest clock, and two seconds.
-        let most =
-            Duration::from_secs(5) + Duration::from_secs(17).div_f64(weather.rates.0) + 2 * weather.delay;
+        // At worst all have just ended, one after it has waited for a lost write: five seconds to start, then the lease duration
+        // by the slowest clock, and two seconds.
+        let most = DRAIN.div_f64(weather.rates.0)
+            + Duration::from_secs(5)
+            + Duration::from_secs(17).div_f64(weather.rates.0)
+            + 2 * weather.delay;
         assert!(outcome.last_gap <= most, "seed {seed}, {weather:?}: {outcome:?}");
         writes += outcome.writes;
         hand_overs += outcome.hand_overs;

@@ -51,6 +51,9 @@ const NEW_YEAR: i64 = 1_767_225_600;
 /// How long the end without faults lasts: long enough for a new leader.
 const CALM: Duration = Duration::from_secs(60);
 
+/// How long a replica that is stopped waits for its writes.
+pub(crate) const DRAIN: Duration = Duration::from_secs(2);
+
 /// How long the first leader has led when all requests were made at which a fault is planned.
 const LEADING: Duration = Duration::from_secs(6);
 
@@ -176,7 +179,9 @@ async fn candidate(client: &Client, env: &Env, identity: &str, stop: Cancellatio
             env.clock.sleep(Duration::from_millis(100)).await;
             while writes.try_join_next().is_some() {}
         }
-        while writes.join_next().await.is_some() {}
+        // A lost write is not waited for any longer; the lease is then left to expire.
+        let drained = async { while writes.join_next().await.is_some() {} };
+        let _late = env.clock.timeout(DRAIN, drained).await;
     };
     let _lost = election.run(stop, work).await;
 }

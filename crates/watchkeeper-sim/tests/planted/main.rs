@@ -42,11 +42,13 @@ mod bugs {
             // They show without faults.
             Bug::DroppedEvent | Bug::BlindSkip => Class::WithoutFaults,
             Bug::StaleFirstList => Class::StaleRead,
-            Bug::DeafToExpiry | Bug::SkippedVersion | Bug::SeenTooEarly => Class::UnobservedState,
+            Bug::DeafToExpiry | Bug::SkippedVersion => Class::UnobservedState,
             Bug::ForgottenTombstone
             | Bug::StaleIndex
             | Bug::LostAdd
             | Bug::ParkedForever
+            // The key is not woken when the cache has seen its write.
+            | Bug::SeenTooEarly
             | Bug::UnmappedDelete => Class::LostWakeUp,
             Bug::EarlyRelease => Class::CrashBetweenWrites,
             Bug::NoRetry | Bug::FailedApplyCounts => Class::ErrorHandling,

@@ -132,13 +132,19 @@ impl Browser {
     pub(super) async fn submit(&self, id: &str, text: &str) -> Outcome {
         let field = self.web.find(By::Id(id)).await?;
         field.send_keys(text).await?;
-        field.send_keys(Key::Enter).await?;
-        Ok(())
+        self.enter(field).await
     }
 
-    /// Presses a button with the keyboard.
+    /// Presses a button, which leads to another page, with the keyboard.
     pub(super) async fn press(&self, selector: &str) -> Outcome {
-        Ok(self.web.find(By::Css(selector)).await?.send_keys(Key::Enter).await?)
+        self.enter(self.web.find(By::Css(selector)).await?).await
+    }
+
+    /// Presses Enter on an element, and waits until its page is gone.
+    async fn enter(&self, element: WebElement) -> Outcome {
+        let page = self.web.find(By::Tag("html")).await?;
+        element.send_keys(Key::Enter).await?;
+        Ok(page.wait_until().stale().await?)
     }
 
     /// Follows a link.

@@ -79,12 +79,21 @@ struct Status {
     expiry_due: Option<Instant>,
     /// When they were read last, successfully or not.
     tried: Instant,
-    /// When a plugin ran, or a provider was asked, in vain: with a failure, or without a change.
+    /// When a plugin ran, or a provider was asked, in vain: with a failure, or after a refusal without a change.
     vain: Option<Instant>,
     reloads: u64,
     failures: u64,
     /// The problem of the last attempt.
     problem: Option<String>,
+}
+
+/// Why a plugin is run, or a provider is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The credentials are about to expire.
+    Expiry,
+    /// A server has refused them.
+    Refused,
 }
 
 /// The state of a client's credentials.
@@ -192,7 +201,9 @@ impl Credentials {
             // The problem is in the status, and the refusal stands.
             let _reported = match self.under_way() {
                 Some(renewal) => renewal.wait().await,
-                None if core.sources.are_slow() && !core.was_in_vain() => self.renew().wait().await,
+                None if core.sources.are_slow() && !core.was_in_vain() => {
+                    self.renew(Cause::Refused).wait().await
+                }
                 None => core.update(Ok(None)),
             };
         }
@@ -237,7 +248,11 @@ impl Credentials {
             // The problem is in the status.
             let _reported = core.update_in_turn(&turn, Ok(None));
         }
-        if core.is_due(|status| status.expiry_due) { Some(self.renew()) } else { self.under_way() }
+        if core.is_due(|status| status.expiry_due) {
+            Some(self.renew(Cause::Expiry))
+        } else {
+            self.under_way()
+        }
     }
 
     fn under_way(&self) -> Option<Renewal> {
@@ -245,16 +260,21 @@ impl Credentials {
     }
 
     /// Starts a renewal, or joins the one that is under way.
-    fn renew(&self) -> Renewal {
+    fn renew(&self, cause: Cause) -> Renewal {
         let mut last = self.0.renewal.lock();
         if let Some(renewal) = last.as_ref().filter(|renewal| !renewal.is_over()) {
             return renewal.clone();
         }
         let core = self.0.core.clone();
+        let refused = self.current().number;
         core.status.lock().tried = core.clock.now();
         let renewal = Renewal::start(async move {
             let asked = core.sources.ask(&*core.outside, &core.clock).await;
-            core.update(asked.map(Some))
+            let outcome = core.update(asked.map(Some));
+            if cause == Cause::Refused && core.current.read().number == refused {
+                core.status.lock().vain = Some(core.clock.now());
+            }
+            outcome
         });
         last.insert(renewal).clone()
     }
@@ -284,7 +304,8 @@ impl Core {
         self.current().reading.expires.is_some_and(|at| at <= self.clock.wall())
     }
 
-    /// Returns whether a plugin has just run, or a provider was just asked, without giving anything new.
+    /// Returns whether a plugin has just run, or a provider was just asked, after a refusal, without giving anything new. What they
+    /// gave before the server refused it says nothing.
     fn was_in_vain(&self) -> bool {
         let is_recent = |at: Instant| self.clock.now() < at + RETRY;
         self.status.lock().vain.is_some_and(is_recent)
@@ -323,19 +344,21 @@ impl Core {
         let mut current = self.current.write();
         let is_same = current.reading.is_same(&reading);
         if is_renewal {
-            // What is given again although it is about to expire is not asked for at once.
-            let least = if is_same { RETRY } else { Duration::ZERO };
-            let wait = |at| before_expiry(at, self.clock.wall()).max(least);
+            let wall = self.clock.wall();
+            // What is given again although it is about to expire is asked for when it expires, and otherwise not at once.
+            let wait = |at| match (is_same, left(at, wall)) {
+                (false, _) => before_expiry(at, wall),
+                (true, Duration::ZERO) => RETRY,
+                (true, left) => before_expiry(at, wall).max(RETRY.min(left)),
+            };
             status.expiry_due = reading.expires.map(|at| now + wait(at));
         }
         let number = current.number + u64::from(!is_same);
         let tls = if is_same { current.tls.clone() } else { tls };
         *current = Arc::new(Presented { number, tls, reading });
         drop(current);
-        if is_renewal {
-            status.vain = is_same.then_some(now);
-        }
         if !is_same {
+            status.vain = None;
             status.reloads += 1;
             status.since = now;
             drop(status);
@@ -354,9 +377,12 @@ impl Core {
 
 /// Returns how long credentials that expire at `expires` are used from `now` on.
 fn before_expiry(expires: Timestamp, now: Timestamp) -> Duration {
-    let left = Duration::try_from(expires.duration_since(now)).unwrap_or_default();
-    let left = left.min(crate::clock::FAR);
+    let left = left(expires, now);
     left - MARGIN.min(left / 5)
+}
+
+fn left(expires: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(expires.duration_since(now)).unwrap_or_default().min(crate::clock::FAR)
 }
 
 #[cfg(test)]

@@ -300,6 +300,34 @@ async fn a_plugin_runs_again_before_its_token_expires_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_that_is_given_again_is_asked_for_when_it_expires_and_after_a_refusal() {
+    let given_again = "token: one, expirationTimestamp: '2026-01-01T01:00:00Z'";
+    let next = "token: two, expirationTimestamp: '2026-01-01T02:00:00Z'";
+    let begin = async |desk: &Arc<Desk>| {
+        desk.print(given_again);
+        let credentials = credentials(plugin(), desk).unwrap();
+        pass(3540).await;
+        assert_eq!((token(&credentials).await.as_str(), *desk.runs.lock()), ("Bearer one", 2));
+        credentials
+    };
+    let desk = Arc::new(Desk::default());
+    let unrefused = begin(&desk).await;
+    for (seconds, runs) in [(48, 3), (10, 4)] {
+        pass(seconds).await;
+        assert_eq!((token(&unrefused).await.as_str(), *desk.runs.lock()), ("Bearer one", runs));
+    }
+    desk.print(next);
+    pass(2).await;
+    assert_eq!((token(&unrefused).await.as_str(), *desk.runs.lock()), ("Bearer two", 5));
+
+    let desk = Arc::new(Desk::default());
+    let refused = begin(&desk).await;
+    desk.print(next);
+    assert!(refused.after_refusal(&refused.current()).await, "its last run was before the refusal");
+    assert_eq!((token(&refused).await.as_str(), *desk.runs.lock()), ("Bearer two", 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_plugin_while_the_last_token_is_valid() {
     let desk = Arc::new(Desk::default());
     desk.print("token: one, expirationTimestamp: '2026-01-01T01:00:00Z'");

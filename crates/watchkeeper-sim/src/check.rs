@@ -148,6 +148,9 @@ impl Check {
     }
 
     /// Also runs this schedule, before all others: a line as `SIM_REPLAY` takes it, of a mistake that was found once.
+    ///
+    /// A line that tests nothing any more ends the check with an error that names the fault: its place does not occur, or the fault has
+    /// no effect there.
     pub fn schedule(mut self, line: &str) -> Self {
         self.schedules.push(line.to_owned());
         self

@@ -358,6 +358,23 @@ fn a_plan_without_schedules_is_an_error() {
 }
 
 #[test]
+fn a_line_that_tests_nothing_any_more_is_an_error() {
+    let run = |line: &str| {
+        let check = Check::builder().name("lines").singles(false).pairs(0).seeds(0).schedule(line);
+        check.run(|_| (), |manager, ()| mirror(manager), story)
+    };
+    let create = "lose-answer @ apply secrets default/a #1";
+    assert_eq!(run(create).unwrap().schedules(), 1);
+    let gone = format!("{create}; kill @ step 9");
+    let text = run(&gone).unwrap_err().to_string();
+    assert_eq!(text, format!("lines: there was no place for kill @ step 9: {gone}"));
+    // After the last step, nothing asks for ConfigMaps within a minute.
+    let idle = format!("forbid(configmaps) @ step 5; {create}");
+    let text = run(&idle).unwrap_err().to_string();
+    assert_eq!(text, format!("lines: there was no effect of forbid(configmaps) @ step 5: {idle}"));
+}
+
+#[test]
 fn an_oracle_that_is_never_true_is_a_finding_without_faults() {
     let check = Check::builder().always("never", |_| Err("no state will do".to_owned()));
     let failure = check.run(|_| (), |manager, ()| mirror(manager), story).unwrap_err();

@@ -218,6 +218,11 @@ impl Script {
         self.places.take().unwrap_or_default()
     }
 
+    /// Whether the run is one without any faults.
+    pub(crate) fn is_of_reference(&self) -> bool {
+        self.places.is_some()
+    }
+
     /// The fault that happens at a place, if any.
     pub(crate) fn at(&mut self, site: Site, details: impl FnOnce() -> Details) -> Option<Planned> {
         if self.is_calm {

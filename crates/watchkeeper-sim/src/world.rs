@@ -319,24 +319,31 @@ impl World<'_> {
             self.net.trace().add(Event::Begins { replica, life });
             let life_of = Life { client, stop: stop.clone(), replica, handle };
             let alive = async { actors.live(life_of).await };
+            let mut is_early = false;
             let why = tokio::select! {
                 biased;
                 () = over.cancelled() => "crashes".to_owned(),
                 ended = AssertUnwindSafe(alive).catch_unwind() => match ended {
-                    Ok(Ok(())) => "ends".to_owned(),
-                    Ok(Err(error)) => format!("ends: {error}"),
+                    Ok(ended) => {
+                        is_early = !stop.is_cancelled() && self.net.with_script(|script| script.is_of_reference());
+                        ended.err().map_or_else(|| "ends".to_owned(), |error| format!("ends: {error}"))
+                    }
                     Err(panic) => {
                         self.fail(Violation::Panic(panic_message(panic.as_ref()).to_owned()));
                         "panics".to_owned()
                     }
                 },
             };
-            self.net.trace().add(Event::Ends { replica, life, why: why.into() });
+            self.net.trace().add(Event::Ends { replica, life, why: why.as_str().into() });
             self.net.kill(replica);
             if let Some(panic) = panics.lock().take() {
                 self.fail(Violation::Panic(panic));
             }
             self.look_for_mistakes(replica);
+            if is_early {
+                self.fail(Violation::Ended(why));
+                return;
+            }
             self.env.clock.sleep(Duration::from_secs(5).mul_f64(generator.unit())).await;
         }
     }

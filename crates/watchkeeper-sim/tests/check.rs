@@ -375,6 +375,22 @@ fn a_line_that_tests_nothing_any_more_is_an_error() {
 }
 
 #[test]
+fn a_controller_that_ends_without_faults_is_a_finding() {
+    let twice = |manager: &mut Manager| {
+        mirror(manager)?;
+        mirror(manager)
+    };
+    let failure = Check::builder().run(|_| (), move |manager, ()| twice(manager), story).unwrap_err();
+    let Some(Violation::Ended(why)) = failure.violation() else { panic!("{failure}") };
+    assert!(why.starts_with("ends: cannot register: "), "{why}");
+    assert!(failure.to_string().contains("wrong: without faults, the controller ends: cannot"), "{failure}");
+    // Nothing that the story writes would differ.
+    let idle = Check::builder().run_program(|_| (), async |_, ()| (), one_map).unwrap_err();
+    assert_eq!(idle.violation(), Some(&Violation::Ended("ends".to_owned())), "{idle}");
+    assert_eq!(idle.class(), Some(Class::WithoutFaults));
+}
+
+#[test]
 fn an_oracle_that_is_never_true_is_a_finding_without_faults() {
     let check = Check::builder().always("never", |_| Err("no state will do".to_owned()));
     let failure = check.run(|_| (), |manager, ()| mirror(manager), story).unwrap_err();

@@ -66,9 +66,9 @@ pub enum Fault {
     Unreachable(Duration),
     /// The cluster is restored from a backup that was made after the last step of the story: what the controller wrote since is lost.
     SetBack,
-    /// The controller may not access a resource for a minute; its watches end.
+    /// The controller may not access a resource for a minute. Watches that are open go on: access is checked when a request begins.
     Forbid(String),
-    /// A resource is not served for a minute; its watches end.
+    /// A resource is not served for a minute; its watches break.
     Unserve(String),
     /// This replica of the controller is killed and started again.
     Kill(usize),

@@ -113,7 +113,7 @@ impl Net {
         if is_counted && state.resources.len() < MOST_RESOURCES && !state.resources.contains(resource) {
             state.resources.push(resource.clone());
         }
-        (state.replicas[replica].count(what), state.connections.clone())
+        (state.replicas[replica].count(what), state.connections.of(target))
     }
 
     /// Changes an object again that a fault has spoiled in transit.

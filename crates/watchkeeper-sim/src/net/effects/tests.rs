@@ -81,6 +81,36 @@ async fn a_resource_is_taken_away_when_a_request_is_refused() {
     }
 }
 
+/// Whether the watch delivers a change of an object, or breaks.
+async fn goes_on(setup: &Setup, watch: &mut http_body_util::BodyDataStream<AnswerBody>) -> bool {
+    setup.net.touch(&format!("{MAPS}/a")).await;
+    loop {
+        match watch.next().await.unwrap() {
+            Ok(line) if line.windows(8).any(|part| part == b"MODIFIED") => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlives_its_permission_but_not_its_kind() {
+    let cases = [("forbid(configmaps)", true), ("unserve(configmaps)", false), ("unserve(secrets)", true)];
+    for (fault, lives) in cases {
+        let setup = Setup::with(&[&format!("{fault} @ step 0")]).await;
+        let mut watch = setup.watch().await;
+        setup.net.after_step(0);
+        assert_eq!(goes_on(&setup, &mut watch).await, lives, "{fault}");
+    }
+    let setup = Setup::with(&["unserve(configmaps) @ step 0", "unreachable(1ms) @ step 1"]).await;
+    setup.net.after_step(0);
+    setup.env.clock.sleep(Duration::from_secs(61)).await;
+    let mut later = setup.watch().await;
+    assert!(goes_on(&setup, &mut later).await, "it was opened when the kind was served again");
+    setup.net.after_step(1);
+    assert!(!goes_on(&setup, &mut later).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn history_is_forgotten_when_a_version_has_expired() {
     for fault in ["compact @ step 0", "restart @ step 0"] {

@@ -53,10 +53,11 @@ pub enum Fault {
     Hide(Duration),
     /// No bookmarks come any more.
     NoBookmarks,
-    /// Another writer changes the object; the event of that change cannot be decoded. In the answer to a list, it is the first object
-    /// that cannot be decoded. It is changed again after half a minute, and is sound from then on.
+    /// The object of this event, or the first object in the answer to a list, cannot be decoded. Another writer changes it after half a
+    /// minute, and it is sound from then on. An object that is deleted stays as it is.
     Undecodable,
-    /// As [`Undecodable`](Self::Undecodable), with an event that is over the size limit of the controller.
+    /// Another writer changes the object, and the event of that change is over the size limit of the controller. It is changed again
+    /// after half a minute. The controller knows the object before: it cannot know one that it never reads.
     Oversized,
     /// The server restarts: connections break, and it has forgotten its history.
     Restart,

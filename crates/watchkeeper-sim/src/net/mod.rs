@@ -13,7 +13,7 @@ mod stream;
 mod strike;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -87,6 +87,7 @@ impl Shared {
             held: None,
             is_cut_off: false,
             connections: Connections::default(),
+            spoiled: BTreeSet::new(),
             resources: Vec::new(),
             steps: Vec::new(),
             in_flight: 0,
@@ -114,6 +115,8 @@ struct State {
     held: Option<(String, CancellationToken)>,
     is_cut_off: bool,
     connections: Connections,
+    /// The paths of objects that were spoiled in transit, and are to be changed later.
+    spoiled: BTreeSet<String>,
     /// The resources that replicas have used, in the order of their first use.
     resources: Vec<String>,
     /// The revision after each step of the story.

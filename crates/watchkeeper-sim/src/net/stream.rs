@@ -32,8 +32,8 @@ struct Watch {
     count: u32,
     /// The fault that leaves bookmarks out.
     without_bookmarks: Option<Planned>,
-    /// The object whose next event is to be spoiled, by its path, and how.
-    spoils: Option<(String, Planned)>,
+    /// The object whose next event is to be too large, by its path, and why.
+    oversized: Option<(String, Planned)>,
     /// What is to be delivered next.
     ready: VecDeque<Piece>,
     end: Option<End>,
@@ -66,7 +66,7 @@ impl Call {
             stale,
             count: 0,
             without_bookmarks: None,
-            spoils: None,
+            oversized: None,
             ready: VecDeque::new(),
             end: None,
         };
@@ -173,7 +173,7 @@ impl Watch {
             self.call.net.had_effect(planned);
             return;
         }
-        if let Some(planned) = self.take_spoil(&line) {
+        if let Some(planned) = self.take_oversized(&line) {
             self.deliver_spoiled(&planned, line);
             return;
         }
@@ -222,9 +222,19 @@ impl Watch {
                 self.without_bookmarks = Some(planned);
                 self.ready.push_back(Piece::Line(line));
             }
-            Fault::Undecodable | Fault::Oversized => {
-                if let Some(path) = self.path_of(&line) {
-                    self.spoil(path, planned).await;
+            Fault::Undecodable => match self.path_of(&line) {
+                Some(path) => {
+                    self.deliver_spoiled(&planned, line);
+                    self.call.net.mend_later(path);
+                }
+                None => self.ready.push_back(Piece::Line(line)),
+            },
+            Fault::Oversized => {
+                if let Some(path) = self.path_of(&line)
+                    && self.call.net.touch(&path).await
+                {
+                    self.call.net.mend_later(path.clone());
+                    self.oversized = Some((path, planned));
                 }
                 self.ready.push_back(Piece::Line(line));
             }
@@ -232,22 +242,14 @@ impl Watch {
         }
     }
 
-    /// Another writer changes the object, so that its next event can be spoiled, and changes it again later.
-    async fn spoil(&mut self, path: String, planned: Planned) {
-        if self.call.net.touch(&path).await {
-            self.call.net.mend_later(path.clone());
-            self.spoils = Some((path, planned));
-        }
-    }
-
-    /// The fault that spoils this event.
-    fn take_spoil(&mut self, line: &Bytes) -> Option<Planned> {
+    /// The fault that makes this event too large.
+    fn take_oversized(&mut self, line: &Bytes) -> Option<Planned> {
         let (path, planned) =
-            self.spoils.take_if(|_| line.windows(TOUCHED.len()).any(|it| it == TOUCHED.as_bytes()))?;
+            self.oversized.take_if(|_| line.windows(TOUCHED.len()).any(|it| it == TOUCHED.as_bytes()))?;
         if self.path_of(line).as_deref() == Some(&path) {
             return Some(planned);
         }
-        self.spoils = Some((path, planned));
+        self.oversized = Some((path, planned));
         None
     }
 
@@ -265,10 +267,12 @@ impl Watch {
         self.call.net.had_effect(planned);
     }
 
-    /// The path of the object of an event.
+    /// The path of the object of an event that can be mended later: no event would follow one that says that it is deleted.
     fn path_of(&self, line: &Bytes) -> Option<String> {
         #[derive(Deserialize)]
         struct Line {
+            #[serde(rename = "type")]
+            kind: String,
             object: Object,
         }
         #[derive(Deserialize)]
@@ -281,7 +285,10 @@ impl Watch {
             #[serde(default)]
             namespace: String,
         }
-        let Line { object: Object { metadata } } = serde_json::from_slice(line).ok()?;
+        let Line { kind, object: Object { metadata } } = serde_json::from_slice(line).ok()?;
+        if !matches!(kind.as_str(), "ADDED" | "MODIFIED") {
+            return None;
+        }
         self.call.path_of(&metadata.namespace, &metadata.name?)
     }
 }

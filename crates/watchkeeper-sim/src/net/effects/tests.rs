@@ -217,6 +217,32 @@ async fn a_list_has_an_item_that_cannot_be_decoded_until_it_is_changed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_has_an_object_that_cannot_be_decoded_until_it_is_changed() {
+    let faults = [1, 4].map(|event| format!("undecodable @ watch configmaps default/ #1 event {event}"));
+    let setup = Setup::with(&faults.each_ref().map(String::as_str)).await;
+    let mut watch = setup.watch().await;
+    let mut next = async || serde_json::from_slice::<Value>(&watch.next().await.unwrap().unwrap()).unwrap();
+    let initial = next().await;
+    assert_eq!((initial["type"].as_str(), &initial["object"]["data"]), (Some("ADDED"), &json!(7)));
+    assert_eq!(initial["object"]["metadata"]["name"], "a");
+    assert_eq!(setup.effects(), faults[..1]);
+    let mut mended = next().await;
+    while mended["type"] == "BOOKMARK" {
+        mended = next().await;
+    }
+    assert_eq!((mended["type"].as_str(), &mended["object"]["data"]["key"]), (Some("MODIFIED"), &json!("value")));
+    assert_eq!(setup.trace.elapsed().as_secs(), 30);
+    // Nothing would mend it.
+    let request = Request::delete(format!("{MAPS}/a")).body(Body::empty()).unwrap();
+    let Ok(answer) = setup.server.service().oneshot(request).await;
+    assert_eq!(answer.status(), 200);
+    let deleted = next().await;
+    assert_eq!((deleted["type"].as_str(), &deleted["object"]["data"]["key"]), (Some("DELETED"), &json!("value")));
+    assert_eq!(setup.net.with_script(|script| script.hits().len()), 2);
+    assert_eq!(setup.effects(), faults[..1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_oversized_event_is_kept_without_its_padding() {
     let setup = Setup::with(&["oversized @ watch configmaps default/ #1 event 1"]).await;
     let mut watch = setup.watch().await;

@@ -197,8 +197,10 @@ impl Watch {
 
     async fn strike(&mut self, planned: Planned, line: Bytes) {
         match planned.fault {
-            Fault::Cut(percent) => {
-                let cut = line.len() * usize::from(percent.min(100)) / 100;
+            Fault::Cut(millionths) => {
+                let cut =
+                    line.len() as u64 * u64::from(millionths.min(Fault::WHOLE)) / u64::from(Fault::WHOLE);
+                let cut = cut as usize;
                 if cut > 0 {
                     self.ready.push_back(Piece::Line(line.slice(..cut)));
                 }

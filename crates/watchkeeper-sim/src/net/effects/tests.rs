@@ -230,14 +230,20 @@ async fn an_event_has_an_object_that_cannot_be_decoded_until_it_is_changed() {
     while mended["type"] == "BOOKMARK" {
         mended = next().await;
     }
-    assert_eq!((mended["type"].as_str(), &mended["object"]["data"]["key"]), (Some("MODIFIED"), &json!("value")));
+    assert_eq!(
+        (mended["type"].as_str(), &mended["object"]["data"]["key"]),
+        (Some("MODIFIED"), &json!("value"))
+    );
     assert_eq!(setup.trace.elapsed().as_secs(), 30);
     // Nothing would mend it.
     let request = Request::delete(format!("{MAPS}/a")).body(Body::empty()).unwrap();
     let Ok(answer) = setup.server.service().oneshot(request).await;
     assert_eq!(answer.status(), 200);
     let deleted = next().await;
-    assert_eq!((deleted["type"].as_str(), &deleted["object"]["data"]["key"]), (Some("DELETED"), &json!("value")));
+    assert_eq!(
+        (deleted["type"].as_str(), &deleted["object"]["data"]["key"]),
+        (Some("DELETED"), &json!("value"))
+    );
     assert_eq!(setup.net.with_script(|script| script.hits().len()), 2);
     assert_eq!(setup.effects(), faults[..1]);
 }

@@ -182,6 +182,9 @@ impl Check {
     }
 
     /// Accepts the differences that `covers` returns true for, as they are right, for this reason.
+    ///
+    /// It is also asked about what was done more often than without faults. Such a [`Difference`] has a name like
+    /// `created pods default/web-*`, and the numbers.
     pub fn known(
         mut self,
         reason: &str,

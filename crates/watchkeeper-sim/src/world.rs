@@ -21,7 +21,7 @@ use watchkeeper_controllers::namespace_controller;
 
 use crate::built_in::BuiltIn;
 use crate::canonical::State;
-use crate::counts::Counts;
+use crate::counts::{Counts, Excess};
 use crate::crew;
 use crate::fault::Planned;
 use crate::net::Net;
@@ -84,12 +84,22 @@ impl Conditions {
             return Vec::new();
         }
         let mut differences = Violation::differences(expected, found);
-        let covers = |known: &Known, difference: &Difference| {
+        differences.retain(|difference| !self.is_known(difference));
+        differences
+    }
+
+    /// What was done more often, apart from what is known.
+    fn unknown(&self, mut excess: Vec<Excess>) -> Vec<Excess> {
+        excess.retain(|excess| !self.is_known(&excess.difference()));
+        excess
+    }
+
+    fn is_known(&self, difference: &Difference) -> bool {
+        let covers = |known: &Known| {
             let name = || format!("`known` of {:?}", known.reason);
             crew::call(name, || (known.covers)(difference))
         };
-        differences.retain(|difference| !self.known.iter().any(|known| covers(known, difference)));
-        differences
+        self.known.iter().any(covers)
     }
 }
 
@@ -188,7 +198,7 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
         if let Some(reference) = schedule.reference
             && violation.is_none()
         {
-            let excess = counts.excess(&reference.counts);
+            let excess = conditions.unknown(counts.excess(&reference.counts));
             violation = (!excess.is_empty()).then_some(Violation::Doubled(excess));
         }
         let (steps, requests, is_mended_by_nudge) =

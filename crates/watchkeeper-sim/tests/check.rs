@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use watchkeeper::ObjectName;
 use watchkeeper::controller::{Action, Controller, Manager, SetupError, Watch};
-use watchkeeper_sim::{Check, Class, Failure, Life, Objects, Outside, User, Violation};
+use watchkeeper_sim::{Check, Class, Difference, Failure, Life, Objects, Outside, User, Violation};
 
 /// Keeps a Secret for each ConfigMap.
 fn mirror(manager: &mut Manager) -> Result<(), SetupError> {
@@ -372,6 +372,28 @@ fn a_line_that_tests_nothing_any_more_is_an_error() {
     let idle = format!("forbid(configmaps) @ step 5; {create}");
     let text = run(&idle).unwrap_err().to_string();
     assert_eq!(text, format!("lines: there was no effect of forbid(configmaps) @ step 5: {idle}"));
+}
+
+/// Creates and deletes a Secret.
+async fn in_each_life(life: Life, (): &()) {
+    let secret = json!({"metadata": {"name": "once", "namespace": "default"}});
+    let secrets = life.client.api::<Secret>();
+    let _made = secrets.create(&serde_json::from_value(secret).unwrap()).await;
+    let _gone = secrets.delete(&ObjectName::namespaced("default", "once")).await;
+    life.stop.cancelled().await;
+}
+
+#[test]
+fn what_is_done_more_often_can_be_known() {
+    let check = Check::builder().name("twice").faults(["kill".parse().unwrap()]).pairs(0).seeds(0);
+    let known = |done: &'static str| move |it: &Difference| it.what == format!("{done} secrets default/once");
+    let half = check.clone().known("each life does", known("created"));
+    for (check, count) in [(check, 2), (half.clone(), 1)] {
+        let failure = check.run_program(|_| (), in_each_life, one_map).unwrap_err();
+        let Some(Violation::Doubled(excess)) = failure.violation() else { panic!("{failure}") };
+        assert_eq!(excess.len(), count, "{failure}");
+    }
+    half.known("each life does", known("deleted")).run_program(|_| (), in_each_life, one_map).unwrap();
 }
 
 #[test]

@@ -329,12 +329,12 @@ pub(super) fn undecodable_list(list: &[u8]) -> Option<(Bytes, String, String)> {
     Some((list.to_string().into(), namespace, name))
 }
 
-/// Gives every field but the metadata another type than any kind has.
+/// Gives every field but the metadata another type than it has.
 fn spoil(object: &mut Value) -> Option<()> {
     let object = object.as_object_mut()?;
     for (field, value) in object.iter_mut() {
         if !matches!(field.as_str(), "apiVersion" | "kind" | "metadata") {
-            *value = json!(7);
+            *value = if value.is_number() { json!("spoiled") } else { json!(7) };
         }
     }
     object.entry("spec").or_insert(json!(7));
@@ -377,5 +377,25 @@ impl Lines {
                 self.lines.push_back(self.rest.split_to(end + 1).freeze());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ControllerRevision;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn a_spoiled_object_cannot_be_decoded_also_if_its_fields_are_numbers() {
+        let metadata = json!({"name": "a"});
+        let mut map = json!({"metadata": metadata, "data": {"key": "value"}});
+        spoil(&mut map).unwrap();
+        assert!(serde_json::from_value::<ConfigMap>(map).is_err());
+        // Its data may be anything.
+        let mut revision = json!({"metadata": metadata, "data": {"spec": {}}, "revision": 1});
+        spoil(&mut revision).unwrap();
+        assert!(serde_json::from_value::<ControllerRevision>(revision).is_err());
     }
 }

@@ -129,9 +129,7 @@ mod tests {
 
     #[test]
     fn through_every_fault_quotas_become_as_they_are_without() {
-        let check = Check::builder().name("quotas").pairs(20).seeds(40).schedule(
-            "delay(145376ms) @ watch resourcequotas #1 event 6; undecodable @ watch namespaces #1 event 12",
-        );
+        let check = Check::builder().name("quotas").pairs(20).seeds(40);
         let report = check.run(|_| (), |manager, ()| quotas::register(manager), users).unwrap();
         println!("{report}");
     }

@@ -148,6 +148,9 @@ impl Check {
     }
 
     /// Also runs this schedule, before all others: a line as `SIM_REPLAY` takes it, of a mistake that was found once.
+    ///
+    /// A line that tests nothing any more ends the check with an error that names the fault: its place does not occur, or the fault has
+    /// no effect there.
     pub fn schedule(mut self, line: &str) -> Self {
         self.schedules.push(line.to_owned());
         self
@@ -179,6 +182,9 @@ impl Check {
     }
 
     /// Accepts the differences that `covers` returns true for, as they are right, for this reason.
+    ///
+    /// It is also asked about what was done more often than without faults. Such a [`Difference`] has a name like
+    /// `created pods default/web-*`, and the numbers.
     pub fn known(
         mut self,
         reason: &str,

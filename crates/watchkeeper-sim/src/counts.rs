@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::canonical::identity;
 use crate::trace::{Entry, Event};
+use crate::violation::Difference;
 
 /// Creations and deletions by identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,14 @@ pub struct Excess {
     pub times: u32,
     /// How often it was done without faults.
     pub expected: u32,
+}
+
+impl Excess {
+    /// The same as a difference, for what is known.
+    pub(crate) fn difference(&self) -> Difference {
+        let what = format!("{} {}", self.done, self.what);
+        Difference { what, expected: vec![self.expected.into()], found: vec![self.times.into()] }
+    }
 }
 
 impl Counts {

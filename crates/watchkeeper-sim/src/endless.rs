@@ -49,7 +49,7 @@ impl Endless {
     fn vary(&self, fault: Fault, generator: &Generator) -> Fault {
         let time = || Duration::from_millis(1 + generator.below(self.longest.as_millis() as u64));
         match fault {
-            Fault::Cut(_) => Fault::Cut(generator.below(101) as u8),
+            Fault::Cut(_) => Fault::Cut(generator.below(u64::from(Fault::WHOLE) + 1) as u32),
             Fault::SlowRequest(_) => Fault::SlowRequest(time()),
             Fault::SlowAnswer(_) => Fault::SlowAnswer(time()),
             Fault::Delay(_) => Fault::Delay(time()),

@@ -41,8 +41,9 @@ pub enum Fault {
     NeverOpen,
     /// A list or a watch is refused as its version is not known to the server yet.
     TooLarge,
-    /// The watch breaks within this event, after so many percent of its bytes.
-    Cut(u8),
+    /// The watch breaks within this event, after so many millionths of its bytes. In a replay line they are percent, with up to four
+    /// decimal places: `cut(53.0208)`.
+    Cut(u32),
     /// Nothing comes any more from this event on; the connection stays open.
     Stall,
     /// This event, and those behind it, come late.
@@ -53,10 +54,11 @@ pub enum Fault {
     Hide(Duration),
     /// No bookmarks come any more.
     NoBookmarks,
-    /// Another writer changes the object; the event of that change cannot be decoded. In the answer to a list, it is the first object
-    /// that cannot be decoded. It is changed again after half a minute, and is sound from then on.
+    /// The object of this event, or the first object in the answer to a list, cannot be decoded. Another writer changes it after half a
+    /// minute, and it is sound from then on. An object that is deleted stays as it is.
     Undecodable,
-    /// As [`Undecodable`](Self::Undecodable), with an event that is over the size limit of the controller.
+    /// Another writer changes the object, and the event of that change is over the size limit of the controller. It is changed again
+    /// after half a minute. The controller knows the object before: it cannot know one that it never reads.
     Oversized,
     /// The server restarts: connections break, and it has forgotten its history.
     Restart,
@@ -66,9 +68,9 @@ pub enum Fault {
     Unreachable(Duration),
     /// The cluster is restored from a backup that was made after the last step of the story: what the controller wrote since is lost.
     SetBack,
-    /// The controller may not access a resource for a minute; its watches end.
+    /// The controller may not access a resource for a minute. Watches that are open go on: access is checked when a request begins.
     Forbid(String),
-    /// A resource is not served for a minute; its watches end.
+    /// A resource is not served for a minute; its watches break.
     Unserve(String),
     /// This replica of the controller is killed and started again.
     Kill(usize),
@@ -165,6 +167,9 @@ impl fmt::Display for FaultKind {
 }
 
 impl Fault {
+    /// All bytes of an event, as [`Cut`](Self::Cut) counts them.
+    pub(crate) const WHOLE: u32 = 1_000_000;
+
     /// Its kind.
     pub fn kind(&self) -> FaultKind {
         FaultKind(match self {
@@ -217,7 +222,7 @@ impl Fault {
             Self::CrashStale(step) => Some(step.to_string()),
             Self::Expire(Reason::Gone) | Self::ExpireLater(Reason::Gone) => Some("Gone".to_owned()),
             Self::ExpireLater(Reason::Expired) => Some("Expired".to_owned()),
-            Self::Cut(percent) => Some(percent.to_string()),
+            Self::Cut(millionths) => Some(percent(*millionths)),
             Self::Forbid(resource) | Self::Unserve(resource) => Some(resource.clone()),
             Self::ClockRate(_, percent) => Some(percent.to_string()),
             Self::ClockOffset(_, seconds) => Some(seconds.to_string()),
@@ -294,7 +299,7 @@ impl FromStr for Fault {
             },
             "never-open" => Some(Self::NeverOpen),
             "too-large" => Some(Self::TooLarge),
-            "cut" => number(argument).map(Self::Cut),
+            "cut" => millionths(argument).map(Self::Cut),
             "stall" => Some(Self::Stall),
             "delay" => time().map(Self::Delay),
             "duplicate" => Some(Self::Duplicate),
@@ -318,6 +323,25 @@ impl FromStr for Fault {
         };
         fault.ok_or_else(wrong)
     }
+}
+
+/// Millionths as percent, without zeros at the end.
+fn percent(millionths: u32) -> String {
+    let decimals = format!("{:04}", millionths % 10_000);
+    let text = format!("{}.{}", millionths / 10_000, decimals.trim_end_matches('0'));
+    text.trim_end_matches('.').to_owned()
+}
+
+/// The millionths of a text in percent, with up to four decimal places.
+fn millionths(percent: &str) -> Option<u32> {
+    let (whole, decimals) = percent.split_once('.').unwrap_or((percent, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) || decimals.len() > 4 {
+        return None;
+    }
+    let decimals = format!("{decimals:0<4}").parse::<u32>().ok()?;
+    let millionths = whole.parse::<u32>().ok()?.checked_mul(10_000)?.checked_add(decimals)?;
+    (millionths <= Fault::WHOLE).then_some(millionths)
 }
 
 /// A fault at a place.
@@ -353,6 +377,10 @@ mod tests {
         let site = "watch pods #1 event 2";
         let names = [
             "cut(50)",
+            "cut(0)",
+            "cut(100)",
+            "cut(53.0208)",
+            "cut(7.05)",
             "delay(360000ms)",
             "lose-answer",
             "expire",
@@ -373,11 +401,22 @@ mod tests {
             "expire(x) @ step 1",
             "delay @ step 1",
             "cut(x) @ step 1",
+            "cut(100.0001) @ step 1",
+            "cut(1.23456) @ step 1",
+            "cut(1.) @ step 1",
+            "cut(-1) @ step 1",
             "what @ step 1",
             "restart",
             "kill(replica x) @ step 1",
         ] {
             assert!(text.parse::<Planned>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cut_is_read_in_percent() {
+        for (text, millionths) in [("cut(53)", 530_000), ("cut(0.0001)", 1), ("cut(99.5)", 995_000)] {
+            assert_eq!(text.parse(), Ok(Fault::Cut(millionths)), "{text}");
         }
     }
 

@@ -60,7 +60,8 @@ fn escaped(text: &str) -> String {
 const HEAD: &str = r#"<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <style>
-:root { color-scheme: light dark; --line: #8883; --soft: #888; --fault: #c0392b; --user: #1f6feb; --wrote: #1a7f37; --saw: #7a5af5; }
+:root { color-scheme: light dark; --line: #8883; --soft: light-dark(#666, #aaa); --fault: light-dark(#b3261e, #ff8a80);
+  --user: light-dark(#1a5fd0, #79b0ff); --wrote: light-dark(#1a7f37, #5fd07f); --saw: light-dark(#6a45e0, #b7a3ff); }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0; }
 main { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1rem; font-family: ui-monospace, monospace; margin-top: 2rem; }
@@ -75,6 +76,10 @@ tr.fault td { background: color-mix(in srgb, var(--fault) 15%, transparent); } t
 tr.reported td:last-child { color: var(--fault); }
 tr.minor { display: none; } body:has(#all:checked) tr.minor { display: table-row; opacity: .7; }
 pre { background: #8881; padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; line-height: 1.4; }
+@media (max-width: 40rem) {
+  tr:not(.minor), body:has(#all:checked) tr.minor { display: grid; grid-template-columns: max-content 1fr; border-top: 1px solid var(--line); }
+  td { border: 0; } td:first-child { text-align: left; } td:last-child { grid-column: 1 / -1; } tr.saw td:last-child { padding-left: .6rem; }
+}
 .minus { color: var(--fault); } .plus { color: var(--wrote); } .same { color: var(--soft); }
 </style>
 "#;

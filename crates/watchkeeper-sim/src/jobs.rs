@@ -122,7 +122,7 @@ struct Work {
     next: AtomicU64,
     is_over: AtomicBool,
     progress: Mutex<Progress>,
-    /// The first violation by the order of schedules.
+    /// What ends the check: the first by the order of schedules.
     found: Mutex<Option<Found>>,
 }
 
@@ -134,14 +134,20 @@ struct Progress {
     early: BTreeMap<u64, Tally>,
 }
 
-/// A schedule that went wrong.
+/// A schedule that ends the check.
 struct Found {
     /// In the plan of all shards.
     index: u64,
     replay: Replay,
-    violation: Violation,
-    /// What happened, if it cannot be shown again.
-    entries: Option<Vec<Entry>>,
+    what: What,
+}
+
+/// Why a schedule ends the check.
+enum What {
+    /// It went wrong. The entries say what happened, if it cannot be shown again.
+    Violation(Violation, Option<Vec<Entry>>),
+    /// It is a line that was given, and tests nothing any more.
+    Void(String),
 }
 
 /// One schedule of a shard in so many is run twice.
@@ -152,6 +158,11 @@ const SAVED: u64 = 1000;
 impl Jobs {
     fn count(&self) -> u64 {
         (self.lines.len() + self.singles.len() + self.pairs.len()) as u64 + self.seeds
+    }
+
+    /// Whether a schedule is one of the lines that were given.
+    fn is_line(&self, index: u64) -> bool {
+        index < self.lines.len() as u64
     }
 
     fn replay(&self, index: u64) -> Replay {
@@ -228,10 +239,13 @@ impl Jobs {
 
 impl Found {
     fn into_failure(self, bench: &Arc<Bench>) -> Result<Failure, Failure> {
-        let Self { index, replay, violation, entries } = self;
-        let finding = match entries {
-            Some(entries) => Finding::shown(&replay, violation, entries),
-            None => {
+        let Self { index, replay, what } = self;
+        let finding = match what {
+            What::Void(why) => {
+                return Ok(Failure::settings(format!("{}: {why}: {replay}", bench.name)));
+            }
+            What::Violation(violation, Some(entries)) => Finding::shown(&replay, violation, entries),
+            What::Violation(violation, None) => {
                 let line = replay.clone();
                 bench.attended(&line, move |bench, beat| shrink::shrink(bench, beat, &replay, violation))?
             }
@@ -260,11 +274,16 @@ impl Work {
                     entries = Some(divergence::mark(&outcome.entries, again.entries));
                 }
             }
-            if let Some(violation) = outcome.violation.take() {
+            let what = match outcome.violation.take() {
+                Some(violation) => Some(What::Violation(violation, entries)),
+                None if self.jobs.is_line(index) => replay.void(&outcome).map(What::Void),
+                None => None,
+            };
+            if let Some(what) = what {
                 self.is_over.store(true, Ordering::Relaxed);
                 let mut found = self.found.lock();
                 if found.as_ref().is_none_or(|earlier| index < earlier.index) {
-                    *found = Some(Found { index, replay, violation, entries });
+                    *found = Some(Found { index, replay, what });
                 }
                 break;
             }

@@ -101,7 +101,7 @@ pub enum FaultLayerError {
 
 impl FaultLayer {
     /// The kinds that can happen. The last three change objects, and do not happen by default: an annotation of an object is changed
-    /// just before a request for it, or so that an event can be spoiled.
+    /// just before a request for it, or for an event that is spoiled.
     pub const KINDS: [FaultKind; 23] = [
         FaultKind("lose-request"),
         FaultKind("lose-answer"),

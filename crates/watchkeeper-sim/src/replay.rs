@@ -9,6 +9,7 @@ use watchkeeper::clock::Generator;
 
 use crate::fault::{FaultKind, Planned};
 use crate::script::Script;
+use crate::world::Outcome;
 
 /// A schedule, so that it can be run again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,14 @@ impl Replay {
             Faults::Planned(faults) => faults.iter().find(|fault| !hits.contains(fault)),
             Faults::Drawn(_) => None,
         }
+    }
+
+    /// Why a run of the schedule tests nothing: a fault of it has lost its place, or had no effect there.
+    pub(crate) fn void(&self, outcome: &Outcome) -> Option<String> {
+        if let Some(missed) = self.missed(&outcome.hits) {
+            return Some(format!("there was no place for {missed}"));
+        }
+        self.missed(&outcome.effects).map(|idle| format!("there was no effect of {idle}"))
     }
 
     pub(crate) fn script(&self, kinds: &[FaultKind]) -> Script {

@@ -103,13 +103,20 @@ pub(crate) fn candidates(place: &Place) -> Vec<Fault> {
             faults
         }
         Details::Event { is_bookmark, is_first } => {
-            let mut faults =
-                vec![Hide(MINUTE), Delay(LONG), Cut(50), Stall, Delay(SECOND), Hide(Duration::ZERO), Cut(0)];
+            let mut faults = vec![
+                Hide(MINUTE),
+                Delay(LONG),
+                Cut(Fault::WHOLE / 2),
+                Stall,
+                Delay(SECOND),
+                Hide(Duration::ZERO),
+                Cut(0),
+            ];
             if *is_first {
                 faults.push(NoBookmarks);
             }
             if !is_bookmark {
-                faults.extend([Duplicate, Cut(100), Undecodable, Oversized]);
+                faults.extend([Duplicate, Cut(Fault::WHOLE), Undecodable, Oversized]);
             }
             faults
         }
@@ -218,6 +225,11 @@ impl Script {
         self.places.take().unwrap_or_default()
     }
 
+    /// Whether the run is one without any faults.
+    pub(crate) fn is_of_reference(&self) -> bool {
+        self.places.is_some()
+    }
+
     /// The fault that happens at a place, if any.
     pub(crate) fn at(&mut self, site: Site, details: impl FnOnce() -> Details) -> Option<Planned> {
         if self.is_calm {
@@ -259,7 +271,7 @@ impl Swarm {
     fn vary(&self, fault: Fault) -> Fault {
         let time = |most: Duration| Duration::from_millis(1 + self.generator.below(most.as_millis() as u64));
         match fault {
-            Fault::Cut(_) => Fault::Cut(self.generator.below(101) as u8),
+            Fault::Cut(_) => Fault::Cut(self.generator.below(u64::from(Fault::WHOLE) + 1) as u32),
             Fault::SlowRequest(_) => Fault::SlowRequest(time(3 * SECOND)),
             Fault::SlowAnswer(length) => Fault::SlowAnswer(time(length)),
             Fault::Delay(length) => Fault::Delay(time(length)),
@@ -274,6 +286,20 @@ impl Swarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watch_is_cut_at_any_byte() {
+        let mut script = Script::drawn(Generator::seeded(1), &[FaultKind("cut")]);
+        let swarm = script.swarm.as_mut().unwrap();
+        let cuts: BTreeSet<u32> = (0..5_000)
+            .map(|_| match swarm.vary(Fault::Cut(0)) {
+                // The byte of an event of 600 after which the watch breaks.
+                Fault::Cut(millionths) => millionths * 6 / 10_000,
+                other => panic!("{other}"),
+            })
+            .collect();
+        assert!(cuts.len() > 590 && cuts.iter().all(|cut| *cut <= 600), "{} of 600", cuts.len());
+    }
 
     #[test]
     fn every_class_of_error_is_possible_where_a_server_gives_it() {

@@ -1,11 +1,14 @@
 //! The timeline of a run: who did what, in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::fault::{Fault, Planned};
+use crate::site::Site;
 use crate::trace::{Entry, Event};
 use crate::violation::{Difference, Violation};
 
@@ -76,9 +79,11 @@ impl Timeline {
     pub(crate) fn new(entries: &[Entry], violation: &Violation) -> Self {
         let first_fault =
             entries.iter().position(|entry| matches!(entry.event, Event::Fault(_))).unwrap_or(0);
+        let unseen = unseen(entries);
         let mut lines = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
             lines.extend(line(entry, at >= first_fault));
+            lines.extend(listed(entry, &unseen, at >= first_fault));
         }
         count_reports(&mut lines);
         let diffs = match violation {
@@ -105,6 +110,55 @@ fn count_reports(lines: &mut Vec<Line>) {
             line.text.push_str(&format!(" ({count} times)"));
         }
     }
+}
+
+/// A request: its replica, what it asks for, and its number.
+type Request = (usize, Arc<str>, u32);
+
+/// The requests whose answers of the server did not reach the controller.
+fn unseen(entries: &[Entry]) -> BTreeSet<Request> {
+    let lost = entries.iter().filter_map(|entry| match &entry.event {
+        Event::Got { replica, what, nth, status } if *status != 200 => Some((*replica, what.clone(), *nth)),
+        Event::Failed { replica, what, nth, .. } => Some((*replica, what.clone(), *nth)),
+        Event::Fault(Planned { site: Site::Request { replica, what, nth }, fault: Fault::CrashAfter }) => {
+            Some((*replica, what.clone(), *nth))
+        }
+        _ => None,
+    });
+    lost.collect()
+}
+
+/// The most objects of a list that a line names.
+const LISTED: usize = 5;
+
+/// The line of a list that the controller has seen.
+fn listed(entry: &Entry, unseen: &BTreeSet<Request>, matters: bool) -> Option<Line> {
+    let Event::Acted { replica, what, nth, status: 200, body, .. } = &entry.event else { return None };
+    let listed = what.strip_prefix("list ")?;
+    if unseen.contains(&(*replica, what.clone(), *nth)) {
+        return None;
+    }
+    let list: Value = serde_json::from_slice(body).ok()?;
+    let items = list["items"].as_array()?;
+    let mut names: Vec<String> =
+        items.iter().take(LISTED).map(|item| identified(&item["metadata"])).collect();
+    match items.len() - names.len() {
+        0 if items.is_empty() => names.push("nothing".to_owned()),
+        0 => {}
+        more => names.push(format!("{more} more")),
+    }
+    let text = format!("{}listed {listed}: {}", of(*replica), names.join(", "));
+    Some(Line { at: entry.at, lane: Lane::Saw, text, matters })
+}
+
+/// An object by its metadata: `default/a (version ..0006)`.
+fn identified(meta: &Value) -> String {
+    let text = |field: &str| meta[field].as_str().unwrap_or_default();
+    let (namespace, version) = (text("namespace"), text("resourceVersion"));
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    let deleting = if meta["deletionTimestamp"].is_string() { ", being deleted" } else { "" };
+    let short = version.get(version.len().saturating_sub(4)..).unwrap_or_default();
+    format!("{namespace}{slash}{} (version ..{short}{deleting})", text("name"))
 }
 
 /// The line of an entry, if it has one.
@@ -193,13 +247,8 @@ fn saw(line: &[u8]) -> Option<(String, bool)> {
         Some("BOOKMARK") => None,
         Some("ERROR") => Some((format!("error {}: {}", object["code"], text(&object["message"])), true)),
         Some(kind) => {
-            let namespace = text(&meta["namespace"]);
-            let slash = if namespace.is_empty() { "" } else { "/" };
-            let deleting = if meta["deletionTimestamp"].is_string() { ", being deleted" } else { "" };
-            let what = format!("{} {namespace}{slash}{}", text(&object["kind"]), text(&meta["name"]));
-            let version = text(&meta["resourceVersion"]);
-            let short = version.get(version.len().saturating_sub(4)..).unwrap_or_default();
-            Some((format!("{} {what} (version ..{short}{deleting})", kind.to_lowercase()), true))
+            let what = text(&object["kind"]);
+            Some((format!("{} {what} {}", kind.to_lowercase(), identified(meta)), true))
         }
         None => Some((format!("{} bytes of a broken event", line.len()), true)),
     }
@@ -261,6 +310,8 @@ impl fmt::Display for Timeline {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn entry(event: Event) -> Entry {
@@ -283,6 +334,36 @@ mod tests {
         assert!(text.contains("FAULT      kill @ step 1"), "{text}");
         assert!(text.ends_with("note 138\n  ... 61 more lines, in the page\n"), "{text}");
         assert!(!shown(&entries[..60]).contains("..."));
+    }
+
+    #[test]
+    fn a_list_is_shown_if_the_controller_has_seen_it() {
+        let list = |names: &[&str]| {
+            let item = |name: &&str| json!({"metadata": {"name": name, "namespace": "d", "resourceVersion": "100012"}});
+            json!({"items": names.iter().map(item).collect::<Vec<_>>()}).to_string()
+        };
+        let answer = |nth, names: &[&str]| {
+            let (what, body) = ("list pods d/".into(), list(names).into());
+            entry(Event::Acted { replica: 0, what, nth, status: 200, body, changed: None })
+        };
+        let lost = Event::Failed { replica: 0, what: "list pods d/".into(), nth: 2, error: "answer lost" };
+        let crash = Event::Fault("crash-after @ list pods d/ #4".parse().unwrap());
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        let kill = Event::Fault("kill @ step 1".parse().unwrap());
+        let entries = [
+            entry(kill),
+            answer(1, &[]),
+            answer(2, &["x"]),
+            entry(lost),
+            answer(3, &many),
+            entry(crash),
+            answer(4, &["y"]),
+        ];
+        let text = shown(&entries);
+        assert!(text.contains("saw        listed pods d/: nothing\n"), "{text}");
+        let some = "saw        listed pods d/: d/a (version ..0012), d/b (version ..0012)";
+        assert!(text.contains(some) && text.contains("d/e (version ..0012), 2 more\n"), "{text}");
+        assert!(!text.contains("d/x") && !text.contains("d/y"), "{text}");
     }
 
     #[test]

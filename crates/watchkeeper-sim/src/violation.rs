@@ -37,6 +37,8 @@ pub enum Violation {
     Story(String),
     /// The story has not ended after this much virtual time.
     Unended(Duration),
+    /// The controller ends without any fault before it is told to: what it says.
+    Ended(String),
     /// The controller panicked.
     Panic(String),
     /// The program is wrong, for example by reading a kind that it does not watch.
@@ -145,6 +147,7 @@ impl fmt::Display for Violation {
                     time.as_secs_f64() / 3600.0
                 )
             }
+            Self::Ended(why) => write!(f, "without faults, the controller {why}"),
             Self::Panic(message) => write!(f, "the controller panicked: {message}"),
             Self::Mistake(message) => write!(f, "the controller is wrong: {message}"),
             Self::Runaway(requests) => {

@@ -21,7 +21,7 @@ use watchkeeper_controllers::namespace_controller;
 
 use crate::built_in::BuiltIn;
 use crate::canonical::State;
-use crate::counts::Counts;
+use crate::counts::{Counts, Excess};
 use crate::crew;
 use crate::fault::Planned;
 use crate::net::Net;
@@ -84,12 +84,22 @@ impl Conditions {
             return Vec::new();
         }
         let mut differences = Violation::differences(expected, found);
-        let covers = |known: &Known, difference: &Difference| {
+        differences.retain(|difference| !self.is_known(difference));
+        differences
+    }
+
+    /// What was done more often, apart from what is known.
+    fn unknown(&self, mut excess: Vec<Excess>) -> Vec<Excess> {
+        excess.retain(|excess| !self.is_known(&excess.difference()));
+        excess
+    }
+
+    fn is_known(&self, difference: &Difference) -> bool {
+        let covers = |known: &Known| {
             let name = || format!("`known` of {:?}", known.reason);
             crew::call(name, || (known.covers)(difference))
         };
-        differences.retain(|difference| !self.known.iter().any(|known| covers(known, difference)));
-        differences
+        self.known.iter().any(covers)
     }
 }
 
@@ -120,6 +130,7 @@ pub(crate) struct Outcome {
 pub(crate) struct Reference {
     pub(crate) state: Arc<State>,
     pub(crate) counts: Counts,
+    pub(crate) digest: u64,
     /// What objects there were of.
     pub(crate) resources: BTreeSet<String>,
     pub(crate) rest: Duration,
@@ -132,8 +143,8 @@ impl Reference {
             Event::Step { what, .. } | Event::Sent { what, .. } => resource_of(what),
             _ => None,
         }));
-        let Outcome { state, counts, rest, .. } = outcome;
-        Self { state: state.clone(), counts: counts.clone(), resources, rest: *rest }
+        let Outcome { state, counts, digest, rest, .. } = outcome;
+        Self { state: state.clone(), counts: counts.clone(), digest: *digest, resources, rest: *rest }
     }
 }
 
@@ -187,16 +198,19 @@ pub(crate) fn run(subject: &dyn Subject, conditions: &Conditions, schedule: Sche
         if let Some(reference) = schedule.reference
             && violation.is_none()
         {
-            let excess = counts.excess(&reference.counts);
+            let excess = conditions.unknown(counts.excess(&reference.counts));
             violation = (!excess.is_empty()).then_some(Violation::Doubled(excess));
         }
         let (steps, requests, is_mended_by_nudge) =
             (world.steps.count(), net.requests(), net.is_mended_by_nudge());
+        // What happened is the same as without faults, so none of them had an effect.
+        let is_calm = schedule.reference.is_some_and(|reference| reference.digest == digest);
+        let effects = if is_calm { Vec::new() } else { net.effects() };
         Outcome {
             entries,
             digest,
             hits,
-            effects: net.effects(),
+            effects,
             places,
             state,
             counts,
@@ -319,24 +333,31 @@ impl World<'_> {
             self.net.trace().add(Event::Begins { replica, life });
             let life_of = Life { client, stop: stop.clone(), replica, handle };
             let alive = async { actors.live(life_of).await };
+            let mut is_early = false;
             let why = tokio::select! {
                 biased;
                 () = over.cancelled() => "crashes".to_owned(),
                 ended = AssertUnwindSafe(alive).catch_unwind() => match ended {
-                    Ok(Ok(())) => "ends".to_owned(),
-                    Ok(Err(error)) => format!("ends: {error}"),
+                    Ok(ended) => {
+                        is_early = !stop.is_cancelled() && self.net.with_script(|script| script.is_of_reference());
+                        ended.err().map_or_else(|| "ends".to_owned(), |error| format!("ends: {error}"))
+                    }
                     Err(panic) => {
                         self.fail(Violation::Panic(panic_message(panic.as_ref()).to_owned()));
                         "panics".to_owned()
                     }
                 },
             };
-            self.net.trace().add(Event::Ends { replica, life, why: why.into() });
+            self.net.trace().add(Event::Ends { replica, life, why: why.as_str().into() });
             self.net.kill(replica);
             if let Some(panic) = panics.lock().take() {
                 self.fail(Violation::Panic(panic));
             }
             self.look_for_mistakes(replica);
+            if is_early {
+                self.fail(Violation::Ended(why));
+                return;
+            }
             self.env.clock.sleep(Duration::from_secs(5).mul_f64(generator.unit())).await;
         }
     }

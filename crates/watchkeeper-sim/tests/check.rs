@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use watchkeeper::ObjectName;
 use watchkeeper::controller::{Action, Controller, Manager, SetupError, Watch};
-use watchkeeper_sim::{Check, Class, Failure, Life, Objects, Outside, User, Violation};
+use watchkeeper_sim::{Check, Class, Difference, Failure, Life, Objects, Outside, User, Violation};
 
 /// Keeps a Secret for each ConfigMap.
 fn mirror(manager: &mut Manager) -> Result<(), SetupError> {
@@ -355,6 +355,61 @@ fn a_plan_without_schedules_is_an_error() {
         "a_plan_without_schedules_is_an_error: the plan has no schedules: the story has no place for a fault of \
          these kinds"
     );
+}
+
+#[test]
+fn a_line_that_tests_nothing_any_more_is_an_error() {
+    let run = |line: &str| {
+        let check = Check::builder().name("lines").singles(false).pairs(0).seeds(0).schedule(line);
+        check.run(|_| (), |manager, ()| mirror(manager), story)
+    };
+    let create = "lose-answer @ apply secrets default/a #1";
+    assert_eq!(run(create).unwrap().schedules(), 1);
+    let gone = format!("{create}; kill @ step 9");
+    let text = run(&gone).unwrap_err().to_string();
+    assert_eq!(text, format!("lines: there was no place for kill @ step 9: {gone}"));
+    // After the last step, nothing asks for ConfigMaps within a minute.
+    let idle = format!("forbid(configmaps) @ step 5; {create}");
+    let text = run(&idle).unwrap_err().to_string();
+    assert_eq!(text, format!("lines: there was no effect of forbid(configmaps) @ step 5: {idle}"));
+}
+
+/// Creates and deletes a Secret.
+async fn in_each_life(life: Life, (): &()) {
+    let secret = json!({"metadata": {"name": "once", "namespace": "default"}});
+    let secrets = life.client.api::<Secret>();
+    let _made = secrets.create(&serde_json::from_value(secret).unwrap()).await;
+    let _gone = secrets.delete(&ObjectName::namespaced("default", "once")).await;
+    life.stop.cancelled().await;
+}
+
+#[test]
+fn what_is_done_more_often_can_be_known() {
+    let check = Check::builder().name("twice").faults(["kill".parse().unwrap()]).pairs(0).seeds(0);
+    let known = |done: &'static str| move |it: &Difference| it.what == format!("{done} secrets default/once");
+    let half = check.clone().known("each life does", known("created"));
+    for (check, count) in [(check, 2), (half.clone(), 1)] {
+        let failure = check.run_program(|_| (), in_each_life, one_map).unwrap_err();
+        let Some(Violation::Doubled(excess)) = failure.violation() else { panic!("{failure}") };
+        assert_eq!(excess.len(), count, "{failure}");
+    }
+    half.known("each life does", known("deleted")).run_program(|_| (), in_each_life, one_map).unwrap();
+}
+
+#[test]
+fn a_controller_that_ends_without_faults_is_a_finding() {
+    let twice = |manager: &mut Manager| {
+        mirror(manager)?;
+        mirror(manager)
+    };
+    let failure = Check::builder().run(|_| (), move |manager, ()| twice(manager), story).unwrap_err();
+    let Some(Violation::Ended(why)) = failure.violation() else { panic!("{failure}") };
+    assert!(why.starts_with("ends: cannot register: "), "{why}");
+    assert!(failure.to_string().contains("wrong: without faults, the controller ends: cannot"), "{failure}");
+    // Nothing that the story writes would differ.
+    let idle = Check::builder().run_program(|_| (), async |_, ()| (), one_map).unwrap_err();
+    assert_eq!(idle.violation(), Some(&Violation::Ended("ends".to_owned())), "{idle}");
+    assert_eq!(idle.class(), Some(Class::WithoutFaults));
 }
 
 #[test]

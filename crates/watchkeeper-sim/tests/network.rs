@@ -122,8 +122,9 @@ async fn claims(user: &User) {
     create::<Pod>(user, json!({"metadata": {"name": "p", "namespace": "default"}, "spec": spec})).await;
     let is_held =
         |it: &PersistentVolumeClaim| it.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty());
-    user.eventually::<PersistentVolumeClaim>("default/data", is_held).await;
     user.settle().await;
+    // A restored backup may have lost the finalizer: whoever deletes a claim before it is protected again loses it.
+    user.eventually::<PersistentVolumeClaim>("default/data", is_held).await;
     user.delete::<PersistentVolumeClaim>("default/data").await;
     user.settle().await;
     assert!(user.get::<PersistentVolumeClaim>("default/data").await.is_some());
@@ -137,6 +138,11 @@ async fn claims(user: &User) {
 fn through_every_fault_a_claim_outlives_its_pods_and_they_do_not_outlive_their_node() {
     let report = Check::builder()
         .name("claims")
+        // A restored backup has lost the finalizer of the claim, and the watch is not open yet when the claim is deleted.
+        .schedule(
+            "cut(53) @ watch nodes #1 event 2; delay(490ms) @ watch persistentvolumeclaims #1 event 2; \
+             cut(98) @ watch nodes #2 event 1; set-back @ step 3; never-open @ watch persistentvolumeclaims #3",
+        )
         .pairs(5)
         .seeds(5)
         .run(

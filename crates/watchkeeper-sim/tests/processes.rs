@@ -90,6 +90,26 @@ fn every_replica_is_killed_and_has_its_clock_set() {
 }
 
 #[test]
+fn a_clock_that_nobody_reads_has_no_effect() {
+    let hits = |sleeps: bool| {
+        let program = async move |life: Life, (): &()| {
+            if sleeps {
+                life.client.env().clock.sleep(Duration::from_secs(10)).await;
+                let _found =
+                    life.client.api::<ConfigMap>().get_opt(&ObjectName::namespaced("default", "a")).await;
+            }
+            life.stop.cancelled().await;
+        };
+        let report = only(&["clock-rate", "clock-offset"]).run_program(|_| (), program, two_steps).unwrap();
+        assert_eq!(report.schedules(), 4);
+        ["clock-rate", "clock-offset"].map(|kind| report.hits(kind.parse().unwrap()))
+    };
+    assert_eq!(hits(false), [0, 0]);
+    // When it reads the object follows from the rate of its clock, not from the offset.
+    assert_eq!(hits(true), [2, 0]);
+}
+
+#[test]
 fn a_controller_must_rest_for_two_of_its_longest_requeues() {
     let writes = |delay: Duration| {
         let check = Check::builder().name("writes").singles(false).pairs(0).seeds(1);

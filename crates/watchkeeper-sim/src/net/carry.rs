@@ -113,14 +113,18 @@ impl Net {
         if is_counted && state.resources.len() < MOST_RESOURCES && !state.resources.contains(resource) {
             state.resources.push(resource.clone());
         }
-        (state.replicas[replica].count(what), state.connections.clone())
+        (state.replicas[replica].count(what), state.connections.of(target))
     }
 
-    /// Changes an object again that a fault has spoiled in transit.
+    /// Changes an object later that a fault has spoiled in transit, once if it is spoiled several times until then.
     pub(super) fn mend_later(&self, path: String) {
+        if !self.0.state.lock().spoiled.insert(path.clone()) {
+            return;
+        }
         let net = self.clone();
         tokio::spawn(async move {
             net.0.clock.sleep(MENDED_AFTER).await;
+            net.0.state.lock().spoiled.remove(&path);
             net.touch(&path).await;
         });
     }

@@ -9,7 +9,7 @@ pub(super) struct Effects {
     had: Vec<Planned>,
     /// The server has forgotten its history: the next 410 shows it.
     forgot: Vec<Planned>,
-    /// What has broken all connections last.
+    /// What has broken connections last.
     broke: Option<Planned>,
 }
 
@@ -20,7 +20,7 @@ impl Effects {
         }
     }
 
-    /// A fault is about to break all connections.
+    /// A fault is about to break connections.
     pub(super) fn breaks(&mut self, planned: Option<&Planned>) {
         self.broke = planned.cloned();
     }

@@ -1,17 +1,19 @@
 //! The simulated network between replicas of a controller and the API server.
 //!
-//! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `behind.rs` reads an old state, `strike.rs` and
-//! `windows.rs` have the faults that are not about one request, `effects.rs` which had an effect, and `nudge.rs` makes a controller look again.
+//! `carry.rs` carries one request and its answer, `stream.rs` the events of a watch, `connections.rs` breaks connections, `behind.rs`
+//! reads an old state, `strike.rs` and `windows.rs` have the faults that are not about one request, `effects.rs` which had an effect, and
+//! `nudge.rs` makes a controller look again.
 
 mod behind;
 mod carry;
+mod connections;
 mod effects;
 mod nudge;
 mod stream;
 mod strike;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use crate::site::Site;
 use crate::trace::{Event, Trace};
 use crate::violation::{Violation, panic_message};
 pub(crate) use carry::TOUCHED;
+use connections::Connections;
 use effects::Effects;
 use windows::Windows;
 
@@ -83,7 +86,8 @@ impl Shared {
             effects: Effects::default(),
             held: None,
             is_cut_off: false,
-            connections: CancellationToken::new(),
+            connections: Connections::default(),
+            spoiled: BTreeSet::new(),
             resources: Vec::new(),
             steps: Vec::new(),
             in_flight: 0,
@@ -110,8 +114,9 @@ struct State {
     /// The resource whose watches are held back, and the token that releases them.
     held: Option<(String, CancellationToken)>,
     is_cut_off: bool,
-    /// Cancelled to break all connections.
-    connections: CancellationToken,
+    connections: Connections,
+    /// The paths of objects that were spoiled in transit, and are to be changed later.
+    spoiled: BTreeSet<String>,
     /// The resources that replicas have used, in the order of their first use.
     resources: Vec<String>,
     /// The revision after each step of the story.

@@ -32,8 +32,8 @@ struct Watch {
     count: u32,
     /// The fault that leaves bookmarks out.
     without_bookmarks: Option<Planned>,
-    /// The object whose next event is to be spoiled, by its path, and how.
-    spoils: Option<(String, Planned)>,
+    /// The object whose next event is to be too large, by its path, and why.
+    oversized: Option<(String, Planned)>,
     /// What is to be delivered next.
     ready: VecDeque<Piece>,
     end: Option<End>,
@@ -66,7 +66,7 @@ impl Call {
             stale,
             count: 0,
             without_bookmarks: None,
-            spoils: None,
+            oversized: None,
             ready: VecDeque::new(),
             end: None,
         };
@@ -173,7 +173,7 @@ impl Watch {
             self.call.net.had_effect(planned);
             return;
         }
-        if let Some(planned) = self.take_spoil(&line) {
+        if let Some(planned) = self.take_oversized(&line) {
             self.deliver_spoiled(&planned, line);
             return;
         }
@@ -197,8 +197,10 @@ impl Watch {
 
     async fn strike(&mut self, planned: Planned, line: Bytes) {
         match planned.fault {
-            Fault::Cut(percent) => {
-                let cut = line.len() * usize::from(percent.min(100)) / 100;
+            Fault::Cut(millionths) => {
+                let cut =
+                    line.len() as u64 * u64::from(millionths.min(Fault::WHOLE)) / u64::from(Fault::WHOLE);
+                let cut = cut as usize;
                 if cut > 0 {
                     self.ready.push_back(Piece::Line(line.slice(..cut)));
                 }
@@ -222,9 +224,19 @@ impl Watch {
                 self.without_bookmarks = Some(planned);
                 self.ready.push_back(Piece::Line(line));
             }
-            Fault::Undecodable | Fault::Oversized => {
-                if let Some(path) = self.path_of(&line) {
-                    self.spoil(path, planned).await;
+            Fault::Undecodable => match self.path_of(&line) {
+                Some(path) => {
+                    self.deliver_spoiled(&planned, line);
+                    self.call.net.mend_later(path);
+                }
+                None => self.ready.push_back(Piece::Line(line)),
+            },
+            Fault::Oversized => {
+                if let Some(path) = self.path_of(&line)
+                    && self.call.net.touch(&path).await
+                {
+                    self.call.net.mend_later(path.clone());
+                    self.oversized = Some((path, planned));
                 }
                 self.ready.push_back(Piece::Line(line));
             }
@@ -232,22 +244,14 @@ impl Watch {
         }
     }
 
-    /// Another writer changes the object, so that its next event can be spoiled, and changes it again later.
-    async fn spoil(&mut self, path: String, planned: Planned) {
-        if self.call.net.touch(&path).await {
-            self.call.net.mend_later(path.clone());
-            self.spoils = Some((path, planned));
-        }
-    }
-
-    /// The fault that spoils this event.
-    fn take_spoil(&mut self, line: &Bytes) -> Option<Planned> {
+    /// The fault that makes this event too large.
+    fn take_oversized(&mut self, line: &Bytes) -> Option<Planned> {
         let (path, planned) =
-            self.spoils.take_if(|_| line.windows(TOUCHED.len()).any(|it| it == TOUCHED.as_bytes()))?;
+            self.oversized.take_if(|_| line.windows(TOUCHED.len()).any(|it| it == TOUCHED.as_bytes()))?;
         if self.path_of(line).as_deref() == Some(&path) {
             return Some(planned);
         }
-        self.spoils = Some((path, planned));
+        self.oversized = Some((path, planned));
         None
     }
 
@@ -265,10 +269,12 @@ impl Watch {
         self.call.net.had_effect(planned);
     }
 
-    /// The path of the object of an event.
+    /// The path of the object of an event that can be mended later: no event would follow one that says that it is deleted.
     fn path_of(&self, line: &Bytes) -> Option<String> {
         #[derive(Deserialize)]
         struct Line {
+            #[serde(rename = "type")]
+            kind: String,
             object: Object,
         }
         #[derive(Deserialize)]
@@ -281,7 +287,10 @@ impl Watch {
             #[serde(default)]
             namespace: String,
         }
-        let Line { object: Object { metadata } } = serde_json::from_slice(line).ok()?;
+        let Line { kind, object: Object { metadata } } = serde_json::from_slice(line).ok()?;
+        if !matches!(kind.as_str(), "ADDED" | "MODIFIED") {
+            return None;
+        }
         self.call.path_of(&metadata.namespace, &metadata.name?)
     }
 }
@@ -320,12 +329,12 @@ pub(super) fn undecodable_list(list: &[u8]) -> Option<(Bytes, String, String)> {
     Some((list.to_string().into(), namespace, name))
 }
 
-/// Gives every field but the metadata another type than any kind has.
+/// Gives every field but the metadata another type than it has.
 fn spoil(object: &mut Value) -> Option<()> {
     let object = object.as_object_mut()?;
     for (field, value) in object.iter_mut() {
         if !matches!(field.as_str(), "apiVersion" | "kind" | "metadata") {
-            *value = json!(7);
+            *value = if value.is_number() { json!("spoiled") } else { json!(7) };
         }
     }
     object.entry("spec").or_insert(json!(7));
@@ -368,5 +377,25 @@ impl Lines {
                 self.lines.push_back(self.rest.split_to(end + 1).freeze());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ControllerRevision;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn a_spoiled_object_cannot_be_decoded_also_if_its_fields_are_numbers() {
+        let metadata = json!({"name": "a"});
+        let mut map = json!({"metadata": metadata, "data": {"key": "value"}});
+        spoil(&mut map).unwrap();
+        assert!(serde_json::from_value::<ConfigMap>(map).is_err());
+        // Its data may be anything.
+        let mut revision = json!({"metadata": metadata, "data": {"spec": {}}, "revision": 1});
+        spoil(&mut revision).unwrap();
+        assert!(serde_json::from_value::<ControllerRevision>(revision).is_err());
     }
 }

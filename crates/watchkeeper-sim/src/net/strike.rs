@@ -60,11 +60,10 @@ impl Net {
             }
             Fault::Forbid(resource) => {
                 self.window(|windows, now| windows.refuse(resource, 403, now + minute, planned));
-                self.break_connections(None);
             }
             Fault::Unserve(resource) => {
                 self.window(|windows, now| windows.refuse(resource, 404, now + minute, planned));
-                self.break_connections(None);
+                self.break_watches(resource, planned);
             }
             Fault::Kill(replica) => self.change(*replica, planned, |_| {}),
             Fault::Pause(replica, time) => {
@@ -129,7 +128,14 @@ impl Net {
     pub(super) fn break_connections(&self, planned: Option<&Planned>) {
         self.note_effect(|effects| effects.breaks(planned));
         let connections = std::mem::take(&mut self.0.state.lock().connections);
-        connections.cancel();
+        connections.break_all();
+    }
+
+    /// Breaks the watches of a resource.
+    fn break_watches(&self, resource: &str, planned: &Planned) {
+        self.note_effect(|effects| effects.breaks(Some(planned)));
+        let watches = self.0.state.lock().connections.take_watches(resource);
+        watches.into_iter().for_each(|watches| watches.cancel());
     }
 
     /// Ends the life of a replica.

@@ -2,7 +2,7 @@
 //! simulator finds every one of them and names its class, and finds nothing where the mistake is mended.
 //!
 //! `cargo test -p watchkeeper-sim --test museum -- --nocapture` shows how each is found, and `MUSEUM_ONLY` is part of the name of
-//! those to look at. With `MUSEUM=complete`, mended operators go through every single fault, too.
+//! those to look at. With `MUSEUM=complete`, mended operators go through the same schedules as those that are wrong.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

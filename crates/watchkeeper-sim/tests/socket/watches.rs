@@ -132,7 +132,7 @@ async fn an_object_can_become_undecodable_or_too_large() {
     let faulty = Faulty::always("undecodable").await;
     faulty.create("a").await;
     let text = faulty.send("GET", &watch(STREAM), "").await.until(r#""spec":7"#).await;
-    assert!(text.contains(r#""type":"MODIFIED""#), "{text}");
+    assert!(text.contains(r#""type":"ADDED""#), "{text}");
 
     let faulty = Faulty::always("oversized").await;
     faulty.create("a").await;

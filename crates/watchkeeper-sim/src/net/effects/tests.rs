@@ -81,6 +81,36 @@ async fn a_resource_is_taken_away_when_a_request_is_refused() {
     }
 }
 
+/// Whether the watch delivers a change of an object, or breaks.
+async fn goes_on(setup: &Setup, watch: &mut http_body_util::BodyDataStream<AnswerBody>) -> bool {
+    setup.net.touch(&format!("{MAPS}/a")).await;
+    loop {
+        match watch.next().await.unwrap() {
+            Ok(line) if line.windows(8).any(|part| part == b"MODIFIED") => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlives_its_permission_but_not_its_kind() {
+    let cases = [("forbid(configmaps)", true), ("unserve(configmaps)", false), ("unserve(secrets)", true)];
+    for (fault, lives) in cases {
+        let setup = Setup::with(&[&format!("{fault} @ step 0")]).await;
+        let mut watch = setup.watch().await;
+        setup.net.after_step(0);
+        assert_eq!(goes_on(&setup, &mut watch).await, lives, "{fault}");
+    }
+    let setup = Setup::with(&["unserve(configmaps) @ step 0", "unreachable(1ms) @ step 1"]).await;
+    setup.net.after_step(0);
+    setup.env.clock.sleep(Duration::from_secs(61)).await;
+    let mut later = setup.watch().await;
+    assert!(goes_on(&setup, &mut later).await, "it was opened when the kind was served again");
+    setup.net.after_step(1);
+    assert!(!goes_on(&setup, &mut later).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn history_is_forgotten_when_a_version_has_expired() {
     for fault in ["compact @ step 0", "restart @ step 0"] {
@@ -184,6 +214,38 @@ async fn a_list_has_an_item_that_cannot_be_decoded_until_it_is_changed() {
     let (_, list) = setup.read(MAPS).await;
     assert_eq!(list["items"][0]["data"]["key"], "value");
     assert!(list["items"][0]["metadata"]["annotations"][crate::net::TOUCHED].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_has_an_object_that_cannot_be_decoded_until_it_is_changed() {
+    let faults = [1, 4].map(|event| format!("undecodable @ watch configmaps default/ #1 event {event}"));
+    let setup = Setup::with(&faults.each_ref().map(String::as_str)).await;
+    let mut watch = setup.watch().await;
+    let mut next = async || serde_json::from_slice::<Value>(&watch.next().await.unwrap().unwrap()).unwrap();
+    let initial = next().await;
+    assert_eq!((initial["type"].as_str(), &initial["object"]["data"]), (Some("ADDED"), &json!(7)));
+    assert_eq!(initial["object"]["metadata"]["name"], "a");
+    assert_eq!(setup.effects(), faults[..1]);
+    let mut mended = next().await;
+    while mended["type"] == "BOOKMARK" {
+        mended = next().await;
+    }
+    assert_eq!(
+        (mended["type"].as_str(), &mended["object"]["data"]["key"]),
+        (Some("MODIFIED"), &json!("value"))
+    );
+    assert_eq!(setup.trace.elapsed().as_secs(), 30);
+    // Nothing would mend it.
+    let request = Request::delete(format!("{MAPS}/a")).body(Body::empty()).unwrap();
+    let Ok(answer) = setup.server.service().oneshot(request).await;
+    assert_eq!(answer.status(), 200);
+    let deleted = next().await;
+    assert_eq!(
+        (deleted["type"].as_str(), &deleted["object"]["data"]["key"]),
+        (Some("DELETED"), &json!("value"))
+    );
+    assert_eq!(setup.net.with_script(|script| script.hits().len()), 2);
+    assert_eq!(setup.effects(), faults[..1]);
 }
 
 #[tokio::test(start_paused = true)]
